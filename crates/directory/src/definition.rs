@@ -4,7 +4,7 @@
 //! comparing bytes:
 //!
 //! ```text
-//! form 2
+//! form 4
 //! preparation <version of the string preparation the indexes were built with>
 //! context <DN>
 //! context-in <store> <DN>
@@ -23,8 +23,8 @@ use crate::state::State;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
-const RESERVED_KEY: &[u8] = b"reserved time";
-const FORM_LINE: &str = "form 3";
+const GENERATION_KEY: &[u8] = b"feed generation";
+const FORM_LINE: &str = "form 4";
 
 /// The most naming contexts.
 pub(crate) const CONTEXTS_MAX: usize = 1000;
@@ -279,7 +279,12 @@ pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Resu
 }
 
 /// Makes the definition of a new directory; the indexes are empty and complete.
-pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) -> Result<State> {
+pub(crate) fn create<W: Write>(
+    txn: &mut W,
+    schema: &Schema,
+    config: &Config,
+    generation: u64,
+) -> Result<State> {
     let mut state = State {
         preparation: PREPARATION_VERSION,
         ..State::default()
@@ -305,6 +310,7 @@ pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) ->
         }
     }
     store(txn, schema, &mut state)?;
+    put_feed_generation(txn, generation)?;
     Ok(state)
 }
 
@@ -361,29 +367,23 @@ pub(crate) fn put_next_id<W: Write>(txn: &mut W, id: EntryId) -> engine::Result<
     txn.put(Table::Meta, &next_id_key(id.store()), &id.to_key())
 }
 
-/// The time that no change of a store has reached, in microseconds since 1970; 0 if there was none.
-pub(crate) fn reserved<R: Read>(read: &R, store: u16) -> engine::Result<u64> {
-    let stored = read.get(Table::Meta, &key_of_store(RESERVED_KEY, store))?;
-    Ok(match stored {
-        None => 0,
-        Some(micros) => u64::from_be_bytes((*micros).try_into().map_err(|_| {
-            engine::Error::Corrupt("the time that is reserved has not eight bytes".into())
-        })?),
+/// The generation of the change feed; `None` if it never had one.
+pub(crate) fn feed_generation<R: Read>(read: &R) -> engine::Result<Option<u64>> {
+    let stored = read.get(Table::Meta, GENERATION_KEY)?;
+    let number = |generation: &[u8]| generation.try_into().map(u64::from_be_bytes);
+    let generation = stored.map(|stored| number(&stored)).transpose();
+    generation.map_err(|_| {
+        engine::Error::Corrupt("the generation of the change feed has not eight bytes".into())
     })
 }
 
-/// Sets the time that no change of a store has reached.
-pub(crate) fn put_reserved<W: Write>(txn: &mut W, store: u16, micros: u64) -> engine::Result<()> {
-    let key = key_of_store(RESERVED_KEY, store);
-    txn.put(Table::Meta, &key, &micros.to_be_bytes())
+/// Sets the generation of the change feed.
+pub(crate) fn put_feed_generation<W: Write>(txn: &mut W, generation: u64) -> engine::Result<()> {
+    txn.put(Table::Meta, GENERATION_KEY, &generation.to_be_bytes())
 }
 
 fn next_id_key(store: u16) -> Vec<u8> {
-    key_of_store(NEXT_ID_KEY, store)
-}
-
-fn key_of_store(what: &[u8], store: u16) -> Vec<u8> {
-    let mut key = what.to_vec();
+    let mut key = NEXT_ID_KEY.to_vec();
     if store > 0 {
         key.push(0);
         key.extend_from_slice(&store.to_be_bytes());

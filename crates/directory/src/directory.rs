@@ -1,13 +1,15 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
 
 use crate::access::AccessPolicy;
 use crate::beside::Beside;
+use crate::changes::clock::HybridClock;
+use crate::changes::{ChangesKept, generation, watermark};
 use crate::definition;
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict,
@@ -27,7 +29,6 @@ use crate::state::State;
 use crate::subentries;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
-use crate::update::stamp::{Moment, Stamps};
 use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
@@ -104,6 +105,11 @@ pub struct Options {
     pub uuids: Arc<dyn UuidSource>,
     /// Checks the passwords that are stored; with `None` any value is.
     pub passwords: Option<Arc<dyn PasswordHasher>>,
+    /// Its number among the replicas of the directory, of 12 bits, which stands in the change sequence numbers that it
+    /// makes; 0 while it is not replicated.
+    pub replica: u16,
+    /// How far back the change feed reaches.
+    pub changes_kept: ChangesKept,
 }
 
 impl Options {
@@ -116,6 +122,8 @@ impl Options {
             clock: Arc::new(SystemClock),
             uuids: Arc::new(TimedUuids),
             passwords: None,
+            replica: 0,
+            changes_kept: ChangesKept::default(),
         }
     }
 }
@@ -140,7 +148,9 @@ struct Shared<E> {
     known: RwLock<Arc<Known>>,
     /// By the number of the store.
     writers: Vec<Mutex<WriterState>>,
-    stamps: Mutex<Stamps>,
+    clock: HybridClock,
+    /// Who reads the change feed.
+    readers: AtomicIsize,
     /// Commits that took entries away, of those that are visible.
     deletions: AtomicU64,
     examined: Examined,
@@ -180,6 +190,7 @@ impl<E: Engine> Directory<E> {
             schema: &options.schema,
             stores: engine.stores(),
             config,
+            generation: generation::of_uuid(options.uuids.uuid()),
             failure: None,
         };
         let ticket = engine.write(&mut create)?;
@@ -205,19 +216,16 @@ impl<E: Engine> Directory<E> {
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
-        let mut reserved_micros = 0;
-        for store in 0..engine.stores() {
-            reserved_micros = reserved_micros.max(definition::reserved(&view, store as u16)?);
+        let clock = HybridClock::new(options.replica);
+        if let Some(last) = watermark::last_of(&view)? {
+            clock.recover(last);
         }
-        let last = Moment {
-            micros: reserved_micros,
-            count: 0,
-        };
         let examined = Examined::new(&view, engine.stores());
         let shared = Shared {
             examined,
             writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
-            stamps: Mutex::new(Stamps::behind(last)),
+            clock,
+            readers: AtomicIsize::new(0),
             deletions: AtomicU64::new(0),
             engine,
             options,
@@ -367,7 +375,8 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the engine fails. Nothing is lost then.
     pub fn settle(&self, stores: StoreSet) -> Result<()> {
-        Ok(self.engine().settle(stores)?)
+        self.engine().settle(stores)?;
+        Ok(watermark::catch_up(self.engine(), self.clock(), stores)?)
     }
 
     /// How many stores with a writer each there are.
@@ -419,7 +428,7 @@ impl<E: Engine> Directory<E> {
     ) -> Result<Applied<Commit<E>>> {
         let Shared {
             writers,
-            stamps,
+            clock,
             options,
             ..
         } = &*self.shared;
@@ -427,7 +436,11 @@ impl<E: Engine> Directory<E> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let goes_on = goes_on.map(|goes_on| goes_on as &mut dyn FnMut() -> bool);
-        let mut batch = Batch::new(options, work, homes, stamps, &mut writer, goes_on);
+        // What one store shows comes in the order of its writer.
+        let drawing = (self.stores() > 1).then(|| clock.draw());
+        let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
+        let feed = (clock, drawing.as_ref(), is_read);
+        let mut batch = Batch::new(options, work, homes, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         let deletes = batch.deletes();
         let ticket = ticket.map(|ticket| Commit {
@@ -446,10 +459,14 @@ impl<E: Engine> Directory<E> {
         self.shared.deletions.load(Ordering::Acquire)
     }
 
-    /// Change sequence numbers behind those of all updates so far.
-    pub(crate) fn later_stamps(&self) -> Stamps {
-        let stamps = self.shared.stamps.lock();
-        Stamps::behind(stamps.unwrap_or_else(PoisonError::into_inner).last())
+    /// Where the numbers of changes come from.
+    pub(crate) fn clock(&self) -> &HybridClock {
+        &self.shared.clock
+    }
+
+    /// Counts who reads the change feed.
+    pub(crate) fn count_readers(&self, more: isize) {
+        self.shared.readers.fetch_add(more, Ordering::Relaxed);
     }
 }
 
@@ -486,6 +503,8 @@ struct Create<'c> {
     schema: &'c Schema,
     stores: usize,
     config: &'c Config,
+    /// Of the change feed.
+    generation: u64,
     failure: Option<Error>,
 }
 
@@ -508,7 +527,7 @@ impl Bundle for Create<'_> {
             self.failure = Some(Error::State("there is a directory here already".into()));
             return Ok(Verdict::Undo);
         }
-        let made = definition::create(txn, self.schema, self.config);
+        let made = definition::create(txn, self.schema, self.config, self.generation);
         Error::verdict(made, &mut self.failure)
     }
 

@@ -8,6 +8,7 @@
 pub mod access;
 mod attributes;
 mod beside;
+mod changes;
 mod check;
 mod compare;
 mod context_change;
@@ -41,6 +42,10 @@ mod update;
 mod virtual_attributes;
 
 pub use access::{AccessPolicy, Identity, is_secret};
+pub use changes::{
+    Change, ChangeKind, ChangePosition, ChangeReader, ChangeSet, ChangesKept, Csn, Former,
+    PositionError, renew_feed,
+};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use directory::{
@@ -61,6 +66,5 @@ pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
 pub use update::{
-    Applied, CHANGES_KEPT_MAX, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest,
-    hash_passwords,
+    Applied, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest, hash_passwords,
 };

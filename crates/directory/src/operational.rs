@@ -8,14 +8,15 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  kind      1: in brief; 2: in full, a record follows
+//!       0     1  kind      3: in brief; 2: in full, a record follows
 //!       1    16  uuid      entryUUID
 //!      17     4  created   createTimestamp, in seconds since 1970
 //!      21     8  modified  the microseconds since 1970 of entryCSN, whose second is modifyTimestamp
 //!      29     4  count     the count of entryCSN
-//!      33     1  class     length of structuralObjectClass
-//!      34     2  creator   length of creatorsName
-//!      36        class, creatorsName
+//!      33     2  replica   that of entryCSN
+//!      35     1  class     length of structuralObjectClass
+//!      36     2  creator   length of creatorsName
+//!      38        class, creatorsName
 //!           ...  modifiersName, unless it is creatorsName
 //! ```
 //!
@@ -24,15 +25,16 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::attributes::AttributeTable;
+use crate::changes::Csn;
 use crate::engine::EntryId;
 use crate::entry::{Damaged, Entry, EntryFlags, RecordBuilder};
 use crate::schema::{AttributeTypeId, Schema};
-use crate::update::stamp::{Moment, Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
+use crate::update::stamp::{Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
 
-const BRIEF: u8 = 1;
 const FULL: u8 = 2;
+const BRIEF: u8 = 3;
 /// What stands between the kind and the class.
-const HEADER_BYTES: usize = 35;
+const HEADER_BYTES: usize = 37;
 
 /// What gives the attributes of records their names and numbers.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,7 @@ pub(crate) struct Brief<'r> {
     /// createTimestamp, in seconds since 1970.
     pub(crate) created: u32,
     /// entryCSN and modifyTimestamp.
-    pub(crate) modified: Moment,
+    pub(crate) modified: Csn,
     /// structuralObjectClass.
     pub(crate) class: &'r [u8],
     /// creatorsName.
@@ -90,6 +92,31 @@ impl<'r> Operational<'r> {
         Entry::new(record)
     }
 
+    /// The latest time that the attributes tell of.
+    pub(crate) fn last_csn(&self, vocabulary: Vocabulary<'_>) -> Result<Csn, Damaged> {
+        let at = |seconds: u64| Csn {
+            micros: seconds.saturating_mul(1_000_000),
+            ..Csn::default()
+        };
+        let full = match self {
+            Operational::Brief(brief) => return Ok(brief.modified.max(at(brief.created.into()))),
+            Operational::Full(full) => Entry::new(full)?,
+        };
+        let known = vocabulary.schema.well_known();
+        let text = |attribute| {
+            let number = vocabulary.attributes.number(attribute, "")?;
+            let stored = full.attribute(number).ok()??;
+            std::str::from_utf8(stored.values().iter().next()?).ok()
+        };
+        let time = |attribute| text(attribute).and_then(seconds_of).map(at);
+        let told = [
+            text(known.entry_csn).and_then(Csn::parse),
+            time(known.modify_timestamp),
+            time(known.create_timestamp),
+        ];
+        Ok(told.into_iter().flatten().max().unwrap_or_default())
+    }
+
     /// Appends the operational part with the attributes of a record: in brief, if that says all.
     pub(crate) fn put(vocabulary: Vocabulary<'_>, record: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
@@ -119,7 +146,7 @@ impl<'r> Brief<'r> {
         let (created, header) = header.split_first_chunk::<4>().ok_or(Damaged)?;
         let (micros, header) = header.split_first_chunk::<8>().ok_or(Damaged)?;
         let (count, header) = header.split_first_chunk::<4>().ok_or(Damaged)?;
-        let [class, c0, c1] = *header else {
+        let [r0, r1, class, c0, c1] = *header else {
             return Err(Damaged);
         };
         let (class, rest) = rest.split_at_checked(class.into()).ok_or(Damaged)?;
@@ -128,9 +155,10 @@ impl<'r> Brief<'r> {
         Ok(Brief {
             uuid: *uuid,
             created: u32::from_le_bytes(*created),
-            modified: Moment {
+            modified: Csn {
                 micros: u64::from_le_bytes(*micros),
                 count: u32::from_le_bytes(*count),
+                replica: u16::from_le_bytes([r0, r1]),
             },
             class,
             creator,
@@ -151,7 +179,7 @@ impl<'r> Brief<'r> {
     }
 
     /// What is to be stored after a change, if that can be told in brief.
-    pub(crate) fn changed(self, modified: Moment, modifier: &'r str) -> Option<Brief<'r>> {
+    pub(crate) fn changed(self, modified: Csn, modifier: &'r str) -> Option<Brief<'r>> {
         let changed = Brief {
             modified,
             modifier: modifier.as_bytes(),
@@ -168,6 +196,7 @@ impl<'r> Brief<'r> {
         out.extend_from_slice(&self.created.to_le_bytes());
         out.extend_from_slice(&self.modified.micros.to_le_bytes());
         out.extend_from_slice(&self.modified.count.to_le_bytes());
+        out.extend_from_slice(&self.modified.replica.to_le_bytes());
         out.push(self.class.len() as u8);
         out.extend_from_slice(&(self.creator.len() as u16).to_le_bytes());
         out.extend_from_slice(self.class);
@@ -193,7 +222,7 @@ impl<'r> Brief<'r> {
         let brief = Brief {
             uuid: uuid_of(text(known.entry_uuid)?)?,
             created: u32::try_from(seconds_of(text(known.create_timestamp)?)?).ok()?,
-            modified: Moment::of_csn(text(known.entry_csn)?)?,
+            modified: Csn::parse(text(known.entry_csn)?)?,
             class: value(known.structural_object_class)?,
             creator: value(known.creators_name)?,
             modifier: value(known.modifiers_name)?,
@@ -237,32 +266,25 @@ impl<'r> Brief<'r> {
     }
 }
 
-/// The latest moment that an entry's operational attributes tell of: no change of the entry may seem to come before it.
-pub(crate) fn last_moment(
-    entry: &Entry<'_>,
-    vocabulary: Vocabulary<'_>,
-) -> Result<Moment, Damaged> {
-    let at = |seconds: u64| Moment {
-        micros: seconds.saturating_mul(1_000_000),
-        count: 0,
-    };
+/// The latest time that an entry's operational attributes tell of: no change of the entry may seem to come before it.
+pub(crate) fn last_csn(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<Csn, Damaged> {
+    Operational::read(entry.operational())?.last_csn(vocabulary)
+}
+
+/// An entry's entryUUID; zeroes if it has none.
+pub(crate) fn uuid(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<[u8; 16], Damaged> {
     let full = match Operational::read(entry.operational())? {
-        Operational::Brief(brief) => return Ok(brief.modified.max(at(brief.created.into()))),
+        Operational::Brief(brief) => return Ok(brief.uuid),
         Operational::Full(full) => Entry::new(full)?,
     };
-    let known = vocabulary.schema.well_known();
-    let text = |attribute| {
-        let number = vocabulary.attributes.number(attribute, "")?;
-        let stored = full.attribute(number).ok()??;
-        std::str::from_utf8(stored.values().iter().next()?).ok()
+    let known = vocabulary.schema.well_known().entry_uuid;
+    let values = match vocabulary.attributes.number(known, "") {
+        Some(number) => full.attribute(number)?,
+        None => None,
     };
-    let time = |attribute| text(attribute).and_then(seconds_of).map(at);
-    let moments = [
-        text(known.entry_csn).and_then(Moment::of_csn),
-        time(known.modify_timestamp),
-        time(known.create_timestamp),
-    ];
-    Ok(moments.into_iter().flatten().max().unwrap_or_default())
+    let value = values.and_then(|values| values.values().iter().next());
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    Ok(text.and_then(uuid_of).unwrap_or_default())
 }
 
 /// The attributes that every change of an entry changes.
@@ -329,6 +351,7 @@ mod tests {
             created: u32,
             micros in 0..4_000_000_000_000_000_u64,
             count in 0..0x100_0000_u32,
+            replica in 0..=Csn::REPLICA_MAX,
             names in prop::array::uniform3("[a-z=,]{0,40}"),
             order in Just([0, 1, 2, 3, 4, 5, 6]).prop_shuffle(),
             more in prop::option::of("[a-z]{1,8}"),
@@ -336,7 +359,7 @@ mod tests {
         ) {
             let schema = Schema::standard();
             let known = *schema.well_known();
-            let (uuid, stamp) = (uuid_text(uuid), Stamp::from(Moment { micros, count }));
+            let (uuid, stamp) = (uuid_text(uuid), Stamp::from(Csn { micros, count, replica }));
             let created = generalized_time(u64::from(created) * 1_000_000);
             let [class, creator, modifier] = &names;
             let usual = [

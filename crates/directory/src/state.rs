@@ -18,8 +18,6 @@ pub(crate) struct State {
     pub(crate) indexes: IndexSet,
     /// The version of the string preparation the indexes were built with.
     pub(crate) preparation: u32,
-    /// What a writer knows to be reserved in its store: no change has reached this time, in microseconds since 1970.
-    pub(crate) reserved_micros: u64,
     /// The record most of this was read from: another one means another state.
     pub(crate) definition: Box<str>,
 }

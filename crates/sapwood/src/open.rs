@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{CWD, RenameFlags};
 use sapwood_directory::engine::{self, Embedded};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
-use sapwood_directory::{Directory, Options};
+use sapwood_directory::{Directory, Options, TimedUuids, renew_feed};
 use sapwood_server::admin::CONTROL_SOCKET;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::password::Hasher;
@@ -179,6 +179,8 @@ pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Resu
                 file.display()
             )
         })?;
+        // Each time it begins anew as it was then.
+        renew_feed(&engine, &TimedUuids)?;
         return Directory::open_on(engine, options(folder, config)?)
             .with_context(|| file.display().to_string());
     }

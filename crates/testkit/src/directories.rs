@@ -83,16 +83,21 @@ pub fn in_memory() -> Directory {
     Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
 }
 
-/// The same in five stores: the children of the first naming context are spread over three, the other one has its own.
-pub fn in_stores() -> Directory {
-    let config = Config {
+/// Its definition in five stores.
+pub fn config_in_stores() -> Config {
+    Config {
         partitions: vec![Partition {
             parent: "DC=example,dc=com".into(),
             stores: 3,
         }],
         own_stores: true,
         ..config()
-    };
+    }
+}
+
+/// The same in five stores: the children of the first naming context are spread over three, the other one has its own.
+pub fn in_stores() -> Directory {
+    let config = config_in_stores();
     let stores = config.stores(&Schema::standard()).unwrap();
     let engine = Embedded::in_memory_with(stores).unwrap();
     Directory::create_on(engine, &config, options()).unwrap()

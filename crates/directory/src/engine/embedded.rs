@@ -256,12 +256,21 @@ impl Engine for Embedded {
         }
     }
 
+    fn position(&self, snapshot: &EmbeddedSnapshot) -> FeedPosition {
+        let mut position = FeedPosition::default();
+        for (store, view) in snapshot.views().enumerate() {
+            position.advance(store, CommitNo(view.snapshot.commit().0));
+        }
+        position
+    }
+
     fn changes(
         &self,
+        snapshot: &EmbeddedSnapshot,
         after: &FeedPosition,
         each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()> {
-        feed::read(&self.snapshot()?, after, each)
+        feed::read(snapshot, after, each)
     }
 }
 
@@ -384,6 +393,10 @@ impl Trees for EmbeddedSnapshot {
 
     fn pending(&self, store: usize) -> Result<Option<store::Tree<'_>>> {
         self.view(store).pending()
+    }
+
+    fn feed(&self, store: usize) -> Result<Option<store::Tree<'_>>> {
+        Ok(self.view(store).snapshot.tree(feed::CHANGE)?)
     }
 }
 

@@ -40,13 +40,18 @@ pub use table::{
 pub struct CommitNo(pub u64);
 
 /// A place in the change feed: up to which commit it reaches in each store. The default is the place before the first change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedPosition(Vec<CommitNo>);
 
 impl FeedPosition {
     /// The last commit of a store that it is behind; 0 for none.
     pub fn commit(&self, store: usize) -> CommitNo {
         self.0.get(store).copied().unwrap_or_default()
+    }
+
+    /// The same of all stores that it says something of.
+    pub fn commits(&self) -> &[CommitNo] {
+        &self.0
     }
 
     /// Moves it behind a commit of a store, which must be one of an engine's.
@@ -152,11 +157,16 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Hands the records of [`Write::record_change`] behind a position to `each`, with the position behind each, until `each` answers
-    /// false. Those of one store come in commit order; those of several in one that each client may have seen them done in.
-    /// [`Error::TooOld`] when records behind the position are no longer kept.
+    /// The place in the change feed behind all that a snapshot shows.
+    fn position(&self, snapshot: &Self::Snapshot) -> FeedPosition;
+
+    /// Hands the records of [`Write::record_change`] that a snapshot shows behind a position to `each`, with the position behind
+    /// each, until `each` answers false. Those of one store come in commit order; those of several in one that each client may
+    /// have seen them done in. [`Error::TooOld`] when records behind the position are no longer kept, or the position is behind
+    /// what the snapshot shows.
     fn changes(
         &self,
+        snapshot: &Self::Snapshot,
         after: &FeedPosition,
         each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()>;
@@ -331,6 +341,9 @@ pub trait Read {
 
     /// Whether the index was created (it may still be incomplete: that is the directory's to know).
     fn has_index(&self, index: Index) -> Result<bool>;
+
+    /// Hands the last record of each store's part of the change feed to `each`.
+    fn last_changes(&self, each: impl FnMut(&[u8])) -> Result<()>;
 }
 
 /// What a transaction can do besides reading.
@@ -373,8 +386,17 @@ pub trait Write: Read {
 
     /// Appends the change record of this transaction to the feed. At most once for each transaction.
     fn record_change(&mut self, record: &[u8]) -> Result<()>;
-    /// Forgets the change records up to and with `upto`, at most `records_max` of them now.
-    fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()>;
+    /// Forgets the oldest change records of the store that this transaction's record is in, one after the other, as long as
+    /// the feed of all stores would take more than `bytes_max` if all had as much as this one, or `is_old` says so of a
+    /// record: some `work_bytes` of them now, and never the last.
+    fn trim_changes(
+        &mut self,
+        bytes_max: u64,
+        work_bytes: u64,
+        is_old: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()>;
+    /// The size of all data without the change feed, in bytes, estimated by that of one of the transaction's stores.
+    fn data_bytes(&self) -> Result<u64>;
 }
 
 /// What becomes of one operation of a bundle.

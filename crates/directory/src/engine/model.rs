@@ -113,14 +113,21 @@ impl Engine for Model {
         Ok(self.publish(loader.state))
     }
 
+    fn position(&self, snapshot: &ModelSnapshot) -> FeedPosition {
+        let mut position = FeedPosition::default();
+        position.advance(0, CommitNo(snapshot.state.commit));
+        position
+    }
+
     fn changes(
         &self,
+        snapshot: &ModelSnapshot,
         after: &FeedPosition,
         mut each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()> {
-        let (state, mut position) = (self.state(), after.clone());
+        let (state, mut position) = (&snapshot.state, after.clone());
         let after = after.commit(0);
-        if state.trimmed > after.0 {
+        if state.trimmed > after.0 || after.0 > state.commit {
             return Err(Error::TooOld);
         }
         for (commit, record) in state.changes.range(after.0.saturating_add(1)..) {
@@ -298,6 +305,14 @@ macro_rules! read_from_state {
             fn has_index(&self, index: Index) -> Result<bool> {
                 Ok(self.state.indexes.contains_key(&index))
             }
+
+            fn last_changes(&self, each: impl FnMut(&[u8])) -> Result<()> {
+                let last = self.state.changes.last_key_value();
+                last.map(|(_, record)| record.as_slice())
+                    .into_iter()
+                    .for_each(each);
+                Ok(())
+            }
         }
     };
 }
@@ -399,18 +414,33 @@ impl Write for ModelTxn {
         Ok(())
     }
 
-    fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()> {
+    fn trim_changes(
+        &mut self,
+        bytes_max: u64,
+        work_bytes: u64,
+        mut is_old: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
         let changes = Arc::make_mut(&mut self.state.changes);
-        for _ in 0..records_max {
-            match changes.first_key_value() {
-                Some((&commit, _)) if commit <= upto.0 => {
-                    changes.remove(&commit);
-                    self.state.trimmed = commit;
+        let bytes = |record: &Vec<u8>| record.len() as u64 + 16;
+        let all: u64 = changes.values().map(bytes).sum();
+        let (excess, mut freed) = (all.saturating_sub(bytes_max), 0);
+        while changes.len() > 1 && freed < work_bytes {
+            match changes.first_entry() {
+                Some(first) if freed < excess || is_old(first.get()) => {
+                    self.state.trimmed = *first.key();
+                    freed += bytes(&first.remove());
                 }
                 _ => break,
             }
         }
         Ok(())
+    }
+
+    fn data_bytes(&self) -> Result<u64> {
+        let tables = self.state.tables.values();
+        let records = tables.flat_map(|records| records.iter());
+        let bytes = records.map(|(key, value)| (key.len() + value.len()) as u64);
+        Ok(bytes.sum())
     }
 }
 

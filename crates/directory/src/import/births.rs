@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use super::prepare::number;
 use super::{Prepared, Shared};
 use crate::attributes::AttributeTable;
+use crate::changes::Csn;
 use crate::engine::{AttributeNo, Engine, EntryId};
 use crate::entry::{EntryFlags, RecordBuilder};
 use crate::error::{Error, Result};
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::AttributeTypeId;
-use crate::update::stamp::{Moment, Stamp, Stamps, generalized_time, uuid_text};
+use crate::update::stamp::{generalized_time, uuid_text};
 
 /// How much of a new record is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,10 @@ pub(super) enum Spelled {
 /// Makes the operational records of entries whose sources bring none.
 pub(super) struct Births<'b, E: Engine> {
     shared: &'b Shared<'b, E>,
-    stamps: Stamps,
+    /// The number of the next entry, if numbers were taken for all; otherwise it is drawn.
+    next: Option<Csn>,
+    /// The greatest number that an entry has brought.
+    latest: Csn,
     attributes: AttributeTable,
     numbers: Vec<(AttributeTypeId, AttributeNo)>,
     /// Those of them that are spelled out.
@@ -74,12 +78,23 @@ impl<'b, E: Engine> Births<'b, E> {
         };
         Ok(Self {
             shared,
-            stamps: shared.directory.later_stamps(),
+            next: None,
+            latest: Csn::default(),
             attributes,
             spelled: numbers.iter().filter(is_spelled).copied().collect(),
             numbers,
             forms: HashMap::new(),
         })
+    }
+
+    /// Gives the entries consecutive numbers from this one on.
+    pub(super) fn number_from(&mut self, first: Csn) {
+        self.next = Some(first);
+    }
+
+    /// The greatest number that an entry has brought along.
+    pub(super) fn latest(&self) -> Csn {
+        self.latest
     }
 
     /// Replaces `out` by the entry's operational record, its own or as much of a new one as is spelled out, and appends to `stored`
@@ -98,26 +113,38 @@ impl<'b, E: Engine> Births<'b, E> {
         };
         if !prepared.records[1].is_empty() {
             out.extend_from_slice(prepared.records[1]);
+            let part = stored.len();
             Operational::put(vocabulary, out, stored);
+            let told = Operational::read(&stored[part..]);
+            if let Ok(brought) = told.and_then(|told| told.last_csn(vocabulary)) {
+                self.latest = self.latest.max(brought);
+            }
             return Ok(());
         }
-        let moment = self.stamps.next(options.clock.now_micros());
+        let csn = match &mut self.next {
+            Some(next) => std::mem::replace(next, next.next()),
+            None => self
+                .shared
+                .directory
+                .clock()
+                .next(options.clock.now_micros()),
+        };
         let uuid = options.uuids.uuid();
         let form = match self.forms.get(&prepared.class) {
-            Some(form) if self.fill(form, moment, uuid, out) => form,
+            Some(form) if self.fill(form, csn, uuid, out) => form,
             _ => {
-                let form = self.form(prepared.class, moment, uuid, &self.spelled)?;
+                let form = self.form(prepared.class, csn, uuid, &self.spelled)?;
                 out.clone_from(&form.record);
                 self.forms.insert(prepared.class, form);
                 &self.forms[&prepared.class]
             }
         };
         let creator = self.shared.options.creator.as_bytes();
-        let seconds = u32::try_from(moment.micros / 1_000_000);
+        let seconds = u32::try_from(csn.micros / 1_000_000);
         let brief = Brief {
             uuid,
             created: seconds.unwrap_or_default(),
-            modified: moment,
+            modified: csn,
             class: form.class.as_bytes(),
             creator,
             modifier: creator,
@@ -125,17 +152,17 @@ impl<'b, E: Engine> Births<'b, E> {
         if brief.fits() && seconds.is_ok() {
             brief.put(stored);
         } else {
-            let whole = self.form(prepared.class, moment, uuid, &self.numbers)?;
+            let whole = self.form(prepared.class, csn, uuid, &self.numbers)?;
             Operational::put(vocabulary, &whole.record, stored);
         }
         Ok(())
     }
 
     /// Replaces `out` by a form's record with an entry's own values; `false` if they are longer or shorter.
-    fn fill(&self, form: &Form, moment: Moment, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
+    fn fill(&self, form: &Form, csn: Csn, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
         out.clone_from(&form.record);
         form.places.iter().all(|(attribute, at, length)| {
-            let value = self.own_value(*attribute, moment, uuid);
+            let value = self.own_value(*attribute, csn, uuid);
             let place = out.get_mut(*at..at + length);
             match value.as_bytes() {
                 value if value.len() == *length => {
@@ -147,21 +174,21 @@ impl<'b, E: Engine> Births<'b, E> {
     }
 
     /// The value of an attribute that is not the same for all entries of a class.
-    fn own_value(&self, attribute: AttributeTypeId, moment: Moment, uuid: [u8; 16]) -> String {
+    fn own_value(&self, attribute: AttributeTypeId, csn: Csn, uuid: [u8; 16]) -> String {
         let known = self.shared.directory.schema().well_known();
         if attribute == known.entry_uuid {
             uuid_text(uuid)
         } else if attribute == known.entry_csn {
-            Stamp::from(moment).csn
+            csn.to_string()
         } else {
-            generalized_time(moment.micros)
+            generalized_time(csn.micros)
         }
     }
 
     fn form(
         &self,
         class: usize,
-        moment: Moment,
+        csn: Csn,
         uuid: [u8; 16],
         numbers: &[(AttributeTypeId, AttributeNo)],
     ) -> Result<Form> {
@@ -184,7 +211,7 @@ impl<'b, E: Engine> Births<'b, E> {
             };
             let value = match shared {
                 Some(shared) => shared.to_owned(),
-                None => self.own_value(*attribute, moment, uuid),
+                None => self.own_value(*attribute, csn, uuid),
             };
             let name = schema.type_of(*attribute).name();
             builder.push(*number, name.as_bytes(), [value.as_bytes()], false);

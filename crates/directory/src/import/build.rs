@@ -20,6 +20,8 @@ use super::gathered::Gathered;
 use super::ordered::{Next as NextEntry, Ordered};
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::attributes::AttributeTable;
+use crate::changes::clock::HybridClock;
+use crate::changes::{Csn, generation, watermark};
 use crate::definition;
 use crate::engine::{
     self, Bundle, Engine, EntryId, GRAM_BYTES, IndexKind, Load, Loader, Read, StoreSet, Table,
@@ -73,10 +75,11 @@ impl Source {
 
 /// Entries become the tables of an empty directory.
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result<()> {
-    let births = Births::new(shared, Spelled::Indexed)?;
+    let mut births = Births::new(shared, Spelled::Indexed)?;
     shared.end_numbering();
     let is_ordered = matches!(source, Source::Ordered(_));
-    let first = reserve_ids(shared, source.entries_max(shared))?;
+    let (first, csn) = reserve(shared, source.entries_max(shared))?;
+    births.number_from(csn);
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
     let mut build = Build {
@@ -95,17 +98,25 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result
         return Err(failure);
     }
     loaded?;
+    let directory = shared.directory;
+    let now_micros = directory.options().clock.now_micros();
+    directory.clock().receive(build.births.latest(), now_micros);
+    watermark::record_clock(directory.engine(), directory.clock())?;
     Ok(())
 }
 
-/// Takes ids for all entries in each store before the first is written, so that none is ever given twice; the first by store.
-fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<Vec<EntryId>> {
-    struct Reserve {
+/// Takes ids and change sequence numbers for all entries in each store before the first is written, so that none is ever given
+/// twice: the first ids by store, and the first number. Since a load leaves nothing to the change feed, it also begins a new
+/// generation.
+fn reserve<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<(Vec<EntryId>, Csn)> {
+    struct Reserve<'c> {
         entries: u64,
         stores: usize,
+        generation: u64,
+        clock: &'c HybridClock,
         first: Vec<EntryId>,
     }
-    impl Bundle for Reserve {
+    impl Bundle for Reserve<'_> {
         fn operations(&self) -> usize {
             1
         }
@@ -122,21 +133,29 @@ fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<Vec<En
                 definition::put_next_id(txn, EntryId(first.0 + self.entries))?;
                 self.first.push(first);
             }
+            definition::put_feed_generation(txn, self.generation)?;
             Ok(Verdict::Keep)
         }
-        fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
-            Ok(())
+        fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+            watermark::put_clock(txn, self.clock, self.stores)
         }
     }
+    let directory = shared.directory;
+    let options = directory.options();
+    let first = directory
+        .clock()
+        .next_of_many(options.clock.now_micros(), entries);
     let mut reserve = Reserve {
         entries,
-        stores: shared.directory.stores(),
+        stores: directory.stores(),
+        generation: generation::of_uuid(options.uuids.uuid()),
+        clock: directory.clock(),
         first: Vec::new(),
     };
-    if let Some(ticket) = shared.directory.engine().write(&mut reserve)? {
+    if let Some(ticket) = directory.engine().write(&mut reserve)? {
         ticket.wait()?;
     }
-    Ok(reserve.first)
+    Ok((reserve.first, first))
 }
 
 /// Gives back ids that were taken: the next one by store.

@@ -29,7 +29,7 @@ use crate::schema::{AttributeType, AttributeTypeId, ObjectClassId, Schema, Sibli
 use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
-use crate::update::stamp::{Stamp, Stamps, uuid_text};
+use crate::update::stamp::{Stamp, uuid_text};
 use crate::update::{described, flags_of, no_class};
 use crate::virtual_attributes::VirtualAttribute;
 
@@ -38,9 +38,8 @@ const SOURCES_AT_ONCE_MAX: usize = 16;
 /// Blocks that wait for each worker.
 const BLOCKS_WAITING: usize = 2;
 
-/// Operational attributes that are worked out anew, as virtual ones are, whatever the source says; `contextCSN` is that
-/// of another server.
-const COMPUTED: [&str; 2] = ["structuralObjectClass", "contextCSN"];
+/// The operational attribute that is worked out anew, as virtual ones are, whatever the source says.
+const COMPUTED: &str = "structuralObjectClass";
 
 /// An entry ready to be stored but for its id and its parent's. Sorted by its normal DN, which is the key.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +171,6 @@ pub(super) fn parse<E: Engine>(
 ) -> Result<()> {
     let threads = shared.options.threads.max(1);
     let state = shared.directory.snapshot()?.state().clone();
-    let stamps = Mutex::new(shared.directory.later_stamps());
     let (send, receive) = sync_channel::<Task>(threads * BLOCKS_WAITING);
     let receive = Arc::new(Mutex::new(receive));
     // Memory that is given back and fetched again for each block takes long.
@@ -181,7 +179,7 @@ pub(super) fn parse<E: Engine>(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let common = (&*state, &stamps, sink);
+                let common = (&*state, sink);
                 let (receive, give_back) = (receive.clone(), give_back.clone());
                 scope.spawn(move || Worker::new(shared, common).run(&receive, &give_back))
             })
@@ -297,7 +295,6 @@ struct Worker<'w, E: Engine> {
     shared: &'w Shared<'w, E>,
     schema: &'w Schema,
     state: &'w State,
-    stamps: &'w Mutex<Stamps>,
     /// Attribute numbers, those given meanwhile included.
     attributes: AttributeTable,
     sink: &'w Sink<'w>,
@@ -355,9 +352,7 @@ impl<'s> Descriptions<'s> {
             known,
             options,
             is_computed: VirtualAttribute::of(schema, known.id()).is_some()
-                || COMPUTED
-                    .iter()
-                    .any(|computed| computed.eq_ignore_ascii_case(name)),
+                || COMPUTED.eq_ignore_ascii_case(name),
         };
         if self.known.len() < Self::KNOWN_MAX {
             self.known.push(learned);
@@ -370,16 +365,12 @@ impl<'s> Descriptions<'s> {
 }
 
 impl<'w, E: Engine> Worker<'w, E> {
-    fn new(
-        shared: &'w Shared<'w, E>,
-        common: (&'w State, &'w Mutex<Stamps>, &'w Sink<'w>),
-    ) -> Self {
-        let (state, stamps, sink) = common;
+    fn new(shared: &'w Shared<'w, E>, common: (&'w State, &'w Sink<'w>)) -> Self {
+        let (state, sink) = common;
         Worker {
             shared,
             schema: shared.directory.schema(),
             state,
-            stamps,
             attributes: state.attributes.clone(),
             sink,
             gathered: Gathered::default(),
@@ -495,10 +486,10 @@ impl<'w, E: Engine> Worker<'w, E> {
         // If the source brings none at all, they are made when the entry has its place.
         let brings_operational = draft.has_operational(schema);
         if brings_operational {
-            let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-            let now_micros = self.shared.directory.options().clock.now_micros();
-            stamp = Stamp::from(stamps.next(now_micros));
-            uuid = uuid_text(self.shared.directory.options().uuids.uuid());
+            let directory = self.shared.directory;
+            let now_micros = directory.options().clock.now_micros();
+            stamp = Stamp::from(directory.clock().next(now_micros));
+            uuid = uuid_text(directory.options().uuids.uuid());
             let known = schema.well_known();
             for (attribute, value) in [
                 (known.structural_object_class, schema.class_of(class).name()),

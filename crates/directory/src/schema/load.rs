@@ -748,6 +748,7 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
         entry_dn: attribute("1.3.6.1.1.20")?,
         entry_uuid: attribute("1.3.6.1.1.16.4")?,
         entry_csn: attribute("1.3.6.1.4.1.4203.666.1.7")?,
+        context_csn: attribute("1.3.6.1.4.1.4203.666.1.25")?,
         create_timestamp: attribute("2.5.18.1")?,
         modify_timestamp: attribute("2.5.18.2")?,
         creators_name: attribute("2.5.18.3")?,

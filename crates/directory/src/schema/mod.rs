@@ -85,6 +85,7 @@ pub struct WellKnown {
     pub entry_dn: AttributeTypeId,
     pub entry_uuid: AttributeTypeId,
     pub entry_csn: AttributeTypeId,
+    pub context_csn: AttributeTypeId,
     pub create_timestamp: AttributeTypeId,
     pub modify_timestamp: AttributeTypeId,
     pub creators_name: AttributeTypeId,

@@ -11,9 +11,10 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{ChangeKind, Run, UpdateRequest};
+use super::{Run, UpdateRequest};
 use crate::access::is_protected;
 use crate::attributes::AttributeTable;
+use crate::changes::ChangeKind;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
 use crate::names::Child;
@@ -60,7 +61,8 @@ impl<T: Write> Run<'_, T> {
             draft.check_passwords(schema, &**hasher)?;
         }
         let flags = flags_of(schema, class);
-        let stamp = Stamp::from(self.moment());
+        let drawn = self.draw();
+        let stamp = Stamp::from(drawn.csn);
         let uuid = uuid_text(self.options.uuids.uuid());
         stamp_new(&mut draft, schema, class, self.identity.dn(), &stamp, &uuid);
 
@@ -75,7 +77,8 @@ impl<T: Write> Run<'_, T> {
         let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
-        self.write_records(id, None, ChangeKind::Added)?;
+        self.write_records(id, None)?;
+        self.record_change(ChangeKind::Added, id, drawn, None);
         self.assert(id, controls)?;
         self.post_read(id, controls)
     }

@@ -4,7 +4,8 @@ use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
 use super::reindex::{self, Side};
-use super::{ChangeKind, Run, read};
+use super::{Run, read};
+use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::large;
 use crate::names;
@@ -25,6 +26,8 @@ impl<T: Write> Run<'_, T> {
         self.pre_read(id, controls)?;
         let records = self.read_records(id)?;
         let old = [read(id, &records[0])?, read(id, &records[1])?];
+        let drawn = self.draw_after(id, &old[0])?;
+        let (uuid, dn) = self.former(id, target.parent, &old[0])?;
         let large = large::all(self.txn, id, &old[0])?;
         self.delete_name(target.parent, target.normal_rdn())?;
         for table in [Table::Entry, Table::State] {
@@ -46,7 +49,8 @@ impl<T: Write> Run<'_, T> {
             Side::NONE,
             self.reindex,
         )?;
-        self.record_change(ChangeKind::Deleted, id);
+        let former = Former { uuid, dn: &dn };
+        self.record_change(ChangeKind::Deleted, id, drawn, Some(former));
         Ok(())
     }
 }

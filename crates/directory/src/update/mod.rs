@@ -18,7 +18,6 @@ mod request;
 pub(crate) mod stamp;
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
 
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::message::{Request, RequestMessage};
@@ -29,9 +28,12 @@ use self::controls::own_controls;
 use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
 use self::reindex::Side;
-use self::stamp::{Moment, RESERVED_MICROS, Stamp, Stamps};
+use self::stamp::Stamp;
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
+use crate::changes::clock::{Drawing, Drawn, HybridClock};
+use crate::changes::record::RecordBuf;
+use crate::changes::{Added, ChangeKind, Former, watermark};
 use crate::definition;
 use crate::directory::Options;
 use crate::engine::{
@@ -42,7 +44,7 @@ use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
 use crate::large::{self, LARGE_VALUES};
-use crate::names::{self, Child, name_key};
+use crate::names::{self, Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
@@ -53,18 +55,12 @@ pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 
-/// How many commits the change feed reaches back.
-pub const CHANGES_KEPT_MAX: u64 = 100_000;
-
 /// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for it, and all is
 /// kept until the end. More than this, clients would not take as one message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 
 /// The same of all updates of a batch, whoever they are of: more is kept until the batch is durable for a single one only.
 const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
-
-/// The feed is trimmed once in so many commits, by twice as many records at most.
-const TRIM_COMMITS: u64 = 256;
 
 /// What became of a batch.
 #[derive(Debug)]
@@ -85,6 +81,13 @@ pub(crate) struct WriterState {
     reindex: reindex::Scratch,
     ahead: Ahead,
     key: Vec<u8>,
+    /// What the batch has changed so far.
+    changes: RecordBuf,
+    added: Added,
+    /// The last commit that it was in: what comes behind another one was perhaps written by another process.
+    commit: CommitNo,
+    /// The names above entries that are deleted or renamed.
+    names: DnCache,
 }
 
 /// A batch while the engine runs it.
@@ -100,12 +103,15 @@ pub(crate) struct Batch<'b> {
     next: Vec<Option<RequestMessage<'b>>>,
     /// When the first of its updates was made, in microseconds since 1970.
     now: Option<u64>,
-    changes: Vec<u8>,
     /// Of the outcomes' response controls.
     controls_bytes: usize,
     /// The stores that it is to be applied in.
     homes: StoreSet,
-    stamps: &'b Mutex<Stamps>,
+    clock: &'b HybridClock,
+    /// In a directory of several stores: what tells that it draws numbers.
+    drawing: Option<&'b Drawing<'b>>,
+    /// Whether somebody reads the change feed.
+    is_read: bool,
     /// The ids that new entries get next, in the stores that have got some.
     next_ids: Vec<EntryId>,
 }
@@ -119,25 +125,12 @@ pub(crate) enum Work<'b> {
     Grafts(&'b [Prepared<'b>]),
 }
 
-/// What a change record says happened to an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum ChangeKind {
-    Added = 1,
-    Deleted = 2,
-    Modified = 3,
-    Renamed = 4,
-}
-
-/// Bytes of one change of a change record: its kind and the entry's id.
-const CHANGE_BYTES: usize = 1 + 8;
-
 impl<'b> Batch<'b> {
     pub(crate) fn new(
         options: &'b Options,
         work: Work<'b>,
         homes: StoreSet,
-        stamps: &'b Mutex<Stamps>,
+        (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
         writer: &'b mut WriterState,
         goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
     ) -> Batch<'b> {
@@ -150,18 +143,18 @@ impl<'b> Batch<'b> {
             state: State::default(),
             next: Vec::new(),
             now: None,
-            changes: Vec::new(),
             controls_bytes: 0,
             homes,
-            stamps,
+            clock,
+            drawing,
+            is_read,
             next_ids: Vec::new(),
         }
     }
 
     /// Whether it takes entries away.
     pub(crate) fn deletes(&self) -> bool {
-        let mut changes = self.changes.chunks_exact(CHANGE_BYTES);
-        changes.any(|change| change.first() == Some(&(ChangeKind::Deleted as u8)))
+        self.writer.changes.has_deletions()
     }
 
     /// Keeps what the next batch starts from, once this one is applied or undone.
@@ -209,10 +202,18 @@ impl Bundle for Batch<'_> {
         self.outcomes.clear();
         self.next.clear();
         self.now = None;
-        self.changes.clear();
+        self.writer.changes.clear();
         self.controls_bytes = 0;
         self.next_ids.clear();
         self.writer.ahead.forget();
+        self.writer.names = DnCache::default();
+        // Several stores have one process that writes.
+        if self.drawing.is_none()
+            && txn.commit().0 != self.writer.commit.0 + 1
+            && let Some(last) = watermark::last_of(txn)?
+        {
+            self.clock.recover(last);
+        }
         let schema = &self.options.schema;
         // Another process may have changed the definition or given numbers.
         let known = self.writer.state.take();
@@ -225,18 +226,14 @@ impl Bundle for Batch<'_> {
                 state.attributes.extend(schema, txn)?;
                 state
             }
-            None => {
-                let mut state = definition::load(txn, schema)?;
-                state.reserved_micros = definition::reserved(txn, self.homes.least())?;
-                state
-            }
+            None => definition::load(txn, schema)?,
         };
         Ok(())
     }
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let numbers = self.state.attributes.len();
-        let changes = self.changes.len();
+        let changes = self.writer.changes.mark();
         let mut run = Run {
             schema: &self.options.schema,
             options: self.options,
@@ -245,13 +242,14 @@ impl Bundle for Batch<'_> {
                 Work::Grafts(_) => &Identity::Anonymous,
             },
             state: &mut self.state,
-            stamps: self.stamps,
+            clock: self.clock,
             now: &mut self.now,
             records: &mut self.writer.records,
             reindex: &mut self.writer.reindex,
             ahead: &mut self.writer.ahead,
             key: &mut self.writer.key,
-            changes: &mut self.changes,
+            changes: &mut self.writer.changes,
+            names: &mut self.writer.names,
             next_ids: &mut self.next_ids,
             response: None,
             txn,
@@ -290,7 +288,8 @@ impl Bundle for Batch<'_> {
         self.outcomes.push(outcome);
         if verdict == Verdict::Undo {
             self.state.attributes.truncate(numbers);
-            self.changes.truncate(changes);
+            self.writer.changes.undo(changes);
+            self.writer.names = DnCache::default();
             self.writer.ahead.forget();
         }
         if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
@@ -305,28 +304,26 @@ impl Bundle for Batch<'_> {
         for next_id in &self.next_ids {
             definition::put_next_id(txn, *next_id)?;
         }
-        if self.changes.is_empty() {
+        let WriterState {
+            changes,
+            added,
+            commit,
+            ..
+        } = &mut *self.writer;
+        *commit = txn.commit();
+        if changes.is_empty() {
             return Ok(());
         }
-        txn.record_change(&self.changes)?;
-        if self.now.is_some() {
-            let stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = stamps.last().micros;
-            drop(stamps);
-            // Of the store that is sure to be among those that are written to.
-            if last >= self.state.reserved_micros {
-                self.state.reserved_micros = last + RESERVED_MICROS;
-                definition::put_reserved(txn, self.homes.least(), last + RESERVED_MICROS)?;
-            }
-        }
-        let commit = txn.commit().0;
-        if commit.is_multiple_of(TRIM_COMMITS) && commit > CHANGES_KEPT_MAX {
-            txn.trim_changes(
-                CommitNo(commit - CHANGES_KEPT_MAX),
-                2 * TRIM_COMMITS as usize,
-            )?;
-        }
-        Ok(())
+        let watermark = self.drawing.map(|own| self.clock.watermark(Some(own)));
+        let record = changes.finish(watermark);
+        txn.record_change(record)?;
+        let Options {
+            clock,
+            changes_kept,
+            ..
+        } = self.options;
+        let now = || clock.now_micros();
+        added.count(txn, record.len(), changes_kept, self.is_read, now)
     }
 }
 
@@ -336,13 +333,14 @@ pub(crate) struct Run<'r, T> {
     options: &'r Options,
     identity: &'r Identity,
     state: &'r mut State,
-    stamps: &'r Mutex<Stamps>,
+    clock: &'r HybridClock,
     now: &'r mut Option<u64>,
     records: &'r mut Records,
     reindex: &'r mut reindex::Scratch,
     ahead: &'r mut Ahead,
     key: &'r mut Vec<u8>,
-    changes: &'r mut Vec<u8>,
+    changes: &'r mut RecordBuf,
+    names: &'r mut DnCache,
     next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
@@ -528,7 +526,16 @@ impl<'r, T: Write> Run<'r, T> {
                 flags: prepared.flags,
             },
         )?;
-        self.write_records(id, None, ChangeKind::Added)
+        self.write_records(id, None)?;
+        // What is imported may have been changed long ago, but it is here from now on only.
+        let entry = read(id, &self.records.stored)?;
+        let last = operational::last_csn(&entry, self.vocabulary())
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let now = self.now();
+        let clock = self.clock.after(last, now).clock;
+        let drawn = Drawn { csn: clock, clock };
+        self.record_change(ChangeKind::Added, id, drawn, None);
+        Ok(())
     }
 
     fn access(&self) -> &AccessPolicy {
@@ -573,21 +580,25 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(target)
     }
 
-    /// The moment of the next change, which no other update of the directory has.
-    fn moment(&mut self) -> Moment {
+    /// The time of the batch, in microseconds since 1970.
+    fn now(&mut self) -> u64 {
         let clock = &self.options.clock;
-        let now = *self.now.get_or_insert_with(|| clock.now_micros());
-        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        stamps.next(now)
+        *self.now.get_or_insert_with(|| clock.now_micros())
     }
 
-    /// The moment of a change of an entry. One that was made elsewhere may tell of a later time than the clock; its own
-    /// changes come behind it all the same, and nothing else does.
-    fn moment_of_change(&mut self, id: EntryId, entry: &Entry<'_>) -> Result<Moment, Error> {
-        let last = operational::last_moment(entry, self.vocabulary())
+    /// The number of a new entry.
+    fn draw(&mut self) -> Drawn {
+        let now = self.now();
+        let csn = self.clock.next(now);
+        Drawn { csn, clock: csn }
+    }
+
+    /// The number of a change of an entry, behind that of its last.
+    fn draw_after(&mut self, id: EntryId, entry: &Entry<'_>) -> Result<Drawn, Error> {
+        let last = operational::last_csn(entry, self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-        let next = self.moment();
-        Ok(if next > last { next } else { last.next() })
+        let now = self.now();
+        Ok(self.clock.after(last, now))
     }
 
     /// Who changes an entry: users are named as they are called now, whatever their name was when they were bound.
@@ -639,11 +650,10 @@ impl<'r, T: Write> Run<'r, T> {
         mut draft: Draft<'d>,
         (who, stamp): (&'d str, &'d Stamp),
         frame: Frame<'_>,
-        kind: ChangeKind,
     ) -> Result<(), Stop> {
         draft.stamp_change(self.schema, who, stamp);
         self.form(&draft, frame)?;
-        self.write_records(id, Some(old), kind)
+        self.write_records(id, Some(old))
     }
 
     /// Puts a draft into stored form.
@@ -683,26 +693,16 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Puts the records of `self.records` together and writes them.
-    fn write_records(
-        &mut self,
-        id: EntryId,
-        old: Option<[Entry<'_>; 2]>,
-        kind: ChangeKind,
-    ) -> Result<(), Stop> {
+    fn write_records(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
         self.records.join(Vocabulary {
             schema: self.schema,
             attributes: &self.state.attributes,
         });
-        self.write_stored(id, old, kind)
+        self.write_stored(id, old)
     }
 
     /// Writes what `self.records` holds, and makes the indexes agree with it.
-    fn write_stored(
-        &mut self,
-        id: EntryId,
-        old: Option<[Entry<'_>; 2]>,
-        kind: ChangeKind,
-    ) -> Result<(), Stop> {
+    fn write_stored(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
         let large = match self.records.large.is_empty() {
             true => Default::default(),
             false => self.write_large(id)?,
@@ -733,13 +733,35 @@ impl<'r, T: Write> Run<'r, T> {
             new,
             self.reindex,
         )?;
-        self.record_change(kind, id);
         Ok(())
     }
 
-    fn record_change(&mut self, kind: ChangeKind, id: EntryId) {
-        self.changes.push(kind as u8);
-        self.changes.extend_from_slice(&id.0.to_le_bytes());
+    /// Leaves a change to the feed; of a delete and a rename, with what the entry was.
+    fn record_change(
+        &mut self,
+        kind: ChangeKind,
+        id: EntryId,
+        drawn: Drawn,
+        former: Option<Former<'_>>,
+    ) {
+        self.changes.push(kind, id, drawn, former);
+    }
+
+    /// The entryUUID of an entry and its DN as written, before it is deleted or renamed.
+    fn former(
+        &mut self,
+        id: EntryId,
+        parent: EntryId,
+        entry: &Entry<'_>,
+    ) -> Result<([u8; 16], String), Error> {
+        let uuid = operational::uuid(entry, self.vocabulary())
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let mut dn = rdn_of(id, entry)?.to_owned();
+        if let Some(superior) = self.names.superior(self.txn, parent)? {
+            dn.push(',');
+            dn.push_str(&superior.dn);
+        }
+        Ok((uuid, dn))
     }
 
     /// The id of a new entry. One that is not used in the end is not used at all.

@@ -13,9 +13,10 @@ use sapwood_ldap::result::ResultCode;
 use super::add::{described, described_before, refuse_no_user_modification};
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
-use super::{ChangeKind, Run, rdn_of, read};
+use super::{Run, rdn_of, read};
 use crate::access::is_protected;
 use crate::attributes::AttributeTable;
+use crate::changes::ChangeKind;
 use crate::engine::{EntryId, Write};
 use crate::entry::Entry;
 use crate::operational::{self, Brief, Operational};
@@ -142,10 +143,10 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let user = read(id, stored)?;
-        let moment = self.moment_of_change(id, &user)?;
+        let drawn = self.draw_after(id, &user)?;
         let who = self.modifier()?;
         let brief = self.brief(&user, changes);
-        let brief = brief.and_then(|brief| brief.changed(moment, &who));
+        let brief = brief.and_then(|brief| brief.changed(drawn.csn, &who));
         let spelled;
         let old = match brief {
             Some(_) => [user, Entry::EMPTY],
@@ -207,11 +208,14 @@ impl<T: Write> Run<'_, T> {
         if let Some(brief) = brief {
             self.form(&draft, frame)?;
             self.records.join_brief(&brief);
-            return self.write_stored(id, Some(old), ChangeKind::Modified);
+            self.write_stored(id, Some(old))?;
+        } else {
+            let stamp = Stamp::from(drawn.csn);
+            let by = (&*who, &stamp);
+            self.rewrite(id, old, draft, by, frame)?;
         }
-        let stamp = Stamp::from(moment);
-        let by = (&*who, &stamp);
-        self.rewrite(id, old, draft, by, frame, ChangeKind::Modified)
+        self.record_change(ChangeKind::Modified, id, drawn, None);
+        Ok(())
     }
 
     /// An entry's operational attributes in brief, if the changes and the indexes have to do only with others (or with

@@ -8,10 +8,11 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
-use super::{ChangeKind, Run, rdn_of, read};
+use super::{Run, rdn_of, read};
+use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::error::Error;
-use crate::names::{self, Child};
+use crate::names::{self, Child, DnCache};
 use crate::outcome::{Outcome, Stop};
 use crate::schema::NormalDn;
 use crate::target::{self, Target};
@@ -117,7 +118,9 @@ impl<T: Write> Run<'_, T> {
         let old_name = Dn::parse(rdn_of(id, &old[0])?).map_err(|error| {
             Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
         })?;
-        let stamp = Stamp::from(self.moment_of_change(id, &old[0])?);
+        let drawn = self.draw_after(id, &old[0])?;
+        let stamp = Stamp::from(drawn.csn);
+        let (uuid, dn) = self.former(id, target.parent, &old[0])?;
         let mut draft = Draft::of(self.state, id, old)?;
         self.read_large_of_name(id, &mut draft, new_rdn)?;
         if delete_old_rdn {
@@ -139,6 +142,11 @@ impl<T: Write> Run<'_, T> {
         self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
         let by = (self.identity.dn(), &stamp);
-        self.rewrite(id, old, draft, by, frame, ChangeKind::Renamed)
+        self.rewrite(id, old, draft, by, frame)?;
+        // What is below it has other names now.
+        *self.names = DnCache::default();
+        let former = Former { uuid, dn: &dn };
+        self.record_change(ChangeKind::Renamed, id, drawn, Some(former));
+        Ok(())
     }
 }

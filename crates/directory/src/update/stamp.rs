@@ -2,29 +2,9 @@
 
 use uuid::Uuid;
 
-/// Makes the moments of changes: each is later than the one before, wherever the clock is set to meanwhile.
-///
-/// So that this holds beyond the end of the process, too, the directory keeps a time *reserved* that no moment has
-/// reached, and begins with it when it is opened again. It is renewed once in [`RESERVED_MICROS`], and so far a
-/// directory that is opened at once may run ahead of the clock.
-#[derive(Debug, Default)]
-pub(crate) struct Stamps {
-    last: Moment,
-}
+use crate::changes::Csn;
 
-/// How far ahead of a change time is reserved: one second.
-pub(crate) const RESERVED_MICROS: u64 = 1_000_000;
-
-/// The moment of one update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment {
-    /// Microseconds since 1970.
-    pub(crate) micros: u64,
-    /// Which of the updates of this microsecond it is.
-    pub(crate) count: u32,
-}
-
-/// The same as text.
+/// The time of a change, as text.
 #[derive(Debug, Default)]
 pub(crate) struct Stamp {
     /// GeneralizedTime, in seconds.
@@ -33,73 +13,11 @@ pub(crate) struct Stamp {
     pub(crate) csn: String,
 }
 
-impl Stamps {
-    /// Those that come behind a moment.
-    pub(crate) fn behind(last: Moment) -> Stamps {
-        Stamps { last }
-    }
-
-    /// The moment of the last update.
-    pub(crate) fn last(&self) -> Moment {
-        self.last
-    }
-
-    /// The moment of the next update.
-    pub(crate) fn next(&mut self, now_micros: u64) -> Moment {
-        self.last = match now_micros > self.last.micros {
-            true => Moment {
-                micros: now_micros,
-                count: 0,
-            },
-            false => self.last.next(),
-        };
-        self.last
-    }
-}
-
-impl From<Moment> for Stamp {
-    fn from(moment: Moment) -> Stamp {
-        let Moment { micros, count } = moment;
-        let time = generalized_time(micros);
-        let mut csn = String::with_capacity(time.len() + 25);
-        csn.push_str(time.strip_suffix('Z').unwrap_or_default());
-        csn.push('.');
-        push_digits(&mut csn, micros % 1_000_000, 10, 6);
-        csn.push_str("Z#");
-        push_digits(&mut csn, u64::from(count), 16, 6);
-        csn.push_str("#000#000000");
+impl From<Csn> for Stamp {
+    fn from(csn: Csn) -> Stamp {
+        let time = generalized_time(csn.micros);
+        let csn = csn.text_at(&time);
         Stamp { time, csn }
-    }
-}
-
-impl Moment {
-    /// Changes that one microsecond can count.
-    const COUNTS_MAX: u32 = 0xFF_FFFF;
-
-    /// The one right behind it.
-    pub(crate) fn next(self) -> Moment {
-        let Moment { micros, count } = self;
-        match count < Self::COUNTS_MAX {
-            true => Moment {
-                micros,
-                count: count + 1,
-            },
-            false => Moment {
-                micros: micros + 1,
-                count: 0,
-            },
-        }
-    }
-
-    /// The moment of an entryCSN, if it is written as [`Stamp`] writes it: to be compared with that.
-    pub(crate) fn of_csn(csn: &str) -> Option<Moment> {
-        let (time, rest) = csn.split_at_checked(14)?;
-        let (micros, rest) = rest.strip_prefix('.')?.split_at_checked(6)?;
-        let (count, _) = rest.strip_prefix("Z#")?.split_at_checked(6)?;
-        Some(Moment {
-            micros: seconds_of(time)?.checked_mul(1_000_000)? + number(micros, 10)?,
-            count: number(count, 16)? as u32,
-        })
     }
 }
 
@@ -121,13 +39,14 @@ pub(crate) fn seconds_of(time: &str) -> Option<u64> {
     Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-fn number(digits: &str, radix: u32) -> Option<u64> {
+/// The number that digits stand for.
+pub(crate) fn number(digits: &str, radix: u32) -> Option<u64> {
     let is_number = digits.chars().all(|digit| digit.is_digit(radix));
     is_number.then(|| u64::from_str_radix(digits, radix).ok())?
 }
 
 /// Appends the last `width` digits of a number.
-fn push_digits(out: &mut String, number: u64, radix: u64, width: u32) {
+pub(crate) fn push_digits(out: &mut String, number: u64, radix: u64, width: u32) {
     for place in (0..width).rev() {
         let digit = number / radix.pow(place) % radix;
         out.extend(char::from_digit(digit as u32, radix as u32));
@@ -180,22 +99,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_calendar_times_and_ascend() {
-        let mut stamps = Stamps::default();
-        let mut next = |now_micros| Stamp::from(stamps.next(now_micros));
-        let first = next(951_827_696_000_123);
+    fn stamps_are_calendar_times() {
+        let stamp = |micros, count, replica| {
+            Stamp::from(Csn {
+                micros,
+                count,
+                replica,
+            })
+        };
+        let first = stamp(951_827_696_000_123, 0, 0);
         assert_eq!(first.time, "20000229123456Z");
         assert_eq!(first.csn, "20000229123456.000123Z#000000#000#000000");
-        let second = next(951_827_696_000_123);
-        assert_eq!(second.csn, "20000229123456.000123Z#000001#000#000000");
-        let later = next(951_827_696_999_999);
-        assert_eq!(later.csn, "20000229123456.999999Z#000000#000#000000");
-        let counted = (0..0x1a2b).map(|_| next(951_827_696_999_999)).last();
-        let csn = counted.map(|stamp| stamp.csn).unwrap_or_default();
-        assert_eq!(csn, "20000229123456.999999Z#001a2b#000#000000");
-        assert_eq!(next(951_827_697_000_000).time, "20000229123457Z");
-        let earlier = next(1);
-        assert!(earlier.csn > second.csn);
+        let later = stamp(951_827_696_999_999, 0x1a2b, 0xabc);
+        assert_eq!(later.csn, "20000229123456.999999Z#001a2b#abc#000000");
         assert_eq!(generalized_time(0), "19700101000000Z");
         assert_eq!(generalized_time(4_102_444_799_000_000), "20991231235959Z");
     }
@@ -204,18 +120,8 @@ mod tests {
     fn what_was_written_is_read() {
         for day in 0..150_000 {
             let seconds = day * 86_400 + day % 86_400;
-            let (micros, count) = (seconds * 1_000_000 + day % 1_000_000, day as u32);
-            let moment = Moment { micros, count };
-            let stamp = Stamp::from(moment);
-            assert_eq!(seconds_of(&stamp.time), Some(seconds));
-            assert_eq!(Moment::of_csn(&stamp.csn), Some(moment));
-        }
-        for none in [
-            "",
-            "20000229123456",
-            "2000+229123456.000123Z#000001#000#000000",
-        ] {
-            assert_eq!(Moment::of_csn(none), None);
+            let time = generalized_time(seconds * 1_000_000 + day % 1_000_000);
+            assert_eq!(seconds_of(&time), Some(seconds));
         }
         let uuid = uuid_text([7; 16]);
         assert_eq!(uuid_of(&uuid), Some([7; 16]));

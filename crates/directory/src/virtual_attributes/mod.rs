@@ -40,6 +40,7 @@ macro_rules! virtual_attributes {
 }
 
 virtual_attributes! {
+    ContextCsn context_csn
     EntryDn entry_dn
     HasSubordinates has_subordinates
     NumSubordinates num_subordinates

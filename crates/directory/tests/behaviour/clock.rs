@@ -17,7 +17,13 @@ const BEN: &str = "uid=ben,ou=People,dc=example,dc=com";
 
 /// A clock that is set by hand, in microseconds.
 #[derive(Default)]
-struct Set(AtomicU64);
+pub(crate) struct Set(AtomicU64);
+
+impl Set {
+    pub(crate) fn set(&self, micros: u64) {
+        self.0.store(micros, Ordering::Relaxed);
+    }
+}
 
 impl Clock for Set {
     fn now_micros(&self) -> u64 {

@@ -334,8 +334,9 @@ fn same_reading(
 fn changes(engine: &impl Engine) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     let mut before = FeedPosition::default();
+    let snapshot = engine.snapshot().unwrap();
     engine
-        .changes(&FeedPosition::default(), |position, record| {
+        .changes(&snapshot, &FeedPosition::default(), |position, record| {
             let stores = 0..engine.stores();
             let moved = |store: &usize| position.commit(*store) > before.commit(*store);
             assert_eq!(stores.filter(moved).count(), 1, "in commit order");
@@ -455,7 +456,8 @@ proptest! {
 
 #[test]
 fn the_feed_says_when_it_does_not_reach_back_far_enough() {
-    struct Trim(Option<u64>);
+    /// Writes a record of so many bytes; with a number, forgets records that begin with a lower one.
+    struct Trim(u8, Option<u8>, u64);
     impl Bundle for Trim {
         fn operations(&self) -> usize {
             1
@@ -465,46 +467,60 @@ fn the_feed_says_when_it_does_not_reach_back_far_enough() {
         }
         fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
             txn.put(Table::State, b"k", b"v")?;
-            if let Some(upto) = self.0 {
-                txn.trim_changes(CommitNo(upto), 10)?;
-            }
             Ok(Verdict::Keep)
         }
         fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
-            txn.record_change(b"record")
+            txn.record_change(&[self.0; 3000])?;
+            match self.1 {
+                Some(first) => txn.trim_changes(self.2, 1 << 20, |record| record[0] < first),
+                None => txn.trim_changes(self.2, 10_000, |_| false),
+            }
         }
     }
     fn check(engine: &impl Engine) {
-        let commits: Vec<_> = (0..4)
-            .map(|_| {
-                engine
-                    .write(&mut Trim(None))
-                    .unwrap()
-                    .unwrap()
-                    .wait()
-                    .unwrap()
-            })
-            .collect();
-        engine
-            .write(&mut Trim(Some(commits[1].0)))
-            .unwrap()
-            .unwrap()
-            .wait()
-            .unwrap();
+        let write = |trim: &mut Trim| engine.write(trim).unwrap().unwrap().wait().unwrap();
+        let mut commits = Vec::from_iter((0..4).map(|at| write(&mut Trim(at, None, u64::MAX))));
         let after = |commit: CommitNo| {
-            let mut count = 0;
-            let mut position = FeedPosition::default();
+            let (mut count, mut position) = (0, FeedPosition::default());
             position.advance(0, commit);
-            engine
-                .changes(&position, |_, _| {
-                    count += 1;
-                    true
-                })
-                .map(|()| count)
+            let snapshot = engine.snapshot().unwrap();
+            let read = engine.changes(&snapshot, &position, |_, _| {
+                count += 1;
+                true
+            });
+            read.map(|()| count)
         };
+        // By what the records say.
+        commits.push(write(&mut Trim(4, Some(2), u64::MAX)));
         assert!(matches!(after(commits[0]), Err(Error::TooOld)));
         assert_eq!(after(commits[1]).unwrap(), 3);
         assert_eq!(after(commits[3]).unwrap(), 1);
+        assert!(matches!(
+            after(CommitNo(commits[4].0 + 1)),
+            Err(Error::TooOld)
+        ));
+        // By what they take, some at a time, but for the last.
+        (5..50).for_each(|at| commits.push(write(&mut Trim(at, None, u64::MAX))));
+        let kept = after(commits[1]).unwrap();
+        commits.push(write(&mut Trim(50, None, 0)));
+        assert!(matches!(after(commits[2]), Err(Error::TooOld)));
+        let reached = commits.iter().find_map(|commit| after(*commit).ok());
+        assert!(
+            (kept - 6..kept).contains(&reached.unwrap()),
+            "{reached:?} of {kept}"
+        );
+        for at in 51..70 {
+            commits.push(write(&mut Trim(at, None, 0)));
+        }
+        let count = commits.len();
+        assert!(after(commits[count - 3]).is_err());
+        assert_eq!(after(commits[count - 2]).unwrap(), 1);
+        let mut last = Vec::new();
+        let snapshot = engine.snapshot().unwrap();
+        snapshot
+            .last_changes(|record| last.push(record[0]))
+            .unwrap();
+        assert_eq!(last, [69]);
     }
     check(&Model::default());
     check(&Embedded::in_memory().unwrap());
@@ -546,7 +562,8 @@ impl Record {
 fn records(engine: &Embedded, position: &mut FeedPosition, most: usize) -> Vec<u32> {
     let mut found = Vec::new();
     let after = position.clone();
-    let read = engine.changes(&after, |behind, record| {
+    let snapshot = engine.snapshot().unwrap();
+    let read = engine.changes(&snapshot, &after, |behind, record| {
         *position = behind.clone();
         found.push(u32::from_be_bytes(record.try_into().unwrap()));
         found.len() < most

@@ -70,7 +70,7 @@ impl PasswordHasher for Marking {
     }
 }
 
-fn import<E: Engine>(
+pub(crate) fn import<E: Engine>(
     directory: &Directory<E>,
     files: &[(&str, &str)],
 ) -> (ImportReport, Vec<(String, u64, String, String)>) {

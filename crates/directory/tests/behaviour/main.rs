@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod aliases;
+mod changes;
+mod changes_after_crash;
 mod clock;
 mod controls;
 mod damage;

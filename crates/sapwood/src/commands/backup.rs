@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use sapwood_directory::engine::Embedded;
+use sapwood_directory::{TimedUuids, renew_feed};
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::{Config, admin};
 use sapwood_store::BackupInfo;
@@ -107,6 +109,9 @@ pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     let restore = || {
         let made = beside.make_missing(folder)?;
         restore.into_folder(&data)?;
+        // Whoever followed the directory before must not go on with what follows now.
+        let engine = Embedded::open(&data, &sapwood_store::Options::new())?;
+        renew_feed(&engine, &TimedUuids)?;
         anyhow::Ok(made.keep())
     };
     let different = restore().inspect_err(|_| {

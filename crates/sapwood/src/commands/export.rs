@@ -28,7 +28,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const STEP_ENTRIES: u32 = 1000;
 const HAS_SUBORDINATES: &[u8] = b"hasSubordinates";
 /// Operational attributes that follow from where an entry is: an import computes them anew.
-const DERIVED: [&[u8]; 5] = [
+const DERIVED: [&[u8]; 6] = [
+    b"contextCSN",
     b"entryDN",
     HAS_SUBORDINATES,
     b"numSubordinates",

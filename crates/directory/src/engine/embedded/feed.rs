@@ -10,15 +10,19 @@
 //! show what stands in the log up to some place, what a later one shows besides came after it. A record without a turn is from
 //! when the directory had one store, before all others.
 
+use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
 
-use sapwood_store::{TreeKind, WriteTxn};
+use sapwood_store::page::PAGE_BYTES;
+use sapwood_store::{Tree, TreeId, WriteTxn};
 
 use super::EmbeddedSnapshot;
 use crate::engine::{CommitNo, Error, FeedPosition, Result};
 
-const CHANGE: &str = "change";
+pub(super) const CHANGE: &str = "change";
 const TRIMMED_KEY: [u8; 8] = [0; 8];
+/// What a record takes in a page besides its key and its value.
+const RECORD_EXTRA_BYTES: usize = 8;
 
 /// The turn that was drawn last; none until one is.
 #[derive(Debug, Default)]
@@ -54,11 +58,12 @@ pub(super) fn last_turn(snapshot: &EmbeddedSnapshot) -> Result<u64> {
 }
 
 /// Appends a record to the feed of a store.
-pub(super) fn append(txn: &mut WriteTxn, turn: Option<u64>, record: &[u8]) -> Result<()> {
-    let tree = match txn.tree(CHANGE)? {
-        Some(tree) => tree,
-        None => txn.create_tree(CHANGE, TreeKind::COMPACT)?,
-    };
+pub(super) fn append(
+    txn: &mut WriteTxn,
+    tree: TreeId,
+    turn: Option<u64>,
+    record: &[u8],
+) -> Result<()> {
     let mut key = txn.commit_no().0.to_be_bytes().to_vec();
     if let Some(turn) = turn {
         key.extend_from_slice(&turn.to_be_bytes());
@@ -67,31 +72,63 @@ pub(super) fn append(txn: &mut WriteTxn, turn: Option<u64>, record: &[u8]) -> Re
     Ok(())
 }
 
-/// Forgets the records of a store up to and with `upto`, at most so many.
-pub(super) fn trim(txn: &mut WriteTxn, upto: CommitNo, records_max: usize) -> Result<()> {
-    let Some(tree) = txn.tree(CHANGE)? else {
-        return Ok(());
-    };
-    let (mut doomed, mut last) = (Vec::new(), None);
+/// What the feed of a store takes on the disk.
+pub(super) fn bytes(tree: &Tree<'_>) -> u64 {
+    let record = tree.record();
+    (record.leaf_pages + record.branch_pages + record.extent_pages) * PAGE_BYTES as u64
+}
+
+/// Forgets the oldest records of a store as long as its feed takes more than `bytes_max` or `is_old` says so of one: some
+/// `work_bytes` of them, and never the last.
+pub(super) fn trim(
+    txn: &mut WriteTxn,
+    tree: TreeId,
+    bytes_max: u64,
+    work_bytes: u64,
+    mut is_old: impl FnMut(&[u8]) -> bool,
+) -> Result<()> {
+    let mut last = None;
     {
-        let mut cursor = txn.view(tree)?.cursor();
+        let view = txn.view(tree)?;
+        let excess = bytes(&view).saturating_sub(bytes_max);
+        let mut cursor = view.cursor();
         let mut standing = cursor.seek(&1u64.to_be_bytes())?;
-        while standing && doomed.len() < records_max {
-            let Some(key) = cursor.key()? else { break };
-            let commit = Place::of(key)?.commit;
-            if commit > upto {
+        let mut freed = 0;
+        while standing && freed < work_bytes {
+            let Some((key, value)) = cursor.record()? else {
+                break;
+            };
+            if freed >= excess && !is_old(value) {
                 break;
             }
-            doomed.push(key.to_vec());
-            last = Some(commit);
+            freed += (key.len() + value.len() + RECORD_EXTRA_BYTES) as u64;
+            let commit = Place::of(key)?.commit;
             standing = cursor.next()?;
+            if standing {
+                last = Some(commit);
+            }
         }
     }
-    for key in &doomed {
-        txn.delete(tree, key)?;
-    }
     if let Some(last) = last {
+        let (first, behind) = (1u64.to_be_bytes(), (last.0 + 1).to_be_bytes());
+        let doomed = (Bound::Included(&first[..]), Bound::Excluded(&behind[..]));
+        txn.delete_range(tree, doomed.0, doomed.1)?;
         txn.put(tree, &TRIMMED_KEY, &last.0.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+/// Hands the last record of a store to `each`.
+pub(super) fn last(tree: Option<Tree<'_>>, each: &mut impl FnMut(&[u8])) -> Result<()> {
+    let Some(tree) = tree else {
+        return Ok(());
+    };
+    let mut cursor = tree.cursor();
+    cursor.last()?;
+    if let Some((key, record)) = cursor.record()?
+        && key != TRIMMED_KEY
+    {
+        each(record);
     }
     Ok(())
 }
@@ -106,6 +143,9 @@ pub(super) fn read(
     let mut next = Vec::new();
     for (store, view) in snapshot.views().enumerate() {
         let after = after.commit(store);
+        if after.0 > view.snapshot.commit().0 {
+            return Err(Error::TooOld);
+        }
         let Some(tree) = view.snapshot.tree(CHANGE)? else {
             continue;
         };

@@ -2,7 +2,7 @@
 
 use sapwood_store::Tree;
 
-use super::{EmbeddedCursor, EmbeddedPostings};
+use super::{EmbeddedCursor, EmbeddedPostings, feed};
 use crate::engine::pending::{self, Amended, Posting};
 use crate::engine::placement::{self, Scanned};
 use crate::engine::postings::{self, Change, List, append_escaped};
@@ -29,6 +29,9 @@ pub(super) trait Trees {
 
     /// The tree of the postings that pend in a store; none when there never were any.
     fn pending(&self, store: usize) -> Result<Option<Tree<'_>>>;
+
+    /// The tree of the change feed in a store; none when nothing was changed yet.
+    fn feed(&self, store: usize) -> Result<Option<Tree<'_>>>;
 
     /// Those that came after them in a transaction, for an index.
     fn put_off(&self, store: usize, index: Index) -> impl Iterator<Item = &Posting> {
@@ -402,5 +405,9 @@ impl<T: Trees> Read for T {
 
     fn has_index(&self, index: Index) -> Result<bool> {
         Ok(self.blocks(0, index)?.is_some())
+    }
+
+    fn last_changes(&self, mut each: impl FnMut(&[u8])) -> Result<()> {
+        (0..self.stores()).try_for_each(|store| feed::last(self.feed(store)?, &mut each))
     }
 }

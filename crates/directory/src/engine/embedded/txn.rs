@@ -46,6 +46,8 @@ pub(super) struct KnownTrees {
     indexes: Vec<(Index, TreeId)>,
     /// That of pending postings.
     pending: Option<TreeId>,
+    /// That of the change feed.
+    feed: Option<TreeId>,
 }
 
 /// A posting that is put off until the commit. Without effect when its index is dropped before.
@@ -135,6 +137,7 @@ impl EmbeddedTxn {
             for (table, place) in Table::FIXED.iter().zip(&mut trees.fixed) {
                 *place = txn.txn_mut(at).tree(table.name().as_str())?;
             }
+            trees.feed = txn.txn_mut(at).tree(feed::CHANGE)?;
             known.push(Arc::new(trees));
         }
         let put_off = vec![Vec::new(); known.len()];
@@ -509,6 +512,17 @@ impl Trees for EmbeddedTxn {
         }
     }
 
+    fn feed(&self, store: usize) -> Result<Option<store::Tree<'_>>> {
+        match self.position(store) {
+            Some(at) => self.trees[at]
+                .feed
+                .map(|tree| self.txn.txn(at).view(tree))
+                .transpose()
+                .map_err(Error::from),
+            None => self.seen()?.feed(store),
+        }
+    }
+
     fn put_off(&self, store: usize, index: Index) -> impl Iterator<Item = &Posting> {
         let at = self.position(store);
         let known = at.and_then(|at| self.trees[at].tree_of(index));
@@ -654,11 +668,38 @@ impl Write for EmbeddedTxn {
             1 => None,
             _ => Some(self.all.turns().next(|| feed::last_turn(self.seen()?))?),
         };
-        feed::append(self.txn.txn_mut(0), turn, record)
+        let txn = self.txn.txn_mut(0);
+        let tree = match self.trees[0].feed {
+            Some(tree) => tree,
+            None => {
+                let tree = txn.create_tree(feed::CHANGE, TreeKind::COMPACT)?;
+                self.trees_mut(0).feed = Some(tree);
+                tree
+            }
+        };
+        feed::append(self.txn.txn_mut(0), tree, turn, record)
     }
 
-    fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()> {
-        feed::trim(self.txn.txn_mut(0), upto, records_max)
+    fn trim_changes(
+        &mut self,
+        bytes_max: u64,
+        work_bytes: u64,
+        is_old: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        let Some(tree) = self.trees[0].feed else {
+            return Ok(());
+        };
+        let bytes_max = bytes_max / self.all.count() as u64;
+        feed::trim(self.txn.txn_mut(0), tree, bytes_max, work_bytes, is_old)
+    }
+
+    fn data_bytes(&self) -> Result<u64> {
+        let txn = self.txn.txn(0);
+        let feed = match self.trees[0].feed {
+            Some(tree) => feed::bytes(&txn.view(tree)?),
+            None => 0,
+        };
+        Ok(txn.store_bytes().saturating_sub(feed) * self.all.count() as u64)
     }
 }
 

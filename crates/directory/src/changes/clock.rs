@@ -1,0 +1,230 @@
+//! The clock that change sequence numbers come from.
+//!
+//! It is a hybrid logical clock: it shows the time of the day, but never goes back. Wherever the system's clock is set to,
+//! a change comes behind all that this directory has made or received before, and behind the last change of its own entry.
+//! All writers of a directory share it, and so does an import. What it has shown last is recovered from the feed when the
+//! directory is opened, and when another process has written to it.
+//!
+//! A time that was received moves it ahead by [`AHEAD_MICROS_MAX`] at most. The change of an entry whose last change seems
+//! to lie further ahead still gets a number behind it, which *stands apart*: the clock does not follow.
+//!
+//! In a directory of several stores a number may become visible later than a greater one of another writer. So each writer
+//! tells when it begins to draw and when its commit has its place in the log. A record of the feed that is written
+//! meanwhile says up to where all numbers are visible to whoever sees the record: the *watermark*.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Csn;
+
+/// How far ahead of the system's clock the clock follows what it receives: one hour, in microseconds.
+pub(crate) const AHEAD_MICROS_MAX: u64 = 3_600_000_000;
+
+/// The clock of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct HybridClock {
+    /// The directory's own replica id.
+    replica: u16,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What was shown or received last.
+    last: Csn,
+    /// What was the last when each writer began that draws now, by the number of its drawing: it has drawn nothing before.
+    drawing: Vec<(u64, Csn)>,
+    drawings: u64,
+}
+
+/// What the clock has shown for a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    /// The number that the change gets.
+    pub(crate) csn: Csn,
+    /// The clock's: another one if the change's stands apart.
+    pub(crate) clock: Csn,
+}
+
+/// Tells that a writer draws numbers which are not visible yet, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Drawing<'c> {
+    clock: &'c HybridClock,
+    number: u64,
+}
+
+impl HybridClock {
+    pub(crate) fn new(replica: u16) -> HybridClock {
+        HybridClock {
+            replica: replica & Csn::REPLICA_MAX,
+            ..HybridClock::default()
+        }
+    }
+
+    /// The number of the next change, when the system's clock shows `now`, in microseconds since 1970.
+    pub(crate) fn next(&self, now: u64) -> Csn {
+        let mut state = self.lock();
+        state.next(now, self.replica)
+    }
+
+    /// The number of a change of what was last changed at `last`, as far as is known.
+    pub(crate) fn after(&self, last: Csn, now: u64) -> Drawn {
+        let mut state = self.lock();
+        if last > state.last && last.micros <= now.saturating_add(AHEAD_MICROS_MAX) {
+            state.last = self.own(last);
+        }
+        let clock = state.next(now, self.replica);
+        drop(state);
+        let csn = match clock > last {
+            true => clock,
+            false => self.own(last.next()),
+        };
+        Drawn { csn, clock }
+    }
+
+    /// So many numbers for changes that are made together; the first of them.
+    pub(crate) fn next_of_many(&self, now: u64, changes: u64) -> Csn {
+        let mut state = self.lock();
+        let first = state.next(now, self.replica);
+        state.last = first.plus(changes.saturating_sub(1));
+        first
+    }
+
+    /// Takes in what another replica or another process has shown; what is too far ahead of `now` is left out.
+    pub(crate) fn receive(&self, csn: Csn, now: u64) {
+        if csn.micros <= now.saturating_add(AHEAD_MICROS_MAX) {
+            self.recover(csn);
+        }
+    }
+
+    /// Takes in what the clock of this directory has shown before.
+    pub(crate) fn recover(&self, csn: Csn) {
+        let mut state = self.lock();
+        state.last = state.last.max(self.own(csn));
+    }
+
+    /// What it has shown last.
+    pub(crate) fn last(&self) -> Csn {
+        self.lock().last
+    }
+
+    /// Tells that numbers are drawn from now on which become visible together.
+    pub(crate) fn draw(&self) -> Drawing<'_> {
+        let mut state = self.lock();
+        let (number, last) = (state.drawings, state.last);
+        state.drawings += 1;
+        state.drawing.push((number, last));
+        Drawing {
+            clock: self,
+            number,
+        }
+    }
+
+    /// Up to which number all changes are visible to whoever sees what a writer is about to write.
+    pub(crate) fn watermark(&self, own: Option<&Drawing<'_>>) -> Csn {
+        let state = self.lock();
+        let others = state
+            .drawing
+            .iter()
+            .filter(|(number, _)| own.is_none_or(|own| own.number != *number));
+        others.map(|(_, last)| *last).fold(state.last, Csn::min)
+    }
+
+    /// The number as if this replica had drawn it.
+    fn own(&self, csn: Csn) -> Csn {
+        Csn {
+            replica: self.replica,
+            ..csn
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self, now: u64, replica: u16) -> Csn {
+        let next = match now > self.last.micros {
+            true => Csn {
+                micros: now,
+                count: 0,
+                replica,
+            },
+            false => Csn {
+                replica,
+                ..self.last.next()
+            },
+        };
+        self.last = next;
+        next
+    }
+}
+
+impl Drop for Drawing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.clock.lock();
+        state.drawing.retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csn(micros: u64, count: u32, replica: u16) -> Csn {
+        Csn {
+            micros,
+            count,
+            replica,
+        }
+    }
+
+    #[test]
+    fn it_never_goes_back() {
+        let clock = HybridClock::new(5);
+        assert_eq!(clock.next(100), csn(100, 0, 5));
+        assert_eq!(clock.next(100), csn(100, 1, 5));
+        assert_eq!(clock.next(1), csn(100, 2, 5));
+        assert_eq!(clock.next(101), csn(101, 0, 5));
+        assert_eq!(clock.next_of_many(50, 1 << 24), csn(101, 1, 5));
+        assert_eq!(clock.next(50), csn(102, 1, 5));
+        clock.recover(csn(200, 3, 0));
+        assert_eq!(clock.next(150), csn(200, 4, 5));
+    }
+
+    #[test]
+    fn a_change_comes_behind_what_it_changes() {
+        let clock = HybridClock::new(1);
+        // Made elsewhere, where the clock is ahead: this one follows.
+        let after = clock.after(csn(500, 7, 2), 100);
+        assert_eq!(after.csn, csn(500, 8, 1));
+        assert_eq!((after.clock, clock.last()), (after.csn, after.csn));
+        // Too far ahead: nobody else gets such a time.
+        let far = 100 + AHEAD_MICROS_MAX + 1;
+        let after = clock.after(csn(far, 0, 2), 100);
+        assert_eq!(after.csn, csn(far, 1, 1));
+        assert_eq!(clock.next(100), csn(500, 10, 1));
+        clock.receive(csn(far, 0, 2), 100);
+        assert_eq!(clock.next(100), csn(500, 11, 1));
+        clock.receive(csn(600, 0, 2), 100);
+        assert_eq!(clock.next(100), csn(600, 1, 1));
+        assert_eq!(clock.after(csn(3, 0, 2), 100).csn, csn(600, 2, 1));
+    }
+
+    #[test]
+    fn the_watermark_waits_for_who_draws() {
+        let clock = HybridClock::new(0);
+        let before = clock.next(10);
+        let one = clock.draw();
+        clock.next(11);
+        let other = clock.draw();
+        let last = clock.next(12);
+        assert_eq!(clock.watermark(Some(&other)), before);
+        assert_eq!(clock.watermark(Some(&one)), csn(11, 0, 0));
+        assert_eq!(clock.watermark(None), before);
+        drop(one);
+        assert_eq!(clock.watermark(Some(&other)), last);
+        drop(other);
+        assert_eq!(clock.watermark(None), last);
+    }
+}

@@ -1,0 +1,22 @@
+//! `contextCSN`, of draft-chu-ldap-csn: up to which change a naming context is complete, a value for each replica that has
+//! made changes. Its own entry has it, as soon as there was a change.
+
+use super::{Subject, Values};
+use crate::changes::watermark;
+use crate::engine::Read;
+use crate::error::Result;
+use crate::schema::{AttributeTypeId, WellKnown};
+
+pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
+    known.context_csn
+}
+
+pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
+    if subject.superior.is_some() {
+        return Ok(());
+    }
+    if let Some(watermark) = watermark::of(subject.view)? {
+        values.push(&watermark.to_string());
+    }
+    Ok(())
+}
