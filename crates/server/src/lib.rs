@@ -10,6 +10,7 @@ mod admission;
 mod arrival;
 mod auth;
 mod closing;
+mod committed;
 pub mod config;
 mod connection;
 mod dispatch;
@@ -25,6 +26,7 @@ pub mod tls;
 mod workers;
 mod writer;
 
+pub use committed::CommitWaiter;
 pub use config::{Config, Extensions, Flags};
 pub use server::{IMPLICIT_MEMBERSHIP, IMPLICIT_START, Server, StartError, root_dse};
 pub use service::SettingsError;

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::admission::{Admission, Full};
 use crate::auth;
 use crate::closing::Reason;
+use crate::committed::CommitWaiter;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
@@ -271,6 +272,13 @@ impl Server {
     #[must_use]
     pub fn connections_of_threads(&self) -> Vec<usize> {
         self.loads.connections()
+    }
+
+    /// Waits for commits to the directory; `None` when the server has stopped.
+    #[must_use]
+    pub fn commits(&self) -> Option<CommitWaiter> {
+        let service = self.service.as_ref()?;
+        Some(service.writer.committed().waiter(&service.directory))
     }
 
     /// Reads configuration and certificates again. On an error everything stays as it was.

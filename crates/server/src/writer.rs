@@ -27,6 +27,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use self::queue::{Entrance, Exit, Next, SLOW, Whose, queue};
 use crate::accounts::Holder;
+use crate::committed::Committed;
 use crate::memory::Share;
 use crate::password::Password;
 use crate::session::Completion;
@@ -100,6 +101,7 @@ struct Applied {
     batches: SyncSender<Batch>,
     /// Those that were sent there and are not answered yet.
     unanswered: Arc<AtomicUsize>,
+    committed: Committed,
 }
 
 /// The entrance of the queues. The threads end when the last one is dropped.
@@ -107,6 +109,7 @@ struct Applied {
 pub(crate) struct Writer {
     /// By store.
     queues: Arc<[Entrance<Part>]>,
+    committed: Committed,
 }
 
 /// The updates of a unit that have the same homes.
@@ -124,6 +127,7 @@ struct Part {
 /// The threads of the writer of one store.
 fn start_one(
     directory: &Directory,
+    committed: &Committed,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> std::io::Result<Entrance<Part>> {
     let (queue, waiting) = queue();
@@ -132,12 +136,14 @@ fn start_one(
     let applied = Applied {
         batches: applied,
         unanswered: Arc::default(),
+        committed: committed.clone(),
     };
+    let committed = committed.clone();
     let unanswered = Arc::clone(&applied.unanswered);
     let apply = move || apply(&directory, &waiting, &applied);
     let spawn = |name: &str| thread::Builder::new().name(name.into());
     threads.push(spawn("writer").spawn(apply)?);
-    let acknowledge = move || acknowledge(&unsynced, &unanswered);
+    let acknowledge = move || acknowledge(&unsynced, &unanswered, &committed);
     threads.push(spawn("acknowledger").spawn(acknowledge)?);
     Ok(queue)
 }
@@ -146,10 +152,16 @@ impl Writer {
     /// Starts, for each store, the writer and the acknowledging thread.
     pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
         let mut threads = Vec::new();
+        let committed = Committed::new();
         let queues = (0..directory.stores())
-            .map(|_| start_one(&directory, &mut threads))
+            .map(|_| start_one(&directory, &committed, &mut threads))
             .collect::<Result<_, _>>()?;
-        Ok((Self { queues }, WriterThreads { threads }))
+        Ok((Self { queues, committed }, WriterThreads { threads }))
+    }
+
+    /// What announces commits.
+    pub(crate) fn committed(&self) -> &Committed {
+        &self.committed
     }
 
     pub(crate) fn submit(&self, unit: Unit, session: UnboundedSender<Completion>) {
@@ -230,7 +242,7 @@ fn apply(directory: &Directory, waiting: &Exit<Part>, applied: &Applied) {
         let batch = gathered.apply(directory, homes, waiting);
         // Nothing is answered before what came before it.
         if !waiting.has_next() && applied.unanswered.load(Ordering::Acquire) == 0 {
-            finish(batch);
+            finish(batch, &applied.committed);
             continue;
         }
         applied.unanswered.fetch_add(1, Ordering::Relaxed);
@@ -368,26 +380,28 @@ fn receive(
     }
 }
 
-fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize) {
+fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize, committed: &Committed) {
     while let Ok(batch) = unsynced.recv() {
-        finish(batch);
+        finish(batch, committed);
         unanswered.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Waits until a batch is durable, and answers its updates.
-fn finish(batch: Batch) {
+/// Waits until a batch is durable, announces it, and answers its updates.
+fn finish(batch: Batch, committed: &Committed) {
     let mut outcomes = batch.outcomes;
-    if let Some(ticket) = batch.ticket
-        && let Err(error) = ticket.wait()
-    {
-        tracing::error!("a commit did not become durable: {error}");
-        let refusal = refusal(&error.into());
-        for outcome in outcomes
-            .iter_mut()
-            .filter(|outcome| outcome.code == ResultCode::Success)
-        {
-            *outcome = refusal.clone();
+    match batch.ticket.map(Ticket::wait) {
+        None => {}
+        Some(Ok(_)) => committed.announce(),
+        Some(Err(error)) => {
+            tracing::error!("a commit did not become durable: {error}");
+            let refusal = refusal(&error.into());
+            for outcome in outcomes
+                .iter_mut()
+                .filter(|outcome| outcome.code == ResultCode::Success)
+            {
+                *outcome = refusal.clone();
+            }
         }
     }
     let mut outcomes = outcomes.into_iter();
