@@ -11,12 +11,16 @@ use crate::report::Report;
 use crate::results::{self, Measured};
 use crate::worker::{Engine, Phase, Work, clear};
 
-const ENGINES: [Engine; 5] = [
+const ENGINES: [Engine; 9] = [
     Engine::BareWrite,
     Engine::BerkeleyDbDurable,
     Engine::LmdbDurable,
     Engine::SpaceBplus,
     Engine::SpaceCacheOblivious,
+    Engine::SpaceBplusTracked,
+    Engine::SpaceBplusSnapshot,
+    Engine::SpaceCacheObliviousTracked,
+    Engine::SpaceCacheObliviousSnapshot,
 ];
 
 /// How many processes may insert at once.
@@ -118,7 +122,7 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     let mut report = Report::new("durable", options.docs.as_deref());
     report.machine(
         "Keys of 128 bytes, each inserted in a durable transaction of its own; the median of so many rounds, of two the slower one; \
-         spaces in explicit mode",
+         spaces in explicit mode, or in the one that is named, whose trees use loads and stores alone",
     );
     report.head(&[
         "",
@@ -161,6 +165,25 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
         for engine in [Engine::SpaceBplus, Engine::SpaceCacheOblivious] {
             let outcomes = COUNTS.map(|processes| of(engine, processes));
             requirements(&mut report, &engine.name(), base, outcomes);
+        }
+    }
+    for (engine, beside) in [
+        (Engine::SpaceBplusTracked, Engine::SpaceBplus),
+        (
+            Engine::SpaceCacheObliviousTracked,
+            Engine::SpaceCacheOblivious,
+        ),
+    ] {
+        for (processes, least) in [(1, 0.8), (4, 0.7)] {
+            if let (Some(tracked), Some(explicit)) = (of(engine, processes), of(beside, processes))
+            {
+                let what = format!(
+                    "{}, {processes} processes × {}",
+                    engine.name(),
+                    beside.name()
+                );
+                report.at_least(&what, tracked.rate() / explicit.rate(), least);
+            }
         }
     }
     report.plot("durable-inserts", &by_processes(measured))?;

@@ -11,7 +11,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use rustix::fs::OFlags;
 use rustix::io::{ReadWriteFlags, pwritev2};
-use sapwood_xact::{BPlusTree, CacheObliviousTree, File, Memory, Options, Rebalancer, Space};
+use sapwood_xact::{
+    BPlusTree, CacheObliviousTree, Error, File, Memory, Mode, Options, Rebalancer, Space,
+};
 
 use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
 use crate::outcome::{Outcome, Times};
@@ -28,6 +30,14 @@ pub(crate) enum Engine {
     SpaceBplus,
     /// The cache-oblivious tree in a space
     SpaceCacheOblivious,
+    /// A B+tree on loads and stores alone, in a space in mode tracked
+    SpaceBplusTracked,
+    /// The same in mode snapshot
+    SpaceBplusSnapshot,
+    /// The cache-oblivious tree on loads and stores alone, in a space in mode tracked
+    SpaceCacheObliviousTracked,
+    /// The same in mode snapshot
+    SpaceCacheObliviousSnapshot,
     /// Berkeley DB without transactions
     BerkeleyDb,
     /// Berkeley DB with transactions and its write-ahead log
@@ -80,6 +90,28 @@ impl Engine {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// In which mode its space is, if it has one.
+    fn mode(self) -> Option<Mode> {
+        match self {
+            Engine::SpaceBplus | Engine::SpaceCacheOblivious => Some(Mode::Explicit),
+            Engine::SpaceBplusTracked | Engine::SpaceCacheObliviousTracked => Some(Mode::Tracked),
+            Engine::SpaceBplusSnapshot | Engine::SpaceCacheObliviousSnapshot => {
+                Some(Mode::Snapshot)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_cache_oblivious(self) -> bool {
+        matches!(
+            self,
+            Engine::FileCacheOblivious
+                | Engine::SpaceCacheOblivious
+                | Engine::SpaceCacheObliviousTracked
+                | Engine::SpaceCacheObliviousSnapshot
+        )
+    }
+
     pub(crate) fn is_peer(self) -> bool {
         matches!(
             self,
@@ -90,6 +122,9 @@ impl Engine {
 
 /// Runs in a worker: opens, says so, waits for the start, works, and prints what it measured.
 pub(crate) fn run(work: &Work) -> Result<()> {
+    if let Some(mode) = work.engine.mode() {
+        return run_in_space(work, mode);
+    }
     match work.engine {
         Engine::FileBplus | Engine::FileCacheOblivious => {
             let mut file = File::open(&work.folder.join("tree"))?;
@@ -105,21 +140,6 @@ pub(crate) fn run(work: &Work) -> Result<()> {
                 drive(work, &mut tree, || 0)
             }
         }
-        Engine::SpaceBplus | Engine::SpaceCacheOblivious => {
-            let space = Space::open(work.folder.join("space"), &Options::new())?;
-            if work.phase == Phase::Create {
-                space.transaction(|transaction| create(work, transaction))?;
-            }
-            let root = space.read(|transaction| transaction.root())?;
-            let log = space.clone();
-            let mut tree = InSpace {
-                space,
-                root,
-                cache_oblivious: work.engine == Engine::SpaceCacheOblivious,
-                rebalancer: Arc::new(Rebalancer::deferred()),
-            };
-            drive(work, &mut tree, || log.stat().last)
-        }
         Engine::BareWrite => {
             let path = work.folder.join("blocks");
             if work.phase == Phase::Create {
@@ -133,12 +153,26 @@ pub(crate) fn run(work: &Work) -> Result<()> {
     }
 }
 
+fn run_in_space(work: &Work, mode: Mode) -> Result<()> {
+    let space = Space::open(work.folder.join("space"), &Options::new().mode(mode))?;
+    if work.phase == Phase::Create {
+        space.transaction(|transaction| create(work, transaction))?;
+    }
+    let root = space.read(|transaction| transaction.root())?;
+    let log = space.clone();
+    let mut tree = InSpace {
+        space,
+        root,
+        cache_oblivious: work.engine.is_cache_oblivious(),
+        rebalancer: Arc::new(Rebalancer::deferred()),
+    };
+    drive(work, &mut tree, || log.stat().last)
+}
+
 fn create<M: Memory>(work: &Work, memory: &mut M) -> Result<(), M::Error> {
-    let root = match work.engine {
-        Engine::FileBplus | Engine::SpaceBplus => {
-            BPlusTree::create(&mut *memory, work.block_bytes)?.offset()
-        }
-        _ => CacheObliviousTree::create(&mut *memory)?.offset(),
+    let root = match work.engine.is_cache_oblivious() {
+        true => CacheObliviousTree::create(&mut *memory)?.offset(),
+        false => BPlusTree::create(&mut *memory, work.block_bytes)?.offset(),
     };
     memory.set_root(root)
 }
@@ -185,64 +219,75 @@ struct InSpace {
     rebalancer: Arc<Rebalancer>,
 }
 
-impl Subject for InSpace {
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let root = self.root;
-        if !self.cache_oblivious {
-            return self.space.transaction(|transaction| {
-                BPlusTree::open(transaction, root)?.insert(key, value)?;
-                Ok::<_, anyhow::Error>(())
-            });
+impl InSpace {
+    fn put<M: Memory>(&self, memory: M, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
+        match self.cache_oblivious {
+            true => self.tree(memory)?.insert(key, value),
+            false => BPlusTree::open(memory, self.root)?.insert(key, value),
         }
-        self.space.transaction(|transaction| {
-            let rebalancer = Arc::clone(&self.rebalancer);
-            CacheObliviousTree::with_rebalancer(transaction, root, rebalancer)?
-                .insert(key, value)?;
-            Ok::<_, anyhow::Error>(())
-        })?;
-        if self.rebalancer.due() {
-            self.space.transaction_relaxed(|transaction| {
-                let rebalancer = Arc::clone(&self.rebalancer);
-                CacheObliviousTree::with_rebalancer(transaction, root, rebalancer)?.maintain()?;
-                Ok::<_, anyhow::Error>(())
-            })?;
-        }
-        Ok(())
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool> {
-        let mut transaction = self.space.begin_read()?;
-        let found = if self.cache_oblivious {
-            let rebalancer = Arc::clone(&self.rebalancer);
-            let tree =
-                CacheObliviousTree::with_rebalancer(&mut transaction, self.root, rebalancer)?;
-            tree.get(key)?.is_some()
-        } else {
-            let tree = BPlusTree::open(&mut transaction, self.root)?;
-            tree.get(key)?.is_some()
-        };
-        Ok(found)
+    fn has<M: Memory>(&self, memory: M, key: &[u8]) -> Result<bool, M::Error> {
+        match self.cache_oblivious {
+            true => Ok(self.tree(memory)?.get(key)?.is_some()),
+            false => Ok(BPlusTree::open(memory, self.root)?.get(key)?.is_some()),
+        }
     }
 
-    fn count(&self) -> Result<u64> {
-        let mut transaction = self.space.begin_read()?;
+    fn number<M: Memory>(&self, memory: M) -> Result<u64, M::Error> {
         let mut count = 0;
         if self.cache_oblivious {
-            let rebalancer = Arc::clone(&self.rebalancer);
-            let tree =
-                CacheObliviousTree::with_rebalancer(&mut transaction, self.root, rebalancer)?;
-            for record in tree.range(..)? {
+            for record in self.tree(memory)?.range(..)? {
                 record?;
                 count += 1;
             }
         } else {
-            let tree = BPlusTree::open(&mut transaction, self.root)?;
-            for record in tree.range(..)? {
+            for record in BPlusTree::open(memory, self.root)?.range(..)? {
                 record?;
                 count += 1;
             }
         }
         Ok(count)
+    }
+
+    fn tree<M: Memory>(&self, memory: M) -> Result<CacheObliviousTree<M>, M::Error> {
+        CacheObliviousTree::with_rebalancer(memory, self.root, Arc::clone(&self.rebalancer))
+    }
+}
+
+/// Does something in the memory of a transaction: where there is any, with loads and stores alone.
+macro_rules! in_memory {
+    ($transaction:expr, $memory:ident => $what:expr) => {{
+        let transaction = $transaction;
+        if transaction.map().is_none() {
+            let $memory = transaction;
+            $what
+        } else {
+            let $memory = transaction.mapped().ok_or(Error::GivenUp)?;
+            $what
+        }
+    }};
+}
+
+impl Subject for InSpace {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.space
+            .transaction(|t| in_memory!(t, memory => self.put(memory, key, value)))?;
+        if self.cache_oblivious && self.rebalancer.due() {
+            self.space
+                .transaction_relaxed(|t| in_memory!(t, memory => self.tree(memory)?.maintain()))?;
+        }
+        Ok(())
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool> {
+        let t = &mut self.space.begin_read()?;
+        Ok(in_memory!(t, memory => self.has(memory, key))?)
+    }
+
+    fn count(&self) -> Result<u64> {
+        let t = &mut self.space.begin_read()?;
+        Ok(in_memory!(t, memory => self.number(memory))?)
     }
 }
 

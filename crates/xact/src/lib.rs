@@ -109,7 +109,7 @@ pub use space::{
 };
 pub use sums::Checked;
 pub use text::Text;
-pub use transaction::{PageAccess, Transaction};
+pub use transaction::{Mapped, PageAccess, Transaction};
 pub use tree::Census;
 pub use value::VALUE_BYTES_MAX;
 pub use vector::{VECTOR_LENGTH_MAX, Vector};

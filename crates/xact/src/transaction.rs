@@ -145,6 +145,16 @@ impl<'s> Transaction<'s> {
         }
     }
 
+    /// The transaction as plain memory, unless the mode is explicit: a structure over it, such as a tree, uses the space
+    /// with loads and stores alone, each first one of which to a page is a fault that tells of it.
+    pub fn mapped(&mut self) -> Option<Mapped<'_, 's>> {
+        let base = self.map()?;
+        Some(Mapped {
+            base,
+            transaction: self,
+        })
+    }
+
     /// Says that these bytes will be read, or written to as well: for memory that is handed to system calls, and to spare a
     /// fault for each page. The pages count as used then. In explicit mode there is no need for it.
     ///
@@ -419,6 +429,62 @@ impl Memory for Transaction<'_> {
         if self.read_only || bytes >= PREFETCH_BYTES_MIN {
             self.inner.prefetch(offset, bytes);
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// A transaction as plain memory, see [`Transaction::mapped`]. Nothing is asked for before it is used: `read` and
+/// `write` only look whether the space is that large. So what they lend out is for this thread, which learns of a page
+/// that is damaged by a segmentation fault, and system calls refuse it, as with [`Transaction::map`].
+#[derive(Debug)]
+pub struct Mapped<'t, 's> {
+    base: NonNull<u8>,
+    transaction: &'t mut Transaction<'s>,
+}
+
+impl Memory for Mapped<'_, '_> {
+    type Error = Error;
+
+    #[inline]
+    fn read(&self, offset: u64, bytes: usize) -> Result<&[u8]> {
+        self.transaction.check(offset, bytes as u64)?;
+        let start = self.base.as_ptr().wrapping_add(offset as usize);
+        // SAFETY: so many bytes lie there until the transaction ends, which is borrowed; a load from a page that the
+        // transaction does not have yet gets it, or ends the process. Nothing writes to them while `self` is borrowed.
+        Ok(unsafe { slice::from_raw_parts(start, bytes) })
+    }
+
+    #[inline]
+    fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.transaction.check(offset, bytes as u64)?;
+        self.transaction.check_writable(offset, bytes as u64)?;
+        let start = self.base.as_ptr().wrapping_add(offset as usize);
+        // SAFETY: as above, and they are lent to nobody else while `self` is borrowed; a store makes the page the
+        // transaction's own.
+        Ok(unsafe { slice::from_raw_parts_mut(start, bytes) })
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        self.transaction.allocate(bytes)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.transaction.free(offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64> {
+        self.transaction.root()
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<()> {
+        self.transaction.set_root(root)
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        self.transaction.prefetch(offset, bytes);
     }
 
     fn is_shared(&self) -> bool {

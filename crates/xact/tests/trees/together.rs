@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_xact::{CacheObliviousTree, Census, Error, Memory, Mode, Options, Rebalancer, Space};
+use sapwood_xact::{
+    BPlusTree, CacheObliviousTree, Census, Error, Memory, Mode, Options, Rebalancer, Space,
+};
 
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
 
@@ -176,5 +178,85 @@ fn a_move_at_once_conflicts_with_every_insert() {
             }
         }
         assert_eq!(census(&space).keys, 1000, "{mode:?}");
+    }
+}
+
+/// Trees on plain memory: nothing but loads and stores says what they use.
+#[test]
+fn trees_in_mapped_memory_are_those_of_threads_that_take_turns() {
+    const THREADS: u64 = 3;
+    const KEYS: u64 = 80;
+    for mode in [Mode::Tracked, Mode::Snapshot] {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let blocks = space
+            .transaction(|t| {
+                let mut memory = t.mapped().unwrap();
+                Ok::<_, Error>(BPlusTree::create(&mut memory, 4096)?.offset())
+            })
+            .unwrap();
+        let key = |me: u64, number: u64| (number * 7919 % KEYS * THREADS + me).to_be_bytes();
+        std::thread::scope(|scope| {
+            for me in 0..THREADS {
+                let (space, key) = (&space, &key);
+                scope.spawn(move || {
+                    for number in 0..KEYS {
+                        let key = key(me, number);
+                        let both = space.transaction(|t| {
+                            let mut memory = t.mapped().unwrap();
+                            let is_new = insert(&mut memory, &key, &[7; 40])?;
+                            let mut tree = BPlusTree::open(&mut memory, blocks)?;
+                            assert_eq!(tree.insert(&key, &[8; 300])?, is_new);
+                            if number % 5 == 4 {
+                                assert!(tree.remove(&key)?);
+                            }
+                            Ok::<_, Error>(is_new)
+                        });
+                        assert!(both.unwrap());
+                    }
+                });
+            }
+        });
+        let mut reader = space.begin_read().unwrap();
+        let mut memory = reader.mapped().unwrap();
+        let tree = BPlusTree::open(&mut memory, blocks).unwrap();
+        assert_eq!(tree.check().unwrap().keys, THREADS * KEYS * 4 / 5);
+        for me in 0..THREADS {
+            for number in 0..KEYS {
+                let expected = (number % 5 != 4).then_some(&[8; 300][..]);
+                assert_eq!(tree.get(&key(me, number)).unwrap(), expected, "{mode:?}");
+            }
+        }
+        let tree = open_tree(&mut memory, &Arc::new(Rebalancer::immediate())).unwrap();
+        assert_eq!(tree.check().unwrap().keys, THREADS * KEYS);
+        assert!(matches!(memory.write(1 << 20, 1), Err(Error::ReadOnly)));
+        assert!(memory.read(space.bytes(), 1).is_err());
+    }
+    let space = Space::in_memory(&Options::new().bytes(1 << 24)).unwrap();
+    assert!(
+        space.begin().unwrap().mapped().is_none(),
+        "in mode explicit"
+    );
+}
+
+/// A tree that was only read, with loads, conflicts where reading does.
+#[test]
+fn loads_of_a_tree_conflict_when_tracked() {
+    for mode in [Mode::Tracked, Mode::Snapshot] {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        space.transaction(|t| insert(t, b"key", b"1")).unwrap();
+        let own = space.transaction(|t| t.allocate(4096)).unwrap();
+        let mut late = space.begin().unwrap();
+        let mut memory = late.mapped().unwrap();
+        let immediate = Arc::new(Rebalancer::immediate());
+        let found = open_tree(&mut memory, &immediate).unwrap();
+        assert_eq!(found.get(b"key").unwrap(), Some(&b"1"[..]));
+        memory.write(own, 1).unwrap()[0] = 1;
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| space.transaction(|t| insert(t, b"key", b"2")));
+            other.join().unwrap().unwrap();
+        });
+        assert_eq!(late.commit().is_err(), mode == Mode::Tracked, "{mode:?}");
     }
 }
