@@ -13,6 +13,7 @@ use sapwood_xact::{Durability, Error, Memory, Mode, PAGE_BYTES, Space};
 use crate::Options;
 use crate::outcome::Times;
 use crate::report::Report;
+use crate::touches;
 
 /// The modes there are.
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Snapshot, Mode::Tracked];
@@ -61,6 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let folder = place.folder.join(format!("{mode:?}"));
         costs(&mut report, &folder, mode)?;
     }
+    touches::run(&mut report, &place.folder)?;
     checksums_of_pages(&mut report, &place.folder)?;
     checksum(&mut report, &place.folder)?;
     report.paragraph(format_args!(
@@ -87,7 +89,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.publish()
 }
 
-fn open(folder: &Path, mode: Mode, durability: Durability, backoff: bool) -> Result<Space> {
+pub(crate) fn open(
+    folder: &Path,
+    mode: Mode,
+    durability: Durability,
+    backoff: bool,
+) -> Result<Space> {
     fs::create_dir_all(folder)?;
     let options = options(mode, durability, backoff);
     Ok(Space::open(folder.join("space"), &options)?)

@@ -9,6 +9,7 @@ mod outcome;
 mod plot;
 mod report;
 mod results;
+mod touches;
 mod trees;
 mod usage;
 mod worker;
