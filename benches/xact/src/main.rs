@@ -6,6 +6,7 @@ mod crew;
 mod durable;
 mod keys;
 mod outcome;
+mod pairs;
 mod plot;
 mod report;
 mod results;
@@ -34,6 +35,8 @@ enum Command {
     Costs(Options),
     /// Random and in-order inserts, a walk and searches, without transactions, in little memory
     Trees(Options),
+    /// Trees around a reorganisation, and with and without transactions, in little memory
+    Pairs(Options),
     /// A part of a workload, in a process of its own
     #[command(hide = true)]
     Worker(Work),
@@ -125,10 +128,12 @@ fn main() -> Result<()> {
         Command::Durable(options) => durable::run(&options),
         Command::Costs(options) => costs::run(&options),
         Command::Trees(options) => trees::run(&options),
+        Command::Pairs(options) => pairs::run(&options),
         Command::All(options) => {
             costs::run(&options)?;
             durable::run(&options)?;
-            trees::run(&options)
+            trees::run(&options)?;
+            pairs::run(&options)
         }
     }
 }

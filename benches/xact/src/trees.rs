@@ -21,7 +21,7 @@ const BLOCKS_KIB: [usize; 9] = [2, 4, 8, 16, 32, 64, 128, 256, 512];
 const SHOWN_BYTES: [usize; 3] = [4 << 10, 64 << 10, 512 << 10];
 
 /// How many keys are searched for.
-const SEARCHES: u64 = 1000;
+pub(crate) const SEARCHES: u64 = 1000;
 
 /// The phases, and how often each is done in a round: the short ones several times, as one delay of the disk would
 /// decide them.
@@ -151,7 +151,7 @@ fn work(options: &Options, candidate: &Candidate, folder: &Path, phase: Phase, t
     }
 }
 
-fn measure(options: &Options, crew: &Crew, work: &Work) -> Result<Outcome> {
+pub(crate) fn measure(options: &Options, crew: &Crew, work: &Work) -> Result<Outcome> {
     if matches!(work.phase, Phase::InsertRandom | Phase::InsertInOrder) {
         clear(&work.folder)?;
         crew.one(&Work {
