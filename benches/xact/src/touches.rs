@@ -24,9 +24,10 @@ const COUNT: u64 = 5000;
 
 pub(crate) fn run(report: &mut Report, folder: &Path) -> Result<()> {
     report.paragraph(format_args!(
-        "\nThe first touch of a page: by a load or store, which is a fault and a signal; asked for by `read` and `write`, which spares both; \
-         asked for by one call for all of the {PAGES} pages and those between them. Then what a transaction that has touched them costs when it \
-         ends. Microseconds for each page, the least of {TIMES} times.\n"
+        "\nThe first touch of a page: by a load or store, which is a fault and a signal; asked for by `read` and \
+         `write`, which spares both; asked for by one call for all of the {PAGES} pages and those between them. Then \
+         what a transaction that has touched them costs when it ends. Microseconds for each page, the least of {TIMES} \
+         times.\n"
     ));
     report.head(&[
         "mode",
@@ -45,7 +46,8 @@ pub(crate) fn run(report: &mut Report, folder: &Path) -> Result<()> {
         first_touches(report, &folder.join(format!("touches-{mode:?}")), mode)?;
     }
     report.paragraph(
-        "\nA transaction that changes so many pages and is committed, not durable, or given up. Microseconds, the least of several times.\n",
+        "\nA transaction that changes so many pages and is committed, not durable, or given up. Microseconds, the \
+         least of several times.\n",
     );
     report.head(&["mode", "pages", "committed", "given up"]);
     for mode in [Mode::Explicit, Mode::Tracked, Mode::Snapshot] {

@@ -1,5 +1,5 @@
-/* A bank: bank FOLDER TIMES moves money between its accounts so often, and says after each transfer how many it has made.
- * bank FOLDER audit says what all accounts have together. */
+/* A bank: bank FOLDER TIMES moves money between its accounts so often, and says after each transfer how many it has
+ * made. bank FOLDER audit says what all accounts have together. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A hash map that processes share, written in C on plain memory: hash_map FOLDER set KEY VALUE, hash_map FOLDER get KEY, and
- * hash_map FOLDER fill NAME TIMES, which sets the keys NAME.0, NAME.1 ... to their numbers and says each when it is there.
+/* A hash map that processes share, written in C on plain memory: hash_map FOLDER set KEY VALUE, hash_map FOLDER get
+ * KEY, and hash_map FOLDER fill NAME TIMES, which sets the keys NAME.0, NAME.1 ... to their numbers and says each
+ * when it is there.
  *
  * Nodes are linked by offsets from the beginning of the space: an address is good for one transaction only. */
 #include <inttypes.h>

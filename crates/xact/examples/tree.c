@@ -47,7 +47,11 @@ static void show(xact_space *space) {
     const void *key = NULL, *value;
     size_t key_bytes = 0, value_bytes;
     int found = XACT_NOT_FOUND;
-    while (tree != 0 && (found = xact_tree_next(transaction, tree, key, key_bytes, &key, &key_bytes, &value, &value_bytes)) == XACT_OK) {
+    while (tree != 0) {
+        found = xact_tree_next(transaction, tree, key, key_bytes, &key, &key_bytes, &value, &value_bytes);
+        if (found != XACT_OK) {
+            break;
+        }
         uint64_t times;
         memcpy(&times, value, sizeof times);
         printf("%.*s %" PRIu64 "\n", (int)key_bytes, (const char *)key, times);
@@ -64,7 +68,12 @@ int main(int count, char **arguments) {
         return 2;
     }
     const char *name = count > 2 ? arguments[2] : "bplus";
-    int kind = strcmp(name, "oblivious") == 0 ? XACT_CACHE_OBLIVIOUS : strcmp(name, "hash") == 0 ? XACT_HASH_MAP : XACT_BPLUS;
+    int kind = XACT_BPLUS;
+    if (strcmp(name, "oblivious") == 0) {
+        kind = XACT_CACHE_OBLIVIOUS;
+    } else if (strcmp(name, "hash") == 0) {
+        kind = XACT_HASH_MAP;
+    }
     xact_space *space;
     check(xact_open(arguments[1], XACT_EXPLICIT, 1 << 26, &space), "cannot open the space");
     char word[100];

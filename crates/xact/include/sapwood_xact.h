@@ -1,8 +1,9 @@
-/* Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads and
- * processes at once. docs/xact/c.md leads through it.
+/* Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several
+ * threads and processes at once. docs/xact/c.md leads through it.
  *
- * Functions that can fail return an XACT_ code; xact_text says what it means, and xact_message what went wrong this time. A space may be used by all threads of a
- * process, a transaction by the thread that began it. A child process opens the space itself. */
+ * Functions that can fail return an XACT_ code; xact_text says what it means, and xact_message what went wrong this
+ * time. A space may be used by all threads of a process, a transaction by the thread that began it. A child process
+ * opens the space itself. */
 #ifndef SAPWOOD_XACT_H
 #define SAPWOOD_XACT_H
 
@@ -57,8 +58,8 @@ typedef struct xact_transaction xact_transaction;
 /* The first bytes of a space are the allocator's. A store there is refused. */
 #define XACT_RESERVED_BYTES 73728
 
-/* Opens the space in a folder, or makes one of so many bytes (more than are reserved), which count only for a new space.
- * After an error *space is NULL. */
+/* Opens the space in a folder, or makes one of so many bytes (more than are reserved), which count only for a new
+ * space. After an error *space is NULL. */
 int xact_open(const char *folder, int mode, uint64_t bytes, xact_space **space);
 
 /* The same with all options that there are. Each has a default, which the Rust documentation of Options tells. */
@@ -85,22 +86,23 @@ int xact_mode(const xact_space *space);
 uint64_t xact_bytes(const xact_space *space);
 /* Brings what is committed into the file. Happens by itself, too. */
 int xact_checkpoint(const xact_space *space);
-/* Verifies all pages beside whoever uses the space. If one is damaged the result is XACT_DAMAGED, and the first one begins
- * at *damaged. */
+/* Verifies all pages beside whoever uses the space. If one is damaged the result is XACT_DAMAGED, and the first one
+ * begins at *damaged. */
 int xact_check(const xact_space *space, uint64_t *pages, uint64_t *damaged);
 /* Copies the space into a folder that is made, beside whoever uses it. The copy is a space of its own. */
 int xact_back_up(const xact_space *space, const char *folder);
 /* Closes it, after all its transactions have ended. */
 void xact_close(xact_space *space);
 
-/* Begins a transaction that reads, or reads and writes. While one that writes runs in this thread, what begins on the same space, also
- * if its folder was opened twice, is a part of it: it sees what that one has written, its commit is only its end, and when it is aborted the one around it can no
- * longer be committed. */
+/* Begins a transaction that reads, or reads and writes. While one that writes runs in this thread, what begins on
+ * the same space, also if its folder was opened twice, is a part of it: it sees what that one has written, its
+ * commit is only its end, and when it is aborted the one around it can no longer be committed. */
 int xact_begin(xact_space *space, int access, xact_transaction **transaction);
 /* Commits: what was written is on the disk when this returns XACT_OK, unless the space was made with XACT_EVENTUAL. The
- * transaction is gone then, and after XACT_ERROR; after XACT_CONFLICT it has been begun again. */
+ * transaction is gone then, and after any other code but XACT_CONFLICT, after which it has been begun again. */
 int xact_commit(xact_transaction *transaction);
-/* The same without waiting for the disk: it becomes durable with the next commit that waits, or is missing as a whole. */
+/* The same without waiting for the disk: it becomes durable with the next commit that waits, or is missing as a
+ * whole. */
 int xact_commit_relaxed(xact_transaction *transaction);
 /* Gives a transaction up. */
 void xact_abort(xact_transaction *transaction);
@@ -109,7 +111,8 @@ void xact_abort(xact_transaction *transaction);
 void *xact_map(const xact_transaction *transaction);
 /* Says that bytes will be read or written: before they are handed to a system call, and to spare faults. */
 int xact_set_page_access(xact_transaction *transaction, uint64_t offset, uint64_t bytes, int access);
-/* Bytes to read, or to write to, in any mode; NULL on an error. Valid until the next call on the transaction but xact_read. */
+/* Bytes to read, or to write to, in any mode; NULL on an error. Valid until the next call on the transaction but
+ * xact_read. */
 const void *xact_read(xact_transaction *transaction, uint64_t offset, size_t bytes);
 void *xact_write(xact_transaction *transaction, uint64_t offset, size_t bytes);
 
@@ -124,13 +127,14 @@ int xact_set_named_root(xact_transaction *transaction, const char *name, uint64_
 /* Says that the space holds something else from now on, see xact_options_layout. */
 int xact_set_layout(xact_transaction *transaction, const char *name, uint64_t version);
 
-/* Keys with values: structures that transactions in any mode share. A tree is named by its offset, as any area is. Keys are
- * in the order of their bytes, but those of a hash map, which is found with one look and cannot be walked. What is found
- * is valid until the next call on the transaction that writes. The longest keys are 480 bytes in a B+tree of blocks of 4096
- * bytes (an eighth of a block), 500 in a cache-oblivious tree, and 458 in a hash map; values have up to 64 MiB. */
-#define XACT_BPLUS 0    /* a B+tree; block_bytes is a power of two from 2048 to 524288, or 0 for 4096 */
-#define XACT_CACHE_OBLIVIOUS 1   /* a cache-oblivious B-tree; block_bytes counts for nothing, here and below */
-#define XACT_HASH_MAP 2 /* a hash map */
+/* Keys with values: structures that transactions in any mode share. A tree is named by its offset, as any area is.
+ * Keys are in the order of their bytes, but those of a hash map, which is found with one look and cannot be walked.
+ * What is found is valid until the next call on the transaction that writes. The longest keys are 480 bytes in a
+ * B+tree of blocks of 4096 bytes (an eighth of a block), 500 in a cache-oblivious tree, and 458 in a hash map;
+ * values have up to 64 MiB. */
+#define XACT_BPLUS 0           /* a B+tree; block_bytes is a power of two from 2048 to 524288, or 0 for 4096 */
+#define XACT_CACHE_OBLIVIOUS 1 /* a cache-oblivious B-tree; block_bytes counts for nothing, here and below */
+#define XACT_HASH_MAP 2        /* a hash map */
 int xact_tree_create(xact_transaction *transaction, int kind, size_t block_bytes, uint64_t *tree);
 int xact_tree_get(xact_transaction *transaction, uint64_t tree, const void *key, size_t key_bytes, const void **value,
                   size_t *value_bytes);

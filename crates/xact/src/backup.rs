@@ -1,8 +1,8 @@
 //! Copies of a space that is in use.
 //!
-//! A copy is a space: it has the pages as one commit left them, checksums of its own, and an empty log. The copying is a
-//! transaction that only reads, so it is in nobody's way, and keeps versions as any long reader does. The data file gets
-//! its name last, so that a copy is there as a whole or not at all.
+//! A copy is a space: it has the pages as one commit left them, checksums of its own, and an empty log. The copying is
+//! a transaction that only reads, so it is in nobody's way, and keeps versions as any long reader does. The data file
+//! gets its name last, so that a copy is there as a whole or not at all.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  before   headers | pages     | sums
-//!  after    headers | pages     | further pages, the first of which the sums were in     | sums, those of further pages 0
+//!  after    headers | pages     | further pages, the first of which held the sums | sums, those of further pages 0
 //! ```
 //!
 //! 1. The file is made longer, and the sums are copied to where they will be. Nobody looks there yet.
@@ -12,9 +12,9 @@
 //! 3. Where the sums were is filled with zeros, and synced.
 //! 4. A header says that all is done.
 //!
-//! A crash before 2 leaves the old space, and one after it step 3, which may be done any number of times: as long as the
-//! headers say so nothing was brought into the pages there but what the log still holds. What the log holds names pages,
-//! not places in the file.
+//! A crash before 2 leaves the old space, and one after it step 3, which may be done any number of times: as long as
+//! the headers say so nothing was brought into the pages there but what the log still holds. What the log holds names
+//! pages, not places in the file.
 
 use std::ops::Range;
 

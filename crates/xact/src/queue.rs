@@ -15,8 +15,8 @@
 //!     16     …  values
 //! ```
 //!
-//! Beginning and end are on pages of their own, and whoever takes a value from a block that is not the last one looks at
-//! the beginning only: so one that puts in and one that takes out do not meet while there is a block between them.
+//! Beginning and end are on pages of their own, and whoever takes a value from a block that is not the last one looks
+//! at the beginning only: so one that puts in and one that takes out do not meet while there is a block between them.
 
 use std::marker::PhantomData;
 
@@ -95,7 +95,8 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
     /// The queue that [`Queue::offset`] has named.
     ///
     /// # Errors
-    /// [`Fault::Damaged`](crate::Fault::Damaged) if there is none, or one of values of another size; what the memory says.
+    /// [`Fault::Damaged`](crate::Fault::Damaged) if there is none, or one of values of another size; what the memory
+    /// says.
     pub fn open(memory: M, offset: u64) -> Result<Self, M::Error> {
         let description = MAGIC.description(&memory, offset, HEAD as usize)?;
         if u64::decode(&description[VALUE_BYTES as usize..]) != T::BYTES as u64 {

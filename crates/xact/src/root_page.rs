@@ -7,8 +7,8 @@
 //!    128    64  each of 62 named roots: offset, 1 byte length of the name or 0, name
 //! ```
 //!
-//! Everybody reads it and hardly anybody writes to it, so it has nothing else on it. A whole entry is one granule of the
-//! log.
+//! Everybody reads it and hardly anybody writes to it, so it has nothing else on it. A whole entry is one granule of
+//! the log.
 
 use std::fmt;
 

@@ -77,8 +77,8 @@ pub unsafe extern "C" fn xact_tree_create(
 /// See the header.
 ///
 /// # Safety
-/// `transaction` came from `xact_begin` in this thread, `key` has so many bytes, and `value` and `value_bytes` are places
-/// for an address and a number.
+/// `transaction` came from `xact_begin` in this thread, `key` has so many bytes, and `value` and `value_bytes` are
+/// places for an address and a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_tree_get(
     transaction: *mut COwned,

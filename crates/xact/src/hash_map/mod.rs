@@ -9,8 +9,8 @@
 //! ```
 //!
 //! This is extendible hashing. A bucket is a page, a block of records (`block`) whose level is its own depth `d`: it
-//! holds all keys whose hash ends with the same `d` bits, and `1 << (depth - d)` entries of the directory name it. A full
-//! bucket is split in two by one more bit; if all bits of the directory are used, that is doubled.
+//! holds all keys whose hash ends with the same `d` bits, and `1 << (depth - d)` entries of the directory name it. A
+//! full bucket is split in two by one more bit; if all bits of the directory are used, that is doubled.
 //!
 //! ```text
 //!  depth 2     00 -> A (d 1: ends with 0)      split B:    00 -> A
@@ -19,9 +19,9 @@
 //!              11 -> B                                     11 -> C (d 2)
 //! ```
 //!
-//! Nothing is counted, so that transactions meet only where their keys share a bucket, or one splits a bucket or doubles
-//! the directory. What removals leave is not joined again. The hash function is keyed at random, so that nobody who
-//! chooses keys can choose that they collide.
+//! Nothing is counted, so that transactions meet only where their keys share a bucket, or one splits a bucket or
+//! doubles the directory. What removals leave is not joined again. The hash function is keyed at random, so that nobody
+//! who chooses keys can choose that they collide.
 
 mod sip;
 
@@ -139,8 +139,8 @@ impl<M: Memory> HashMap<M> {
     /// Stores a value under a key, and tells whether the key is new.
     ///
     /// # Errors
-    /// [`Fault::KeyTooLong`], [`Fault::ValueTooLong`], [`Fault::Damaged`], or what the memory says. After an error other
-    /// than the first two the map is fit for reading only if the memory undoes what was done.
+    /// [`Fault::KeyTooLong`], [`Fault::ValueTooLong`], [`Fault::Damaged`], or what the memory says. After an error
+    /// other than the first two the map is fit for reading only if the memory undoes what was done.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
         let max = HASH_MAP_KEY_BYTES_MAX;
         if key.len() > max {
