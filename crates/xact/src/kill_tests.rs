@@ -31,6 +31,9 @@ const STOP: &str = "stop";
 /// What a child is asked for that changes areas; before a number, it dies at that step.
 const AREAS: &str = "areas";
 
+/// What a child is asked for that makes the space larger, and dies at the step whose number follows.
+const GROW: &str = "grow";
+
 /// A space with room for areas.
 fn options_for_areas(mode: Mode) -> Options {
     options(mode)
@@ -194,6 +197,16 @@ fn child() {
         stop_at(u64::MAX);
         return;
     }
+    if let Some(step) = work.strip_prefix(GROW) {
+        let step = step.parse().unwrap();
+        // By more than the one before.
+        let larger = options(mode).grow_to((PAGES + 2 * step) * PAGE_BYTES as u64);
+        die_at(step);
+        let space = Space::open(folder.join("space"), &larger).unwrap();
+        die_at(u64::MAX);
+        drop(space);
+        return;
+    }
     let areas = work.strip_prefix(AREAS);
     let step = areas.unwrap_or(&work).parse();
     // Recovery is a part of it.
@@ -313,6 +326,32 @@ fn a_process_may_die_in_plain_memory() {
     for mode in [Mode::Tracked, Mode::Snapshot] {
         die_everywhere(mode, STRIDE, true);
         die_everywhere(mode, STRIDE, false);
+    }
+}
+
+#[test]
+fn a_process_may_die_while_a_space_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let acknowledged = Acknowledged::open(folder.path());
+    let open = || Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+    go_on(&open(), &acknowledged);
+    for step in 1_u64.. {
+        let mut child = spawn(folder.path(), Mode::Explicit, &format!("{GROW}{step}"));
+        let done = child.wait().unwrap().success();
+        let space = open();
+        go_on(&space, &acknowledged);
+        let (end, bytes) = (PAGES * PAGE_BYTES as u64, space.bytes());
+        let is_empty = space.read(|t| {
+            let more = t.read(end, (bytes - end) as usize)?;
+            Ok::<_, Error>(more.iter().all(|byte| *byte == 0))
+        });
+        assert!(is_empty.unwrap(), "step {step}");
+        assert_eq!(space.check().unwrap().damaged, [], "step {step}");
+        if done {
+            assert!(step > 12, "only {step} steps");
+            assert!(bytes > end, "it has not grown");
+            break;
+        }
     }
 }
 
