@@ -9,9 +9,9 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use sapwood_wal::storage::{Memory as Files, OpenMode, Storage};
 use sapwood_wal::{Lsn, Position, Shared, Wal};
-use sapwood_xact::{Error, Memory, Offset, Options, PAGE_BYTES, RESERVED_BYTES, Space};
+use sapwood_xact::{Error, Memory, Options, PAGE_BYTES, Ptr, RESERVED_BYTES, Space};
 
-const COUNT: Offset<u64> = Offset::new(RESERVED_BYTES + 64);
+const COUNT: Ptr<u64> = Ptr::new(RESERVED_BYTES + 64);
 const NAMES: [&str; 4] = ["data", "log.0", "log.1", "large"];
 
 fn open(storage: &Arc<dyn Storage>) -> Result<Space, Error> {

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use sapwood_xact::{BPlusTree, PackedTree, Plain};
+use sapwood_xact::{BPlusTree, CacheObliviousTree, Plain};
 
 const PAGE_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 2048;
@@ -91,12 +91,16 @@ target!(b_plus, BPlusTree, |memory| BPlusTree::create(
     memory,
     BLOCK_BYTES
 ));
-target!(packed, PackedTree, PackedTree::create);
+target!(
+    cache_oblivious,
+    CacheObliviousTree,
+    CacheObliviousTree::create
+);
 
 fuzz_target!(|input: &[u8]| {
     match input.split_first() {
         Some((0..128, rest)) => b_plus(rest),
-        Some((_, rest)) => packed(rest),
+        Some((_, rest)) => cache_oblivious(rest),
         None => {}
     }
 });
