@@ -142,7 +142,7 @@ fn processes_in_c_count_together() {
 }
 
 #[test]
-fn a_program_is_linked_with_the_static_library() {
+fn a_program_in_c_is_linked_with_the_static_library() {
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");
     let include = format!("-I{}", crate_folder().join("include").display());
@@ -219,7 +219,7 @@ fn a_hash_map_in_c_has_what_it_said_after_kills() {
 }
 
 #[test]
-fn trees_are_used_from_c() {
+fn trees_in_c_are_those_of_rust() {
     let words = "the quick brown fox jumps over the lazy dog the end";
     let counted = "brown 1\ndog 1\nend 1\nfox 1\njumps 1\nlazy 1\nover 1\nquick 1\nthe 3\n";
     for kind in ["bplus", "oblivious"] {
