@@ -93,6 +93,7 @@ impl<'r> Operational<'r> {
     }
 
     /// The latest time that the attributes tell of.
+    #[inline]
     pub(crate) fn last_csn(&self, vocabulary: Vocabulary<'_>) -> Result<Csn, Damaged> {
         let at = |seconds: u64| Csn {
             micros: seconds.saturating_mul(1_000_000),

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sapwood_directory::Partition;
 use sapwood_directory::engine::Embedded;
+use sapwood_directory::{Change, ChangeKind, Partition};
 use sapwood_ldap::controls::{self, Controls, POST_READ, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
 use sapwood_ldap::list::AttributesBuf;
@@ -200,6 +200,38 @@ fn a_bulk_update_does_what_its_operations_do() {
     client.end(2).succeeded();
     let check = server.directory.check(|_| {}).unwrap();
     assert_eq!(check.problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_bulk_update_is_in_the_change_feed() {
+    let server = TestServer::start();
+    let position = server.directory.snapshot().unwrap().change_position();
+    let mut reader = server.directory.read_changes(position.unwrap());
+    let mut client = server.admin();
+    client.begin();
+    let list = List::default()
+        .device("a")
+        .device("a")
+        .describe(&dn("a"), "first")
+        .rename("a", "c")
+        .delete("c");
+    failed(&client.update(1, &list));
+    client.end(2).succeeded();
+    let mut told = Vec::new();
+    let snapshot = server.directory.snapshot().unwrap();
+    let read = reader.read(&snapshot, |set| {
+        let former = |change: Change<'_>| change.former.map(|former| former.dn.to_owned());
+        told.extend(set.changes().map(|change| (change.kind, former(change))));
+        true
+    });
+    read.unwrap();
+    let expected = [
+        (ChangeKind::Added, None),
+        (ChangeKind::Modified, None),
+        (ChangeKind::Renamed, Some(dn("a"))),
+        (ChangeKind::Deleted, Some(dn("c"))),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

@@ -69,15 +69,16 @@ impl HybridClock {
     /// The number of a change of what was last changed at `last`, as far as is known.
     pub(crate) fn after(&self, last: Csn, now: u64) -> Drawn {
         let mut state = self.lock();
-        if last > state.last && last.micros <= now.saturating_add(AHEAD_MICROS_MAX) {
-            state.last = self.own(last);
-        }
         let clock = state.next(now, self.replica);
-        drop(state);
-        let csn = match clock > last {
-            true => clock,
-            false => self.own(last.next()),
-        };
+        if clock > last {
+            return Drawn { csn: clock, clock };
+        }
+        if last.micros <= now.saturating_add(AHEAD_MICROS_MAX) {
+            state.last = self.own(last);
+            let clock = state.next(now, self.replica);
+            return Drawn { csn: clock, clock };
+        }
+        let csn = self.own(last.next());
         Drawn { csn, clock }
     }
 

@@ -1,11 +1,12 @@
 //! Change sequence numbers (draft-chu-ldap-csn): when a change was made, and by which replica.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use crate::update::stamp::{generalized_time, number, push_digits, seconds_of};
 
 /// A change sequence number. Later changes have greater ones; no two changes of a replica have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Csn {
     /// Microseconds since 1970.
     pub micros: u64,
@@ -95,6 +96,27 @@ impl Csn {
             count: u32::from_le_bytes([c0, c1, c2, 0]),
             replica: u16::from_le_bytes([r0, r1]),
         }
+    }
+}
+
+impl Ord for Csn {
+    /// By time, then by count, then by replica.
+    #[inline]
+    fn cmp(&self, other: &Csn) -> Ordering {
+        let order = |csn: &Csn| {
+            (
+                csn.micros,
+                u64::from(csn.count) << 16 | u64::from(csn.replica),
+            )
+        };
+        order(self).cmp(&order(other))
+    }
+}
+
+impl PartialOrd for Csn {
+    #[inline]
+    fn partial_cmp(&self, other: &Csn) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -269,3 +269,106 @@ fn take_csn(rest: &mut &[u8]) -> Result<Csn, Damaged> {
     *rest = behind;
     Ok(Csn::from_bytes(*csn))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn csn(micros: u64, count: u32) -> Csn {
+        Csn {
+            micros,
+            count,
+            replica: 7,
+        }
+    }
+
+    fn all<'r>(bytes: &'r [u8]) -> Vec<Change<'r>> {
+        let changes = Record::read(bytes).unwrap().changes();
+        changes.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn a_record_of_one_modify_is_short_and_more_of_them_take_nine_bytes_each() {
+        let mut record = RecordBuf::default();
+        for count in 0..3 {
+            let csn = csn(5, count);
+            record.push(
+                ChangeKind::Modified,
+                EntryId(9),
+                Drawn { csn, clock: csn },
+                None,
+            );
+        }
+        let bytes = record.finish(None);
+        assert_eq!(bytes.len(), 14 + 3 * 9);
+        let numbers: Vec<Csn> = all(bytes).iter().map(|change| change.csn).collect();
+        assert_eq!(numbers, [csn(5, 0), csn(5, 1), csn(5, 2)]);
+        assert_eq!(Record::read(bytes).unwrap().watermark(), Ok(csn(5, 2)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Updates with gaps between their numbers, some of which stand apart, and some of which are undone.
+        #[test]
+        fn what_is_recorded_is_read(
+            updates in prop::collection::vec((1..5u8, any::<u64>(), 0..3u32, any::<bool>(), 0..4u8, "[a-z=,]{0,300}"), 0..20),
+            watermark in any::<bool>(),
+        ) {
+            let mut record = RecordBuf::default();
+            let (mut clock, mut last) = (csn(1_000, 0), None);
+            let mut expected = Vec::new();
+            for (kind, id, gap, is_apart, undone, dn) in &updates {
+                let kind = match kind {
+                    1 => ChangeKind::Added,
+                    2 => ChangeKind::Deleted,
+                    3 => ChangeKind::Modified,
+                    _ => ChangeKind::Renamed,
+                };
+                clock.count += 1 + gap;
+                let number = if *is_apart { csn(9_000, clock.count) } else { clock };
+                let named = matches!(kind, ChangeKind::Deleted | ChangeKind::Renamed);
+                let former = named.then_some(Former { uuid: [*gap as u8; 16], dn });
+                let mark = record.mark();
+                record.push(kind, EntryId(*id), Drawn { csn: number, clock }, former);
+                if *undone == 0 {
+                    record.undo(mark);
+                    continue;
+                }
+                // Of the first, the clock's number is said in any case.
+                if !is_apart || expected.is_empty() {
+                    last = Some(clock);
+                }
+                expected.push(Change { kind, entry: EntryId(*id), csn: number, former });
+            }
+            let deletions = expected.iter().filter(|change| change.kind == ChangeKind::Deleted);
+            prop_assert_eq!(record.has_deletions(), deletions.count() > 0);
+            prop_assert_eq!(record.is_empty(), expected.is_empty());
+            if expected.is_empty() {
+                return Ok(());
+            }
+            let told = watermark.then_some(csn(700, 1));
+            let bytes = record.finish(told).to_vec();
+            prop_assert_eq!(all(&bytes), expected);
+            let read = Record::read(&bytes).unwrap();
+            prop_assert_eq!(read.last().ok(), last);
+            prop_assert_eq!(read.watermark().ok(), told.or(last));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), form in 0..5u8, kind in 0..8u8) {
+            if let Some(first) = bytes.first_mut() {
+                *first = form;
+            }
+            if let Some(first) = bytes.get_mut(14) {
+                *first = *first & 0xC0 | kind;
+            }
+            if let Ok(record) = Record::read(&bytes) {
+                prop_assert!(record.changes().count() <= bytes.len() / 9 + 1);
+                let _ = record.watermark();
+            }
+        }
+    }
+}
