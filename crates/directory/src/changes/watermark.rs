@@ -110,3 +110,32 @@ impl Bundle for WriteClock<'_> {
         put_clock(txn, self.clock, self.stores)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Embedded;
+
+    #[test]
+    fn when_writers_rest_the_watermark_catches_up() {
+        let engine = Embedded::in_memory_with(2).unwrap();
+        let clock = HybridClock::new(0);
+        let first = clock.next(10);
+        let another = clock.draw();
+        let last = clock.next(11);
+        write(&engine, &clock, StoreSet::FIRST).unwrap();
+        let told = |engine: &Embedded| {
+            let view = engine.snapshot().unwrap();
+            (of(&view).unwrap(), last_of(&view).unwrap(), view.commit())
+        };
+        let (watermark, known, _) = told(&engine);
+        assert_eq!((watermark, known), (Some(first), Some(last)));
+        drop(another);
+        catch_up(&engine, &clock, StoreSet::FIRST).unwrap();
+        let (watermark, known, commit) = told(&engine);
+        assert_eq!((watermark, known), (Some(last), Some(last)));
+        // There is nothing more to say.
+        catch_up(&engine, &clock, StoreSet::FIRST).unwrap();
+        assert_eq!(told(&engine).2, commit);
+    }
+}

@@ -482,6 +482,44 @@ fn of_many_deletes_in_one_batch_each_is_named() {
     assert!(read.windows(2).all(consecutive));
 }
 
+#[test]
+fn of_one_batch_the_feed_has_what_was_kept_under_the_names_of_the_time() {
+    let directory = in_memory();
+    seed(&directory);
+    for name in ["anne", "ben"] {
+        succeed(&directory, person(name));
+    }
+    let mut reader = reader(&directory);
+    let staff = format!("ou=Staff,{SUFFIX}");
+    let fails = Transaction {
+        updates: (1..)
+            .zip([person("carl"), delete("uid=nobody,dc=example,dc=com")])
+            .collect(),
+        is_trial: false,
+    };
+    let updates = [
+        UpdateRequest::Transaction(fails),
+        delete(&format!("uid=anne,{PEOPLE}")),
+        rename(PEOPLE, "ou=Staff", true, None),
+        delete(&format!("uid=ben,{staff}")),
+    ];
+    let applied = directory.apply(&updates.map(as_admin)).unwrap();
+    applied.ticket.unwrap().wait().unwrap();
+    let codes = applied
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.code == ResultCode::Success);
+    assert!(codes.eq([false, true, true, true]));
+    let read = read(&mut reader, &directory);
+    let formers = read.iter().map(|change| change.former.clone().unwrap().1);
+    let expected = [
+        format!("uid=anne,{PEOPLE}"),
+        PEOPLE.to_owned(),
+        format!("uid=ben,{staff}"),
+    ];
+    assert!(formers.eq(expected), "{read:#?}");
+}
+
 /// Two processes that write to one store, each with a clock of its own.
 #[test]
 fn numbers_ascend_whichever_process_draws_them() {
