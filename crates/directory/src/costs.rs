@@ -60,7 +60,7 @@ fn directory() -> Directory {
 /// The steps of an update, which succeeds.
 fn apply(directory: &Directory, op: Request<'_>) -> u64 {
     let update = Update {
-        identity: admin(),
+        identity: admin().into(),
         request: UpdateRequest::Message(requests::message(1, op)),
     };
     let (applied, steps) = counted(|| directory.apply(&[update]).unwrap());
@@ -332,7 +332,7 @@ fn reading_a_range_stops_between_ids() {
             ];
             let dn = format!("cn={name},{SUFFIX}");
             Update {
-                identity: admin(),
+                identity: admin().into(),
                 request: UpdateRequest::Message(requests::add(1, &dn, &attributes)),
             }
         })

@@ -218,7 +218,7 @@ impl Connection {
             match self.session.then() {
                 Then::Close if self.session.is_written() => break,
                 Then::StartTls if self.session.is_written() => self.start_tls().await?,
-                // What is sent to a peer that is shown out must not keep the connection open.
+                // What is sent to a peer that is evicted must not keep the connection open.
                 Then::Close => {
                     if !self.write_out().await? {
                         return Ok(());
@@ -328,7 +328,7 @@ impl Connection {
         timeout(closing, all).await.unwrap_or(Ok(false))
     }
 
-    /// Waits until anything has moved, or the peer has been shown out. With more work to do it only looks.
+    /// Waits until anything has moved, or the peer has been evicted. With more work to do it only looks.
     fn poll_turn(&mut self, cx: &mut Context<'_>, more_work: bool) -> Poll<io::Result<()>> {
         let mut moved = more_work;
         while let Poll::Ready(Some(completion)) = self.completed.poll_recv(cx) {
@@ -357,14 +357,14 @@ impl Connection {
         if self.arrival.is_shown_out(cx, || self.stream.has_unread()) {
             let why = "memory is short, and the request came too slowly";
             self.session
-                .show_out(Reason::Stalled, ResultCode::Unavailable, why);
+                .evict(Reason::Stalled, ResultCode::Unavailable, why);
             return Poll::Ready(Ok(()));
         }
         if self.poll_stalled(cx).is_ready() {
             let why =
                 "memory is short, and answers were read too slowly (limits.stalled_seconds_max)";
             self.session
-                .show_out(Reason::Stalled, ResultCode::Unavailable, why);
+                .evict(Reason::Stalled, ResultCode::Unavailable, why);
             return Poll::Ready(Ok(()));
         }
         let seconds = ready!(self.poll_idle(cx));
@@ -372,7 +372,7 @@ impl Connection {
             "nothing was sent or read for {seconds} seconds (limits.idle_seconds_max, limits.unread_seconds_max)"
         );
         self.session
-            .show_out(Reason::Idle, ResultCode::TimeLimitExceeded, &why);
+            .evict(Reason::Idle, ResultCode::TimeLimitExceeded, &why);
         Poll::Ready(Ok(()))
     }
 

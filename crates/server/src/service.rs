@@ -13,6 +13,7 @@ use crate::closing::Closings;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
+use crate::session::Completions;
 use crate::session::controls::spoken;
 use crate::tls::{self, Tls};
 use crate::workers::Workers;
@@ -22,7 +23,7 @@ use crate::writer::Writer;
 pub(crate) struct Service {
     pub(crate) folder: PathBuf,
     pub(crate) directory: Directory,
-    pub(crate) writer: Writer,
+    pub(crate) writer: Writer<Completions>,
     pub(crate) hashers: HasherPool,
     /// The threads that make long requests ready.
     pub(crate) preparers: Workers,
@@ -136,7 +137,7 @@ impl Settings {
 pub(crate) struct Parts {
     pub(crate) folder: PathBuf,
     pub(crate) directory: Directory,
-    pub(crate) writer: Writer,
+    pub(crate) writer: Writer<Completions>,
     pub(crate) hashers: HasherPool,
     pub(crate) preparers: Workers,
     pub(crate) tls: Option<Tls>,

@@ -21,16 +21,12 @@ use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::{self, Ticket as _};
 use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
-use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
-use tokio::sync::mpsc::UnboundedSender;
 
 use self::queue::{Entrance, Exit, Next, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::committed::Committed;
 use crate::memory::Share;
-use crate::password::Password;
-use crate::session::Completion;
 
 /// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next one is applied:
 /// if all that a client has under way were one batch, disk and processor would wait for each other.
@@ -44,12 +40,20 @@ const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
 type Ticket = sapwood_directory::Commit;
 
+/// Who is told what has become of updates, such as a session.
+pub(crate) trait Recipient: Clone + Send + 'static {
+    /// What it needs to answer one update: the writer hands it back as it came.
+    type Reply: Send;
+
+    /// Takes the outcomes of updates with the same homes, which are durable if they are a success.
+    fn answer(&self, homes: StoreSet, answers: Vec<(Self::Reply, Outcome)>);
+}
+
 /// The updates of one burst of one session.
-#[derive(Default)]
-pub(crate) struct Unit {
+pub(crate) struct Unit<R: Recipient> {
     pub(crate) updates: Vec<Update>,
-    /// One for each update: whom to answer and how.
-    pub(crate) replies: Vec<Reply>,
+    /// One for each update.
+    pub(crate) replies: Vec<R::Reply>,
     /// One for each update: the stores that it is to be applied in.
     pub(crate) homes: Vec<StoreSet>,
     /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions hold.
@@ -57,79 +61,58 @@ pub(crate) struct Unit {
     pub(crate) transactions: Vec<Share>,
 }
 
-/// How one update is answered.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) id: u32,
-    pub(crate) form: Form,
+impl<R: Recipient> Default for Unit<R> {
+    fn default() -> Self {
+        Self {
+            updates: Vec::new(),
+            replies: Vec::new(),
+            homes: Vec::new(),
+            share: Share::default(),
+            transactions: Vec::new(),
+        }
+    }
 }
 
-/// What an update is answered with.
-#[derive(Debug)]
-pub(crate) enum Form {
-    /// The operation's own response.
-    Response(Operation),
-    /// Password Modify (RFC 3062 §2), with the password that the server made.
-    PasswordModify(Option<Password>),
-    /// End Transaction (RFC 5805 §2.3).
-    EndTransaction,
-    /// A part of the LBURPUpdate response (RFC 4373 §5.4): of which request of the session, and the operation's number in it.
-    LburpUpdate { request: u64, operation: u32 },
-    /// The response of an update that was tried, and belongs to the transaction if it succeeded.
-    Trial(Box<Trial>),
-}
-
-/// An update that was tried for an eager transaction.
-#[derive(Debug)]
-pub(crate) struct Trial {
-    /// The transaction's identifier.
-    pub(crate) identifier: Vec<u8>,
-    pub(crate) request: UpdateRequest,
-    /// How the update is answered.
-    pub(crate) form: Form,
-}
-
-struct Batch {
-    units: Vec<(Vec<Reply>, UnboundedSender<Completion>)>,
+struct Batch<R: Recipient> {
+    units: Vec<(Vec<R::Reply>, R)>,
     homes: StoreSet,
     outcomes: Vec<Outcome>,
     ticket: Option<Ticket>,
 }
 
 /// Where batches go that are applied while more updates wait.
-struct Applied {
-    batches: SyncSender<Batch>,
+struct Applied<R: Recipient> {
+    batches: SyncSender<Batch<R>>,
     /// Those that were sent there and are not answered yet.
     unanswered: Arc<AtomicUsize>,
     committed: Committed,
 }
 
 /// The entrance of the queues. The threads end when the last one is dropped.
-#[derive(Clone, Debug)]
-pub(crate) struct Writer {
+#[derive(Clone)]
+pub(crate) struct Writer<R: Recipient> {
     /// By store.
-    queues: Arc<[Entrance<Part>]>,
+    queues: Arc<[Entrance<Part<R>>]>,
     committed: Committed,
 }
 
 /// The updates of a unit that have the same homes.
-#[derive(Debug)]
-struct Part {
+struct Part<R: Recipient> {
     homes: StoreSet,
     updates: Vec<Update>,
-    replies: Vec<Reply>,
+    replies: Vec<R::Reply>,
     /// Who gets the answers.
-    session: UnboundedSender<Completion>,
+    session: R,
     /// What the unit holds of the shared memory, until all its parts are applied.
     shares: Arc<(Share, Vec<Share>)>,
 }
 
 /// The threads of the writer of one store.
-fn start_one(
+fn start_one<R: Recipient>(
     directory: &Directory,
     committed: &Committed,
     threads: &mut Vec<JoinHandle<()>>,
-) -> std::io::Result<Entrance<Part>> {
+) -> std::io::Result<Entrance<Part<R>>> {
     let (queue, waiting) = queue();
     let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
     let directory = directory.clone();
@@ -148,7 +131,7 @@ fn start_one(
     Ok(queue)
 }
 
-impl Writer {
+impl<R: Recipient> Writer<R> {
     /// Starts, for each store, the writer and the acknowledging thread.
     pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
         let mut threads = Vec::new();
@@ -164,7 +147,7 @@ impl Writer {
         &self.committed
     }
 
-    pub(crate) fn submit(&self, unit: Unit, session: UnboundedSender<Completion>) {
+    pub(crate) fn submit(&self, unit: Unit<R>, session: R) {
         let shares = Arc::new((unit.share, unit.transactions));
         let part = |homes, updates, replies| Part {
             homes,
@@ -178,7 +161,7 @@ impl Writer {
         if homes.all(|homes| homes == first) {
             return self.send(part(first, unit.updates, unit.replies));
         }
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<Part<R>> = Vec::new();
         for ((update, reply), homes) in unit.updates.into_iter().zip(unit.replies).zip(unit.homes) {
             let at = parts.iter().position(|part| part.homes == homes);
             let at = at.unwrap_or_else(|| {
@@ -191,7 +174,7 @@ impl Writer {
         parts.into_iter().for_each(|part| self.send(part));
     }
 
-    fn send(&self, part: Part) {
+    fn send(&self, part: Part<R>) {
         let store = usize::from(part.homes.least()).min(self.queues.len() - 1);
         // All updates of a unit are of the one who is bound.
         let first = part.updates.first();
@@ -205,7 +188,8 @@ impl Writer {
                 );
                 part.updates.len()
             ];
-            answer(part.replies, outcomes, part.homes, &part.session);
+            let answers = part.replies.into_iter().zip(outcomes).collect();
+            part.session.answer(part.homes, answers);
         }
     }
 }
@@ -225,13 +209,13 @@ impl WriterThreads {
     }
 }
 
-fn apply(directory: &Directory, waiting: &Exit<Part>, applied: &Applied) {
+fn apply<R: Recipient>(directory: &Directory, waiting: &Exit<Part<R>>, applied: &Applied<R>) {
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
     while let Some((whose, first)) = receive(directory, waiting, &mut unsettled) {
         let homes = first.homes;
         unsettled = unsettled.with(homes);
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::new();
         gathered.add(whose, first);
         // Updates of other stores, too, make a batch of their own: it waits for the writers of these.
         while gathered.count < BATCH_UPDATES_MAX
@@ -253,26 +237,33 @@ fn apply(directory: &Directory, waiting: &Exit<Part>, applied: &Applied) {
 }
 
 /// What is to become one batch.
-#[derive(Default)]
-struct Gathered {
+struct Gathered<R: Recipient> {
     updates: Vec<Update>,
-    parts: Vec<PartOf>,
+    parts: Vec<PartOf<R>>,
     /// Updates, those of transactions included.
     count: usize,
 }
 
 /// A part without its updates.
-struct PartOf {
+struct PartOf<R: Recipient> {
     whose: Whose,
     /// Where its updates end among all.
     end: usize,
-    replies: Vec<Reply>,
-    session: UnboundedSender<Completion>,
+    replies: Vec<R::Reply>,
+    session: R,
     shares: Arc<(Share, Vec<Share>)>,
 }
 
-impl Gathered {
-    fn add(&mut self, whose: Whose, mut part: Part) {
+impl<R: Recipient> Gathered<R> {
+    fn new() -> Self {
+        Self {
+            updates: Vec::new(),
+            parts: Vec::new(),
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, whose: Whose, mut part: Part<R>) {
         let requests = part.updates.iter().map(|update| &update.request);
         self.count += requests.map(UpdateRequest::updates).sum::<usize>();
         self.updates.append(&mut part.updates);
@@ -286,7 +277,12 @@ impl Gathered {
     }
 
     /// Applies what was gathered, or as much as is the turn of those whose it is; the rest goes back.
-    fn apply(mut self, directory: &Directory, homes: StoreSet, waiting: &Exit<Part>) -> Batch {
+    fn apply(
+        mut self,
+        directory: &Directory,
+        homes: StoreSet,
+        waiting: &Exit<Part<R>>,
+    ) -> Batch<R> {
         let first = self.parts.first().and_then(|part| part.whose);
         let is_of_one = self.parts.iter().all(|part| part.whose == first);
         let start = Instant::now();
@@ -336,7 +332,7 @@ impl Gathered {
     }
 
     /// Puts back what is behind the first `count` updates, in its order.
-    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &Exit<Part>) {
+    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &Exit<Part<R>>) {
         while let Some(mut part) = self.parts.pop() {
             let begin = self.parts.last().map_or(0, |before| before.end);
             if part.end <= count {
@@ -361,11 +357,11 @@ impl Gathered {
 }
 
 /// The next part of a unit; `None` when there will be no more. While none comes, does what was put off.
-fn receive(
+fn receive<R: Recipient>(
     directory: &Directory,
-    waiting: &Exit<Part>,
+    waiting: &Exit<Part<R>>,
     unsettled: &mut StoreSet,
-) -> Option<(Whose, Part)> {
+) -> Option<(Whose, Part<R>)> {
     if !unsettled.is_empty() {
         if let Next::Part(whose, part) = waiting.wait(Some(Instant::now() + SETTLE_AFTER)) {
             return Some((whose, part));
@@ -380,7 +376,11 @@ fn receive(
     }
 }
 
-fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize, committed: &Committed) {
+fn acknowledge<R: Recipient>(
+    unsynced: &Receiver<Batch<R>>,
+    unanswered: &AtomicUsize,
+    committed: &Committed,
+) {
     while let Ok(batch) = unsynced.recv() {
         finish(batch, committed);
         unanswered.fetch_sub(1, Ordering::Release);
@@ -388,7 +388,7 @@ fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize, committed: 
 }
 
 /// Waits until a batch is durable, announces it, and answers its updates.
-fn finish(batch: Batch, committed: &Committed) {
+fn finish<R: Recipient>(batch: Batch<R>, committed: &Committed) {
     let mut outcomes = batch.outcomes;
     match batch.ticket.map(Ticket::wait) {
         None => {}
@@ -406,20 +406,10 @@ fn finish(batch: Batch, committed: &Committed) {
     }
     let mut outcomes = outcomes.into_iter();
     for (replies, session) in batch.units {
-        let own = outcomes.by_ref().take(replies.len()).collect();
-        answer(replies, own, batch.homes, &session);
+        // Not more of the outcomes than there are replies.
+        let answers = replies.into_iter().zip(outcomes.by_ref()).collect();
+        session.answer(batch.homes, answers);
     }
-}
-
-fn answer(
-    replies: Vec<Reply>,
-    outcomes: Vec<Outcome>,
-    homes: StoreSet,
-    session: &UnboundedSender<Completion>,
-) {
-    let answers = replies.into_iter().zip(outcomes).collect();
-    // The session may be gone; its updates stay.
-    let _ = session.send(Completion::Updated { homes, answers });
 }
 
 /// What a client is told when the directory itself failed.
@@ -439,38 +429,46 @@ mod tests {
     use super::*;
     use sapwood_directory::Identity;
     use sapwood_directory::engine::EntryId;
-    use tokio::sync::mpsc::unbounded_channel;
 
-    fn part(ids: std::ops::Range<u32>) -> Part {
+    #[derive(Clone)]
+    struct Nobody;
+
+    impl Recipient for Nobody {
+        /// A message id.
+        type Reply = u32;
+
+        fn answer(&self, _: StoreSet, _: Vec<(u32, Outcome)>) {}
+    }
+
+    fn part(ids: std::ops::Range<u32>) -> Part<Nobody> {
         let update = |_| Update {
-            identity: Identity::Anonymous,
+            identity: Arc::new(Identity::Anonymous),
             request: UpdateRequest::Message(Vec::new()),
         };
-        let form = || Form::EndTransaction;
         Part {
             homes: StoreSet::FIRST,
             updates: ids.clone().map(update).collect(),
-            replies: ids.map(|id| Reply { id, form: form() }).collect(),
-            session: unbounded_channel().0,
+            replies: ids.collect(),
+            session: Nobody,
             shares: Arc::default(),
         }
     }
 
     /// The message ids of a part, which has as many updates.
-    fn ids(next: Next<Part>) -> Vec<u32> {
+    fn ids(next: Next<Part<Nobody>>) -> Vec<u32> {
         let Next::Part(_, part) = next else {
             panic!("nothing is there");
         };
         assert_eq!(part.updates.len(), part.replies.len());
-        part.replies.iter().map(|reply| reply.id).collect()
+        part.replies
     }
 
     #[test]
     fn what_is_left_of_a_batch_goes_back_to_its_place() {
         let one = Some(Holder::User(EntryId(1)));
         let (entrance, exit) = queue();
-        entrance.push(one, part(20..21)).unwrap();
-        let mut gathered = Gathered::default();
+        assert!(entrance.push(one, part(20..21)).is_ok());
+        let mut gathered = Gathered::new();
         gathered.add(one, part(1..4));
         gathered.add(Some(Holder::Admin), part(4..7));
         gathered.add(one, part(7..10));

@@ -171,7 +171,7 @@ fn message(request: Request<'_>) -> UpdateRequest {
 /// The update by the administrator.
 pub fn as_admin(request: UpdateRequest) -> Update {
     Update {
-        identity: admin(),
+        identity: admin().into(),
         request,
     }
 }
@@ -187,7 +187,12 @@ pub fn apply_as<E: Engine>(
     identity: Identity,
     request: UpdateRequest,
 ) -> Outcome {
-    let mut applied = directory.apply(&[Update { identity, request }]).unwrap();
+    let mut applied = directory
+        .apply(&[Update {
+            identity: identity.into(),
+            request,
+        }])
+        .unwrap();
     if let Some(ticket) = applied.ticket {
         ticket.wait().unwrap();
     }

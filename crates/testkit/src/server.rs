@@ -170,7 +170,7 @@ impl TestServer {
 
     /// The same, of add requests.
     pub fn add_messages(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
-        let identity = Identity::Admin { dn: ADMIN.into() };
+        let identity = Arc::new(Identity::Admin { dn: ADMIN.into() });
         let updates: Vec<_> = messages
             .into_iter()
             .map(|message| Update {

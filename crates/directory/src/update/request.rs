@@ -1,5 +1,7 @@
 //! What an update asks for, on its way from a session to the writer.
 
+use std::sync::Arc;
+
 use sapwood_ldap::message::RequestMessage;
 
 use crate::access::Identity;
@@ -14,8 +16,8 @@ const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// One update, owning what it needs: it travels from a session to the writer.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// For whom it is done.
-    pub identity: Identity,
+    /// For whom it is done, shared by the updates of a connection.
+    pub identity: Arc<Identity>,
     /// What is to be done.
     pub request: UpdateRequest,
 }

@@ -85,11 +85,11 @@ impl Session {
     pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
-        self.deletions = self.service.directory.deletions();
-        self.transactions.clear();
+        self.context.deletions = self.service.directory.deletions();
+        self.operations.transactions.clear();
         self.abandon_lburp();
         // RFC 4511 §4.2.1: any other bind than the next of the same mechanism aborts it.
-        let challenged = self.challenged.take();
+        let challenged = self.operations.challenged.take();
         let outcome = match request.authentication {
             _ if request.version != 3 => Err(Outcome::new(
                 ResultCode::ProtocolError,
@@ -103,12 +103,12 @@ impl Session {
         };
         if self.settings.config.log.access {
             let dn = LoggedName::dn(self.service.directory.schema(), request.name);
-            tracing::info!(target: "access", conn = self.number, id, %dn, "bind");
+            tracing::info!(target: "access", conn = self.context.number, id, %dn, "bind");
         }
         match outcome {
             Ok(Begun::Bound(identity)) => self.bound(id, identity),
             Ok(Begun::Challenged(challenge)) => self.answer_challenge(id, &challenge),
-            Ok(Begun::Waits) => self.exclusive = Some(id),
+            Ok(Begun::Waits) => self.operations.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
     }
@@ -137,7 +137,7 @@ impl Session {
         let came = Instant::now();
         let Some(Bindable { identity, stored }) = self.bindable(name, password)? else {
             let claim = Claim {
-                origin: self.peer.origin(),
+                origin: self.context.peer.origin(),
                 owner: Owner::nobody(name),
             };
             return Ok(self.fail(came, claim));
@@ -167,7 +167,7 @@ impl Session {
             let _ = session.send(Completion::Verified { id, verdict });
             ControlFlow::Break(())
         };
-        self.hashing = Some(Hashing::Job {
+        self.operations.hashing = Some(Hashing::Job {
             _ticket: self.service.hashers.submit(claim, work, check),
             failure: Some((failure, claim)),
         });
@@ -198,16 +198,16 @@ impl Session {
 
     /// A hasher has checked the password of a bind.
     pub(super) fn verified(&mut self, id: u32, verdict: Verdict) {
-        let failure = match self.hashing.take() {
+        let failure = match self.operations.hashing.take() {
             Some(Hashing::Job { failure, .. }) => failure,
             _ => None,
         };
-        self.exclusive = None;
+        self.operations.exclusive = None;
         match (verdict, failure) {
             (Verdict::Bound(identity), _) => self.bound(id, identity),
             (Verdict::Wrong, Some((at, claim))) if at > Instant::now() => {
                 self.fail_at(at, claim);
-                self.exclusive = Some(id);
+                self.operations.exclusive = Some(id);
             }
             (Verdict::Wrong, _) => self.answer(id, Operation::Bind, &wrong()),
             (Verdict::Stopped, _) => self.answer(id, Operation::Bind, &stopped()),
@@ -220,7 +220,7 @@ impl Session {
     }
 
     fn fail_at(&mut self, at: Instant, claim: Claim) -> Begun {
-        self.hashing = Some(Hashing::Failed {
+        self.operations.hashing = Some(Hashing::Failed {
             at,
             _ahead: self.service.hashers.delay(claim),
         });
@@ -229,7 +229,7 @@ impl Session {
 
     /// When a bind that has failed is to be answered.
     pub(super) fn failure_due(&self) -> Option<Instant> {
-        match &self.hashing {
+        match &self.operations.hashing {
             Some(Hashing::Failed { at, .. }) => Some(*at),
             _ => None,
         }
@@ -238,17 +238,17 @@ impl Session {
     /// Answers a bind that has failed, if it is time.
     pub(super) fn tell_failure(&mut self) {
         if self.failure_due().is_some_and(|at| Instant::now() >= at)
-            && let Some(id) = self.exclusive.take()
+            && let Some(id) = self.operations.exclusive.take()
         {
-            self.hashing = None;
+            self.operations.hashing = None;
             self.answer(id, Operation::Bind, &wrong());
         }
     }
 
     /// Stops what is hashed for this session, which ends. A job says so itself.
     pub(super) fn stop_hashing(&mut self) {
-        if let Some(Hashing::Failed { .. }) = self.hashing.take()
-            && let Some(id) = self.exclusive.take()
+        if let Some(Hashing::Failed { .. }) = self.operations.hashing.take()
+            && let Some(id) = self.operations.exclusive.take()
         {
             self.answer(id, Operation::Bind, &stopped());
         }
@@ -256,10 +256,10 @@ impl Session {
 
     /// Whether what comes next is the end of the session, while something is hashed for it.
     pub(super) fn is_unbound(&self) -> bool {
-        let Ok(Frame::Complete(length)) = frame(&self.input, self.message_bytes_max()) else {
+        let Ok(Frame::Complete(length)) = frame(&self.input.bytes, self.message_bytes_max()) else {
             return false;
         };
-        let message = self.input.get(..length).map(RequestMessage::decode);
+        let message = self.input.bytes.get(..length).map(RequestMessage::decode);
         matches!(
             message,
             Some(Ok(RequestMessage {
@@ -267,14 +267,6 @@ impl Session {
                 ..
             }))
         )
-    }
-
-    /// For whom work is done that somebody with this identity asks for, or that is about its password.
-    pub(super) fn claim(&self, identity: &Identity) -> Claim {
-        Claim {
-            origin: self.peer.origin(),
-            owner: Owner::from(identity),
-        }
     }
 
     pub(super) fn credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
@@ -311,15 +303,15 @@ impl Session {
             }
         };
         let asked = auth::Asked {
-            peer: self.peer,
-            channel: self.channel,
+            peer: self.context.peer,
+            channel: self.context.channel,
             settings: &self.settings,
             schema: self.service.directory.schema(),
         };
         match bind.exchange.step(&asked, credentials)? {
             Step::Done(identity) => Ok(Begun::Bound(identity)),
             Step::More(challenge) => {
-                self.challenged = Some(bind);
+                self.operations.challenged = Some(bind);
                 Ok(Begun::Challenged(challenge))
             }
             Step::Wait(Wait::Password { dn, password }) => self.check_password(id, &dn, &password),
@@ -329,7 +321,7 @@ impl Session {
     fn answer_challenge(&mut self, id: u32, challenge: &[u8]) {
         let outcome = Outcome::new(ResultCode::SaslBindInProgress, "");
         self.log_result(id, Operation::Bind, &outcome);
-        self.queue_length = self.queue_length.saturating_sub(1);
+        self.output.queue_length = self.output.queue_length.saturating_sub(1);
         let controls = self.response_controls(id, &[]);
         Message {
             id,
@@ -339,13 +331,13 @@ impl Session {
             }),
             controls: Controls::from_ber(&controls).unwrap_or_default(),
         }
-        .encode(&mut self.output);
+        .encode(&mut self.output.bytes);
     }
 
     /// Refuses a password that others could have read on its way.
     pub(super) fn require_confidentiality(&self) -> Result<(), Outcome> {
-        let confidential = self.channel.is_under_tls
-            || match self.peer {
+        let confidential = self.context.channel.is_under_tls
+            || match self.context.peer {
                 Peer::Tcp(address) => address.ip().to_canonical().is_loopback(),
                 Peer::Local { .. } => true,
             };

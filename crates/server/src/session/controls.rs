@@ -54,7 +54,7 @@ impl Session {
         }
         // RFC 5805 §4.4: it is a protocol error in a transaction, which is told where that is decided.
         let may_belong = takes.has(KnownControl::TransactionSpecification);
-        if may_belong && !self.transactions.is_empty() {
+        if may_belong && !self.operations.transactions.is_empty() {
             takes = takes.with(KnownControl::ProxiedAuthorization);
         }
         takes.and(self.service.spoken.with(KnownControl::ProxiedAuthorization))
@@ -63,16 +63,16 @@ impl Session {
     /// Does what controls ask of the session, whatever the operation.
     pub(super) fn heed_controls(&mut self, id: u32, controls: &RequestControls<'_>) {
         if let Some(length) = controls.queue_length {
-            self.queue_length = length;
+            self.output.queue_length = length;
         }
         if controls.get_server_id.is_some() {
-            self.naming.insert(id);
+            self.operations.naming.insert(id);
         }
     }
 
     /// The controls of a response: those of the outcome, and the server's name if the request asked for it.
     pub(super) fn response_controls<'o>(&mut self, id: u32, own: &'o [u8]) -> Cow<'o, [u8]> {
-        if self.naming.is_empty() || !self.naming.remove(&id) {
+        if self.operations.naming.is_empty() || !self.operations.naming.remove(&id) {
             return Cow::Borrowed(own);
         }
         let named = self.entry_controls();

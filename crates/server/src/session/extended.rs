@@ -90,7 +90,7 @@ impl Session {
 
     pub(super) fn log_extended(&self, id: u32, oid: &str) {
         if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.number, id, oid, "extended");
+            tracing::info!(target: "access", conn = self.context.number, id, oid, "extended");
         }
     }
 
@@ -103,7 +103,7 @@ impl Session {
         value: Option<&[u8]>,
     ) {
         self.log_result(id, Operation::Extended, outcome);
-        self.queue_length = self.queue_length.saturating_sub(1);
+        self.output.queue_length = self.output.queue_length.saturating_sub(1);
         let controls = self.response_controls(id, &[]);
         let result =
             LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
@@ -117,6 +117,6 @@ impl Session {
             op,
             controls: Controls::from_ber(&controls).unwrap_or_default(),
         }
-        .encode(&mut self.output);
+        .encode(&mut self.output.bytes);
     }
 }

@@ -18,39 +18,39 @@ impl Session {
     /// Whether to read although no request can be taken: while a search can be ended, and while something is hashed, to
     /// learn that the peer is gone.
     pub(crate) fn watches_peer(&self) -> bool {
-        (self.hashing.is_some() || self.has_searches())
+        (self.operations.hashing.is_some() || self.has_searches())
             && self.draining.is_none()
             && self.then == Then::Continue
-            && !self.has_seen_end
+            && !self.input.has_seen_end
     }
 
     /// Whether there is a search or a compare that can be given up.
     fn has_searches(&self) -> bool {
-        !self.searches.is_empty() || self.search_waits()
+        !self.operations.searches.is_empty() || self.search_waits()
     }
 
     /// Whether the first request of the input is a search or compare that waits for memory.
     fn search_waits(&self) -> bool {
-        matches!(self.wanted, Some(Wanted::Search(_)))
+        matches!(self.operations.wanted, Some(Wanted::Search(_)))
     }
 
     /// Bytes of the first request of the input; 0 when it has not come as a whole.
     pub(crate) fn first_bytes(&self) -> usize {
-        first(&self.input, self.message_bytes_max())
+        first(&self.input.bytes, self.message_bytes_max())
     }
 
     /// Whether requests have to be looked through before the connection waits. Where they only wait until answers have
     /// been written, as in any long queue, they will mostly be taken at once.
     pub(super) fn must_read_on(&self) -> bool {
-        self.hashing.is_some()
-            || self.wanted.is_some()
-            || self.searches.is_full()
+        self.operations.hashing.is_some()
+            || self.operations.wanted.is_some()
+            || self.operations.searches.is_full()
             || self.waits_for_memory()
     }
 
     /// Looks through requests that are there while the connection is going to wait; whether that ended anything.
     pub(crate) fn reads_on(&mut self) -> bool {
-        !self.input.is_empty() && self.read_on()
+        !self.input.bytes.is_empty() && self.read_on()
     }
 
     /// Looks through requests that cannot be taken yet, as far as they have come; whether that ended anything.
@@ -63,7 +63,7 @@ impl Session {
                 self.take_burst();
             }
         }
-        if self.hashing.is_some() && self.is_unbound() {
+        if self.operations.hashing.is_some() && self.is_unbound() {
             self.stop_hashing();
             self.then = Then::Close;
             has_ended = true;
@@ -73,9 +73,9 @@ impl Session {
 
     /// Does what ends a search, and takes it out of the input; whether there was any such thing.
     fn heed(&mut self) -> bool {
-        let mut input = std::mem::take(&mut self.input);
-        let mut at = self.heeded;
-        if at == 0 && self.wanted.is_some() {
+        let mut input = std::mem::take(&mut self.input.bytes);
+        let mut at = self.input.heeded;
+        if at == 0 && self.operations.wanted.is_some() {
             at = first(&input, self.message_bytes_max());
         }
         let mut has_ended = false;
@@ -105,8 +105,8 @@ impl Session {
                 }
             }
         }
-        self.heeded = at;
-        self.input = input;
+        self.input.heeded = at;
+        self.input.bytes = input;
         has_ended
     }
 
@@ -118,9 +118,9 @@ impl Session {
         match message.op {
             // RFC 4511 §4.3: nobody waits for answers any more. Updates before it are done.
             Request::Unbind => {
-                self.searches.clear();
+                self.operations.searches.clear();
                 if self.search_waits() {
-                    self.wanted = None;
+                    self.operations.wanted = None;
                 }
                 Ending::All
             }
@@ -129,7 +129,7 @@ impl Session {
             {
                 let (ending, operation) = self.give_up(input, target);
                 if operation.is_some() {
-                    self.naming.remove(&target);
+                    self.operations.naming.remove(&target);
                 }
                 ending
             }
@@ -152,7 +152,7 @@ impl Session {
 
     /// Gives up the search or compare with this message id, under way or first of the input.
     fn give_up(&mut self, input: &[u8], target: u32) -> (Ending, Option<Operation>) {
-        if let Some(operation) = self.searches.remove(target) {
+        if let Some(operation) = self.operations.searches.remove(target) {
             return (Ending::Search, Some(operation));
         }
         // It may be long, and thousands may come that are to end another one.
@@ -161,7 +161,7 @@ impl Session {
                 RequestMessage::envelope(&input[..first(input, usize::MAX)])
             && id == target
         {
-            self.wanted = None;
+            self.operations.wanted = None;
             return (Ending::First, Some(operation));
         }
         (Ending::None, None)
@@ -169,8 +169,8 @@ impl Session {
 
     /// Gives up the search or compare under way with this message id, without an answer.
     pub(super) fn abandon(&mut self, target: u32) {
-        if self.searches.remove(target).is_some() {
-            self.naming.remove(&target);
+        if self.operations.searches.remove(target).is_some() {
+            self.operations.naming.remove(&target);
         }
     }
 

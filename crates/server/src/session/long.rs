@@ -15,6 +15,7 @@
 //! looked at when its turn comes.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sapwood_directory::{
     Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Snapshot, SystemClock,
@@ -78,7 +79,7 @@ impl Stage {
 struct Long {
     bytes: Vec<u8>,
     snapshot: Snapshot,
-    identity: Identity,
+    identity: Arc<Identity>,
     options: SearchOptions,
     share: Share,
     disposer: Disposer,
@@ -156,7 +157,7 @@ impl Session {
         };
         let wanted = (wanted > 0).then(|| SystemClock.now_micros() + wanted);
         options.deadline_micros = options.deadline_micros.into_iter().chain(wanted).min();
-        let claim = self.claim(&self.identity);
+        let claim = self.claim(&self.context.identity);
         let length = match bytes.len() {
             ..=MEDIUM_BYTES_MAX => Length::Short,
             _ => Length::Long,
@@ -165,12 +166,12 @@ impl Session {
         let mut stage = Stage::Long(Box::new(Long {
             bytes: bytes.to_vec(),
             snapshot,
-            identity: self.identity.clone(),
+            identity: self.context.identity.clone(),
             options,
             share,
             disposer: preparers.disposer(claim, length),
         }));
-        let number = self.searches.next_number();
+        let number = self.operations.searches.next_number();
         let session = self.completions.clone();
         let job = move |turn| {
             let step = match turn {
@@ -189,7 +190,7 @@ impl Session {
             ControlFlow::Break(())
         };
         let ticket = preparers.submit(claim, length, job);
-        self.searches.push(Queued::Preparing(Preparing {
+        self.operations.searches.push(Queued::Preparing(Preparing {
             id,
             operation,
             number,
@@ -200,11 +201,12 @@ impl Session {
     /// A worker has made a request ready, which may have been abandoned meanwhile.
     pub(super) fn prepared(&mut self, prepared: Prepared) {
         let Prepared { number, running } = prepared;
-        let Some(Preparing { id, operation, .. }) = self.searches.take_prepared(number) else {
+        let Some(Preparing { id, operation, .. }) = self.operations.searches.take_prepared(number)
+        else {
             return;
         };
         match running {
-            Ok(running) => self.searches.push(Queued::UnderWay(running)),
+            Ok(running) => self.operations.searches.push(Queued::UnderWay(running)),
             Err(outcome) => self.answer(id, operation, &outcome),
         }
     }

@@ -263,7 +263,7 @@ impl Session {
             Some(search) => Ok(search),
             None => burst.snapshot(self).cloned().map(|snapshot| {
                 let options = self.search_options(id, controls);
-                Search::new(snapshot, &self.identity, request, options)
+                Search::new(snapshot, &self.context.identity, request, options)
             }),
         };
         match search {
@@ -290,8 +290,8 @@ impl Session {
         // Texts are long where items are few.
         let bytes = texts.max(ITEM_BYTES * items);
         // Each connection has one small search for free.
-        if self.searches.is_empty() && bytes <= READING_FREE_BYTES {
-            self.granted = Share::default();
+        if self.operations.searches.is_empty() && bytes <= READING_FREE_BYTES {
+            self.operations.granted = Share::default();
             return Some(Share::default());
         }
         self.share(Wanted::Search(SEARCH_BYTES + bytes))
@@ -301,7 +301,7 @@ impl Session {
     pub(super) fn search_options(&self, id: u32, controls: &RequestControls<'_>) -> SearchOptions {
         let mut options = SearchOptions {
             message_id: id,
-            channel: self.channel,
+            channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
             subentries: controls.subentries,
             assertion: controls.assertion.map(Filter::to_buf),
@@ -313,7 +313,7 @@ impl Session {
         if controls.get_server_id.is_some() {
             options.entry_controls = self.entry_controls();
         }
-        if !matches!(self.identity, Identity::Admin { .. }) {
+        if !matches!(*self.context.identity, Identity::Admin { .. }) {
             options.entries_max = self.settings.config.limits.search_entries_max;
             options.deadline_micros = self.deadline_micros();
         }
@@ -323,19 +323,19 @@ impl Session {
     /// When a search or compare that begins now has to end.
     fn deadline_micros(&self) -> Option<u64> {
         let seconds = self.settings.config.limits.search_seconds_max;
-        let is_limited = seconds > 0 && !matches!(self.identity, Identity::Admin { .. });
+        let is_limited = seconds > 0 && !matches!(*self.context.identity, Identity::Admin { .. });
         is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
     }
 
     /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
     /// connections have their turn.
     pub(super) fn step_searches(&mut self) {
-        for _ in 0..self.searches.queue.len() {
+        for _ in 0..self.operations.searches.queue.len() {
             if self.turn_used || !self.has_room() {
                 break;
             }
             let next = self.next_search();
-            let next = next.and_then(|index| self.searches.queue.remove(index));
+            let next = next.and_then(|index| self.operations.searches.queue.remove(index));
             let Some(Queued::UnderWay(running)) = next else {
                 break;
             };
@@ -345,7 +345,7 @@ impl Session {
 
     /// Ends all that are under way, as the server stops: they could take as long as they like.
     pub(super) fn stop_searches(&mut self) {
-        for queued in std::mem::take(&mut self.searches.queue) {
+        for queued in std::mem::take(&mut self.operations.searches.queue) {
             let outcome = Outcome::new(ResultCode::Unavailable, "the server is stopping");
             self.answer(queued.id(), queued.operation(), &outcome);
         }
@@ -359,7 +359,7 @@ impl Session {
     /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until what
     /// is there has been written, or it might wait for ever.
     fn next_search(&self) -> Option<usize> {
-        for (index, queued) in self.searches.queue.iter().enumerate() {
+        for (index, queued) in self.operations.searches.queue.iter().enumerate() {
             let Queued::UnderWay(running) = queued else {
                 continue;
             };
@@ -375,13 +375,13 @@ impl Session {
 
     /// Whether a search waits until there is room.
     pub(super) fn waits_for_room(&self) -> bool {
-        let mut under_way = self.searches.under_way();
+        let mut under_way = self.operations.searches.under_way();
         under_way.any(|running| !self.fits(running.needed))
     }
 
     /// Whether a search waits for room that is not there when all output has been written either.
     pub(super) fn waits_for_memory(&self) -> bool {
-        let mut under_way = self.searches.under_way();
+        let mut under_way = self.operations.searches.under_way();
         under_way.any(|running| running.needed > 0 && !self.would_fit(running.needed))
     }
 
@@ -398,7 +398,7 @@ impl Session {
     /// Whether there is room for a message of so many bytes once all output has been written.
     pub(super) fn would_fit(&self, needed: usize) -> bool {
         let answers = &self.service.memory.answers;
-        needed <= self.open_room() || answers.suffices(self.room.bytes(), needed)
+        needed <= self.open_room() || answers.suffices(self.output.room.bytes(), needed)
     }
 
     fn step(&mut self, mut running: UnderWay) {
@@ -409,10 +409,11 @@ impl Session {
                 .open_room()
                 .min(output_bytes_max)
                 .max(self.unsent_bytes() + running.needed);
-            let out_bytes = self.written + room;
+            let out_bytes = self.output.written + room;
             if running.needed > 0 {
                 self.output
-                    .reserve_exact(out_bytes.saturating_sub(self.output.len()));
+                    .bytes
+                    .reserve_exact(out_bytes.saturating_sub(self.output.bytes.len()));
             }
             let budget = Budget {
                 entries: STEP_ENTRIES,
@@ -420,16 +421,18 @@ impl Session {
                 out_bytes,
             };
             let operation = running.operation;
-            match running.reading.step(&mut self.output, budget) {
+            match running.reading.step(&mut self.output.bytes, budget) {
                 Ok(Step::More) => {
                     self.turn_used = true;
-                    self.ahead = 1;
+                    self.operations.prefetch = 1;
                     if running.reading.is_gathering() {
                         // It keeps its room, and has its message finished before another one begins one.
-                        self.searches.push_first(Queued::UnderWay(running));
+                        self.operations
+                            .searches
+                            .push_first(Queued::UnderWay(running));
                     } else {
                         running.needed = 0;
-                        self.searches.push(Queued::UnderWay(running));
+                        self.operations.searches.push(Queued::UnderWay(running));
                     }
                 }
                 Ok(Step::Room(needed)) => {
@@ -438,12 +441,12 @@ impl Session {
                         continue;
                     }
                     running.needed = needed;
-                    self.searches.push(Queued::UnderWay(running));
+                    self.operations.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
                 Err(error) => {
                     let name = operation.name();
-                    tracing::error!(conn = self.number, id, "a {name} failed: {error}");
+                    tracing::error!(conn = self.context.number, id, "a {name} failed: {error}");
                     self.answer(id, operation, &refusal(&error));
                 }
             }
@@ -469,21 +472,21 @@ impl Session {
             let schema = self.service.directory.schema();
             let attribute = log::description(schema, request.assertion.attribute);
             let dn = LoggedName::dn(schema, request.dn);
-            tracing::info!(target: "access", conn = self.number, id, %dn, attribute, "compare");
+            tracing::info!(target: "access", conn = self.context.number, id, %dn, attribute, "compare");
         }
         if bytes.len() > LONG_REQUEST_BYTES {
             self.prepare(bytes, message, controls, share, burst);
             return true;
         }
         let options = CompareOptions {
-            channel: self.channel,
+            channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
             assertion: controls.assertion,
             deadline_micros: self.deadline_micros(),
         };
         let compare = burst.snapshot(self).cloned();
-        let compare =
-            compare.map(|snapshot| begin_compare(snapshot, &self.identity, request, options));
+        let compare = compare
+            .map(|snapshot| begin_compare(snapshot, &self.context.identity, request, options));
         match compare {
             Ok(compare) => {
                 let reading = Reading::Compare(compare);
@@ -501,7 +504,7 @@ impl Session {
             let base = LoggedName::dn(schema, request.base);
             let filter = LoggedFilter::new(request.filter, &is_secret);
             let scope = request.scope.number();
-            tracing::info!(target: "access", conn = self.number, id, %base, scope, %filter, "search");
+            tracing::info!(target: "access", conn = self.context.number, id, %base, scope, %filter, "search");
         }
     }
 }

@@ -5,13 +5,15 @@ mod long;
 
 use super::*;
 use std::path::Path;
+use std::time::Instant;
 
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
 use sapwood_ldap::controls::ASSERTION;
+use sapwood_ldap::extended::WHO_AM_I;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::message::{AddRequest, Scope, SearchRequest};
+use sapwood_ldap::message::{AddRequest, Request, Scope, SearchRequest};
 use sapwood_testkit::Answer;
 use sapwood_testkit::requests::{self, add, bind, bind_external, extended, message};
 use tempfile::TempDir;
@@ -167,11 +169,7 @@ fn search_for(id: u32, scope: Scope, filter: &str) -> Vec<u8> {
 
 #[test]
 fn a_request_may_come_in_any_pieces() {
-    let bytes = [
-        extended(1, oids::WHO_AM_I, None),
-        extended(2, oids::WHO_AM_I, None),
-    ]
-    .concat();
+    let bytes = [extended(1, WHO_AM_I, None), extended(2, WHO_AM_I, None)].concat();
     let mut bench = Bench::local();
     for cut in 0..=bytes.len() {
         bench.receive(&bytes[..cut]);
@@ -190,7 +188,7 @@ fn a_request_may_come_in_any_pieces() {
 #[test]
 fn a_bind_holds_what_comes_after_it() {
     let mut bench = Bench::local();
-    bench.receive(&[bind(1, ADMIN, PASSWORD), extended(2, oids::WHO_AM_I, None)].concat());
+    bench.receive(&[bind(1, ADMIN, PASSWORD), extended(2, WHO_AM_I, None)].concat());
     assert_eq!(bench.answers(), [], "a hasher is at it");
     assert!(!bench.session.wants_input() && !bench.session.is_idle());
     bench.wait();
@@ -245,13 +243,7 @@ fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
     for name in names.iter().chain(&others).chain([&long]) {
         let least = 2 * bench.session.service.hashers.hash_time();
         let came = Instant::now();
-        bench.receive(
-            &[
-                bind(100, name, "wrong"),
-                extended(101, oids::WHO_AM_I, None),
-            ]
-            .concat(),
-        );
+        bench.receive(&[bind(100, name, "wrong"), extended(101, WHO_AM_I, None)].concat());
         assert_eq!(bench.answers(), [], "{name}");
         if bench.session.deadline().is_none() {
             bench.wait();
@@ -383,7 +375,7 @@ fn a_search_stops_when_the_output_is_full_and_goes_on_when_it_is_not() {
         written.extend_from_slice(&bench.session.output()[..piece]);
         bench.session.wrote(piece, true);
         bench.session.process();
-        assert!(bench.session.output.len() <= 3 * 4096);
+        assert!(bench.session.output.bytes.len() <= 3 * 4096);
     }
     assert_eq!(Answer::all(&written).len(), 52, "51 entries and the end");
     assert!(bench.session.is_idle() && bench.session.wants_input());
@@ -395,7 +387,7 @@ fn searches_begun_together_are_answered_in_their_turn() {
     let burst: Vec<Vec<u8>> = (1..100)
         .map(|id| match id {
             // Begun together end where another request stands, and where one is not to be decoded.
-            7 | 50 => extended(id, oids::WHO_AM_I, None),
+            7 | 50 => extended(id, WHO_AM_I, None),
             60 => search_for(id, Scope::Base, &format!("(cn={})", "x".repeat(2000))),
             61 => search_for(id, Scope::Base, "(cn=nobody)"),
             _ => search(id, Scope::Base),
@@ -485,7 +477,7 @@ fn an_abandon_behind_a_full_output_is_heeded_as_soon_as_there_is_room() {
         &[
             search(7, Scope::Subtree),
             message(8, Request::Abandon(7)),
-            extended(9, oids::WHO_AM_I, None),
+            extended(9, WHO_AM_I, None),
         ]
         .concat(),
     );
@@ -528,7 +520,7 @@ fn a_large_entry_waits_for_room_and_gives_it_back() {
         .granted_room(answers.try_take(&claimant, wanted).unwrap());
     assert!(bench.session.wants_room().is_none() && bench.session.has_work());
     bench.session.process();
-    assert!(bench.session.output.capacity() < 50_000);
+    assert!(bench.session.output.bytes.capacity() < 50_000);
     assert_eq!(bench.answers()[0], (7, None));
     bench.session.process();
     bench.answers();
@@ -567,13 +559,7 @@ fn a_short_search_takes_room_for_a_long_answer_only() {
 #[test]
 fn an_unbind_voids_what_comes_after_it() {
     let mut bench = Bench::local();
-    bench.receive(
-        &[
-            message(1, Request::Unbind),
-            extended(2, oids::WHO_AM_I, None),
-        ]
-        .concat(),
-    );
+    bench.receive(&[message(1, Request::Unbind), extended(2, WHO_AM_I, None)].concat());
     assert_eq!(bench.session.then(), Then::Close);
     assert_eq!(bench.answers(), []);
 }
@@ -583,9 +569,9 @@ fn a_malformed_message_ends_the_session_after_what_came_before() {
     let mut bench = Bench::local();
     bench.receive(
         &[
-            extended(1, oids::WHO_AM_I, None),
+            extended(1, WHO_AM_I, None),
             b"\x31\x00".to_vec(),
-            extended(2, oids::WHO_AM_I, None),
+            extended(2, WHO_AM_I, None),
         ]
         .concat(),
     );
@@ -702,7 +688,7 @@ fn a_long_evaluation_gives_others_their_turns_and_can_be_abandoned() {
     assert!(steps > 3, "{steps} steps after the first");
     assert_eq!(bench.answers(), [(7, Some(ResultCode::Success))]);
     bench.receive(&search_for(8, Scope::Subtree, &filter));
-    bench.receive(&extended(9, oids::WHO_AM_I, None));
+    bench.receive(&extended(9, WHO_AM_I, None));
     assert_eq!(bench.answers(), [(9, Some(ResultCode::Success))]);
     bench.receive(&message(10, Request::Abandon(8)));
     assert!(bench.session.is_idle() && !bench.session.has_work());

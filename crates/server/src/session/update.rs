@@ -13,8 +13,8 @@ use super::log::LoggedName;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
 use crate::password::{self, Hasher, Work, hash_work};
+use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::workers::Turn;
-use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
 pub(super) const UPDATE_BYTES: usize = 256;
@@ -63,7 +63,7 @@ impl Session {
         let request = || UpdateRequest::Message(bytes.to_vec());
         let reply = Reply {
             id,
-            form: Form::Response(operation),
+            kind: ReplyKind::Response(operation),
         };
         if has_cleartext {
             // What came before goes first; what comes after waits.
@@ -85,6 +85,7 @@ impl Session {
         !homes.is_empty()
             && self.service.directory.stores() > 1
             && (self
+                .operations
                 .homes
                 .iter()
                 .any(|(other, _)| may_depend(*other, homes))
@@ -93,10 +94,15 @@ impl Session {
 
     /// Updates with these homes have been applied.
     pub(super) fn left(&mut self, homes: StoreSet, count: usize) {
-        if let Some(at) = self.homes.iter().position(|(known, _)| *known == homes) {
-            self.homes[at].1 -= count;
-            if self.homes[at].1 == 0 {
-                self.homes.swap_remove(at);
+        if let Some(at) = self
+            .operations
+            .homes
+            .iter()
+            .position(|(known, _)| *known == homes)
+        {
+            self.operations.homes[at].1 -= count;
+            if self.operations.homes[at].1 == 0 {
+                self.operations.homes.swap_remove(at);
             }
         }
     }
@@ -110,12 +116,12 @@ impl Session {
         share: Share,
         unit: &mut Unit,
     ) {
-        let identity = self.identity.clone();
+        let identity = self.context.identity.clone();
         unit.homes.push(homes);
         unit.updates.push(Update { identity, request });
         unit.replies.push(reply);
         unit.share.add(share);
-        self.answers_due += 1;
+        self.output.answers_due += 1;
     }
 
     /// Puts updates into the writer's queue.
@@ -123,13 +129,19 @@ impl Session {
         if unit.updates.is_empty() {
             return;
         }
-        self.updating
+        self.operations
+            .updating
             .extend(unit.replies.iter().map(|reply| reply.id));
         if self.service.directory.stores() > 1 {
             for homes in &unit.homes {
-                match self.homes.iter_mut().find(|(known, _)| known == homes) {
+                match self
+                    .operations
+                    .homes
+                    .iter_mut()
+                    .find(|(known, _)| known == homes)
+                {
                     Some((_, count)) => *count += 1,
-                    None => self.homes.push((*homes, 1)),
+                    None => self.operations.homes.push((*homes, 1)),
                 }
             }
         }
@@ -160,16 +172,16 @@ impl Session {
     }
 
     pub(super) fn answer_update(&mut self, reply: Reply, outcome: Outcome) {
-        match reply.form {
-            Form::Response(operation) => self.answer(reply.id, operation, &outcome),
-            Form::PasswordModify(generated) => {
+        match reply.kind {
+            ReplyKind::Response(operation) => self.answer(reply.id, operation, &outcome),
+            ReplyKind::PasswordModify(generated) => {
                 self.answer_password_modify(reply.id, generated, &outcome);
             }
-            Form::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
-            Form::LburpUpdate { request, operation } => {
+            ReplyKind::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
+            ReplyKind::LburpUpdate { request, operation } => {
                 self.operation_done(request, operation, outcome);
             }
-            Form::Trial(trial) => self.tried(reply.id, *trial, outcome),
+            ReplyKind::Trial(trial) => self.tried(reply.id, *trial, outcome),
         }
     }
 
@@ -225,27 +237,27 @@ impl Session {
         work: Work,
         job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
     ) {
-        let claim = self.claim(&self.identity);
-        self.hashing = Some(Hashing::Job {
+        let claim = self.claim(&self.context.identity);
+        self.operations.hashing = Some(Hashing::Job {
             _ticket: self.service.hashers.submit(claim, work, job),
             failure: None,
         });
-        self.exclusive = Some(id);
-        self.answers_due += 1;
+        self.operations.exclusive = Some(id);
+        self.output.answers_due += 1;
     }
 
     /// What a hasher has done for the session has come.
     pub(super) fn end_hashing(&mut self) {
-        self.hashing = None;
-        self.exclusive = None;
-        self.answers_due -= 1;
+        self.operations.hashing = None;
+        self.operations.exclusive = None;
+        self.output.answers_due -= 1;
     }
 
     fn log_update(&self, message: &RequestMessage<'_>) {
         if self.settings.config.log.access {
             let dn = LoggedName::dn(self.service.directory.schema(), target_dn(&message.op));
             let operation = message.op.operation().name();
-            tracing::info!(target: "access", conn = self.number, id = message.id, %dn, "{operation}");
+            tracing::info!(target: "access", conn = self.context.number, id = message.id, %dn, "{operation}");
         }
     }
 }

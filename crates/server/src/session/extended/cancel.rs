@@ -23,7 +23,7 @@ impl Session {
         let outcome = match cancel_id(value.unwrap_or_default()) {
             Err(error) => Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}")),
             Ok(target) => {
-                if let Some(operation) = self.searches.remove(target) {
+                if let Some(operation) = self.operations.searches.remove(target) {
                     self.canceled(id, target, operation);
                     return true;
                 }
@@ -36,9 +36,9 @@ impl Session {
 
     /// Why what has this message id goes on.
     fn cannot_cancel(&self, target: u32) -> Outcome {
-        if self.updating.contains(&target) {
+        if self.operations.updating.contains(&target) {
             Outcome::new(ResultCode::TooLate, "the update is being applied")
-        } else if self.lburp.keeps(target) {
+        } else if self.operations.lburp.keeps(target) {
             let reason = "a request of a bulk update has its place among others";
             Outcome::new(ResultCode::CannotCancel, reason)
         } else {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, StoreSet, UpdateRequest};
+use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
 use sapwood_ldap::controls::{
     Control, ControlSet, Controls, KnownControl, RequestControls, TRANSACTION_SPECIFICATION,
 };
@@ -25,7 +25,7 @@ use crate::session::bind::stopped;
 use crate::session::log::{self, LoggedName};
 use crate::session::update::{UPDATE_BYTES, has_cleartext_password, may_depend, target_dn};
 use crate::session::{Completion, Session, Wanted, result};
-use crate::writer::{Form, Reply, Unit};
+use crate::session::reply::{Reply, ReplyKind, Unit};
 
 pub(super) const OPERATIONS: &[ExtendedOperation] = &[
     operation(oids::START_LBURP, oids::START_LBURP_RESPONSE),
@@ -197,15 +197,15 @@ impl Session {
     /// RFC 4373 §5.1.
     fn start_lburp(&mut self, id: u32, value: &[u8]) -> Result<(), Outcome> {
         let start = StartLburp::decode(value).map_err(|error| malformed(&error))?;
-        if self.identity == Identity::Anonymous {
+        if self.is_anonymous() {
             let reason = "a bulk update needs a bind with a name and a password first";
             return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
         }
-        if self.lburp.is_open() {
+        if self.operations.lburp.is_open() {
             let reason = "a bulk update is open: end it first";
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         }
-        if !self.transactions.is_empty() {
+        if !self.operations.transactions.is_empty() {
             let reason = "a transaction is open: end it first";
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         }
@@ -217,7 +217,7 @@ impl Session {
             );
             return Err(Outcome::new(ResultCode::UnwillingToPerform, reason));
         }
-        self.lburp.stream = Some(UpdateStream {
+        self.operations.lburp.stream = Some(UpdateStream {
             next: 1,
             kept: HashMap::new(),
             kept_bytes: 0,
@@ -239,7 +239,7 @@ impl Session {
 
     fn open_stream(&mut self) -> Result<&mut UpdateStream, Outcome> {
         let now = self.now();
-        let Some(stream) = &mut self.lburp.stream else {
+        let Some(stream) = &mut self.operations.lburp.stream else {
             let reason = "no bulk update is open: start it first";
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         };
@@ -269,7 +269,7 @@ impl Session {
 
     /// Answers the end of the bulk update once nothing is left before it.
     fn end_if_done(&mut self) {
-        let lburp = &mut self.lburp;
+        let lburp = &mut self.operations.lburp;
         let is_done = |stream: &mut UpdateStream| {
             let end = stream.end.filter(|(number, _)| *number == stream.next);
             end.map(|(_, id)| id)
@@ -309,7 +309,7 @@ impl Session {
             .service
             .memory
             .transactions
-            .try_take(&self.claimant, bytes);
+            .try_take(&self.context.claimant, bytes);
         let stream = self.open_stream()?;
         let refused = |code, reason: String| {
             let reason = format!(
@@ -340,8 +340,8 @@ impl Session {
 
     /// Does the requests that were kept and are next.
     pub(in crate::session) fn take_kept(&mut self, unit: &mut Unit) {
-        while self.lburp.is_ready() && self.exclusive.is_none() {
-            let Some(stream) = &mut self.lburp.stream else {
+        while self.operations.lburp.is_ready() && self.operations.exclusive.is_none() {
+            let Some(stream) = &mut self.operations.lburp.stream else {
                 return;
             };
             let number = stream.next;
@@ -350,12 +350,12 @@ impl Session {
             };
             let bytes = kept.value.len() + KEPT_BYTES;
             if !self.take_operations(kept.id, &kept.value, Some(&mut kept.share), unit) {
-                if let Some(stream) = &mut self.lburp.stream {
+                if let Some(stream) = &mut self.operations.lburp.stream {
                     stream.kept.insert(number, kept);
                 }
                 return;
             }
-            if let Some(stream) = &mut self.lburp.stream {
+            if let Some(stream) = &mut self.operations.lburp.stream {
                 stream.kept_bytes -= bytes;
             }
         }
@@ -405,9 +405,9 @@ impl Session {
                 Err(outcome) => self.operation_failed(id, number, outcome, &mut failed),
             }
         }
-        self.lburp.requests += 1;
-        let request = self.lburp.requests;
-        self.lburp.under_way.push_back(UnderWay {
+        self.operations.lburp.requests += 1;
+        let request = self.operations.lburp.requests;
+        self.operations.lburp.under_way.push_back(UnderWay {
             request,
             id,
             left: accepted.len(),
@@ -418,7 +418,7 @@ impl Session {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(unit));
             accepted.reverse();
-            self.lburp.hashing = Some(Hashing {
+            self.operations.lburp.hashing = Some(Hashing {
                 request,
                 id,
                 done: Vec::with_capacity(accepted.len()),
@@ -435,7 +435,7 @@ impl Session {
     }
 
     fn advance(&mut self) {
-        if let Some(stream) = &mut self.lburp.stream {
+        if let Some(stream) = &mut self.operations.lburp.stream {
             stream.next = next_sequence_number(stream.next);
         }
     }
@@ -508,11 +508,11 @@ impl Session {
             }
         };
         for operation in accepted {
-            let form = Form::LburpUpdate {
+            let kind = ReplyKind::LburpUpdate {
                 request,
                 operation: operation.number,
             };
-            let (reply, share) = (Reply { id, form }, std::mem::take(&mut queued));
+            let (reply, share) = (Reply { id, kind }, std::mem::take(&mut queued));
             self.push(operation.request, reply, operation.homes, share, unit);
         }
     }
@@ -520,7 +520,7 @@ impl Session {
     /// Has the next operation with passwords in the clear hashed, one at a time so that others get their turn between them; when
     /// there are no more, all go on their way.
     fn hash_next(&mut self) {
-        let Some(mut hashing) = self.lburp.hashing.take() else {
+        let Some(mut hashing) = self.operations.lburp.hashing.take() else {
             return;
         };
         if self.draining.is_some() {
@@ -544,7 +544,7 @@ impl Session {
                 let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));
             };
             self.hash_request(hashing.id, operation.request, done);
-            self.lburp.hashing = Some(hashing);
+            self.operations.lburp.hashing = Some(hashing);
             return;
         }
         let Hashing {
@@ -579,7 +579,7 @@ impl Session {
     /// The passwords of an operation have been hashed.
     pub(in crate::session) fn lburp_hashed(&mut self, hashed: HashedOperation) {
         self.end_hashing();
-        let Some(hashing) = &mut self.lburp.hashing else {
+        let Some(hashing) = &mut self.operations.lburp.hashing else {
             return;
         };
         match hashed.0 {
@@ -594,7 +594,7 @@ impl Session {
 
     /// An operation of an update request has its result, durable if it is success.
     pub(in crate::session) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
-        let under_way = &mut self.lburp.under_way;
+        let under_way = &mut self.operations.lburp.under_way;
         // They were numbered as they came.
         let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
             return;
@@ -602,11 +602,11 @@ impl Session {
         under_way[at].left -= 1;
         if outcome.code != ResultCode::Success {
             let mut failed = std::mem::take(&mut under_way[at].failed);
-            self.operation_failed(self.lburp.under_way[at].id, number, outcome, &mut failed);
-            self.lburp.under_way[at].failed = failed;
+            self.operation_failed(self.operations.lburp.under_way[at].id, number, outcome, &mut failed);
+            self.operations.lburp.under_way[at].failed = failed;
         }
         // One whose passwords are being hashed is answered when the last of them is.
-        let hashing = self.lburp.hashing.as_ref();
+        let hashing = self.operations.lburp.hashing.as_ref();
         if hashing.is_none_or(|hashing| hashing.request != request) {
             self.answer_if_done(request);
         }
@@ -622,14 +622,14 @@ impl Session {
         if self.settings.config.log.access {
             let diagnostic = log::diagnostic(&outcome);
             let code = outcome.code.code();
-            tracing::info!(target: "access", conn = self.number, id, operation, code, %diagnostic, "LBURP operation fails");
+            tracing::info!(target: "access", conn = self.context.number, id, operation, code, %diagnostic, "LBURP operation fails");
         }
         failed.push((operation, outcome));
     }
 
     /// Answers an update request once all its operations are done (RFC 4373 §5.4).
     fn answer_if_done(&mut self, request: u64) {
-        let under_way = &mut self.lburp.under_way;
+        let under_way = &mut self.operations.lburp.under_way;
         let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
             return;
         };
@@ -639,7 +639,7 @@ impl Session {
         let Some(mut done) = under_way.remove(at) else {
             return;
         };
-        self.updating.remove(&done.id);
+        self.operations.updating.remove(&done.id);
         let name = Some(oids::LBURP_UPDATE_RESPONSE);
         if done.failed.is_empty() {
             self.answer_extended(done.id, &Outcome::SUCCESS, name, None);
@@ -665,7 +665,7 @@ impl Session {
 
     /// A bind ends the bulk update: what waits for its turn is not done.
     pub(in crate::session) fn abandon_lburp(&mut self) {
-        let Some(stream) = self.lburp.stream.take() else {
+        let Some(stream) = self.operations.lburp.stream.take() else {
             return;
         };
         let outcome = Outcome::new(
@@ -685,7 +685,7 @@ impl Session {
     fn log_operation(&self, id: u32, number: u32, op: &Request<'_>) {
         if self.settings.config.log.access {
             let dn = LoggedName::dn(self.service.directory.schema(), target_dn(op));
-            tracing::info!(target: "access", conn = self.number, id, operation = number, %dn, "LBURP {}", op.operation().name());
+            tracing::info!(target: "access", conn = self.context.number, id, operation = number, %dn, "LBURP {}", op.operation().name());
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::password::{
 use crate::session::bind::stopped;
 use crate::session::{Completion, Hashed, Session};
 use crate::workers::Turn;
-use crate::writer::{Form, Reply};
+use crate::session::reply::{Reply, ReplyKind};
 
 pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
     oid: PASSWORD_MODIFY,
@@ -69,14 +69,14 @@ impl Session {
             )
         })?;
         self.require_confidentiality()?;
-        if self.identity == Identity::Anonymous {
+        if self.is_anonymous() {
             return Err(Outcome::new(
                 ResultCode::StrongerAuthRequired,
                 "bind before changing a password",
             ));
         }
         let target = match request.user_identity {
-            None => self.identity.dn().to_owned(),
+            None => self.context.identity.dn().to_owned(),
             Some(identity) => {
                 let identity = std::str::from_utf8(identity).map_err(|_| {
                     Outcome::new(
@@ -92,7 +92,7 @@ impl Session {
         let (dn, stored_before) = match self.credentials(&target)? {
             Some(credentials) => {
                 // The update is judged again when it is applied; this keeps the hasher from working for who may not.
-                if !AccessPolicy::default().may_set_password(&self.identity, credentials.entry) {
+                if !AccessPolicy::default().may_set_password(&self.context.identity, credentials.entry) {
                     return Err(Outcome::new(
                         ResultCode::InsufficientAccessRights,
                         "only one's own password may be changed",
@@ -111,7 +111,7 @@ impl Session {
             // The entry may be one that the transaction adds; it has no password yet that could be checked.
             None if transaction.is_some()
                 && request.old_password.is_none()
-                && matches!(self.identity, Identity::Admin { .. }) =>
+                && matches!(*self.context.identity, Identity::Admin { .. }) =>
             {
                 (target, Vec::new())
             }
@@ -148,7 +148,7 @@ impl Session {
         };
         let reply = Reply {
             id,
-            form: Form::PasswordModify(generated),
+            kind: ReplyKind::PasswordModify(generated),
         };
         let transaction = transaction.map(|at| self.transaction_identifier(at));
         let limits = self.settings.config.limits.passwords();

@@ -22,16 +22,16 @@ impl Session {
     fn start_tls(&mut self, call: &Call<'_, '_, '_>) -> bool {
         let outcome = if call.value.is_some() {
             Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
-        } else if self.channel.is_under_tls {
+        } else if self.context.channel.is_under_tls {
             Outcome::new(ResultCode::OperationsError, "TLS is established already")
-        } else if !self.transactions.is_empty() {
+        } else if !self.operations.transactions.is_empty() {
             // RFC 5805 §3.5: a transaction keeps to one security context.
             let reason = "a transaction is open: end it first";
             Outcome::new(ResultCode::OperationsError, reason)
-        } else if self.lburp.is_open() {
+        } else if self.operations.lburp.is_open() {
             let reason = "a bulk update is open: end it first";
             Outcome::new(ResultCode::OperationsError, reason)
-        } else if matches!(self.peer, Peer::Local { .. }) {
+        } else if matches!(self.context.peer, Peer::Local { .. }) {
             Outcome::new(
                 ResultCode::UnwillingToPerform,
                 "a local socket needs no TLS",

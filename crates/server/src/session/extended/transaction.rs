@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
-    Identity, Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
+    Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
     UpdateRequest,
 };
 use sapwood_ldap::controls::{ControlSet, Controls, KnownControl, RequestControls};
@@ -23,7 +23,7 @@ use crate::closing::Reason;
 use crate::memory::{Pool, Share};
 use crate::session::ids::MessageIds;
 use crate::session::{Burst, Session};
-use crate::writer::{Form, Reply, Trial, Unit};
+use crate::session::reply::{Reply, ReplyKind, Trial, Unit};
 
 /// Bytes that an update in a transaction counts for besides its own.
 const UPDATE_BYTES: usize = 128;
@@ -168,8 +168,8 @@ impl Session {
         value: Option<&[u8]>,
         controls: &RequestControls<'_>,
     ) {
-        self.transactions.started += 1;
-        let identifier = format!("{}.{}", self.number, self.transactions.started).into_bytes();
+        self.operations.transactions.started += 1;
+        let identifier = format!("{}.{}", self.context.number, self.operations.transactions.started).into_bytes();
         let started = if value.is_some() {
             let reason = "Start Transaction has no value";
             Err(Outcome::new(ResultCode::ProtocolError, reason))
@@ -188,21 +188,21 @@ impl Session {
         identifier: Vec<u8>,
         controls: &RequestControls<'_>,
     ) -> Result<usize, Outcome> {
-        if self.identity == Identity::Anonymous {
+        if self.is_anonymous() {
             let reason = "a transaction needs a bind with a name and a password first";
             return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
         }
-        if self.lburp.is_open() {
+        if self.operations.lburp.is_open() {
             let reason = "a bulk update (RFC 4373) is open: end it first";
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         }
         let open_max = self.settings.config.limits.transactions_max;
-        if self.transactions.open.len() >= open_max {
+        if self.operations.transactions.open.len() >= open_max {
             let reason =
                 format!("a connection has at most {open_max} transactions open (transactions_max)");
             return Err(Outcome::new(ResultCode::AdminLimitExceeded, reason));
         }
-        self.transactions.open.push(OpenTransaction {
+        self.operations.transactions.open.push(OpenTransaction {
             identifier,
             updates: TransactionUpdates::default(),
             ids: None,
@@ -212,7 +212,7 @@ impl Session {
             last_used: Instant::now(),
             share: Share::default(),
         });
-        Ok(self.transactions.open.len() - 1)
+        Ok(self.operations.transactions.open.len() - 1)
     }
 
     /// Which of the open transactions an update belongs to, as its controls say. With implicit start an identifier that
@@ -223,10 +223,10 @@ impl Session {
     ) -> Result<Option<usize>, Outcome> {
         let spoken = self.service.extensions;
         if let Some(identifier) = controls.transaction_specification {
-            return match self.transactions.position(identifier) {
+            return match self.operations.transactions.position(identifier) {
                 Some(at) => Ok(Some(at)),
                 None if !spoken.implicit_start => Err(unknown_transaction()),
-                None if self.transactions.is_void(identifier) => {
+                None if self.operations.transactions.is_void(identifier) => {
                     let reason = "the transaction was aborted or could not be started: end it, or choose another identifier";
                     Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
                 }
@@ -239,7 +239,7 @@ impl Session {
                 None => {
                     let opened = self.open_transaction(identifier.to_vec(), controls);
                     if opened.is_err() {
-                        self.transactions.make_void(identifier);
+                        self.operations.transactions.make_void(identifier);
                     }
                     opened.map(Some)
                 }
@@ -248,7 +248,7 @@ impl Session {
         if !spoken.implicit_membership || controls.non_transactional.is_some() {
             return Ok(None);
         }
-        match self.transactions.open.len() {
+        match self.operations.transactions.open.len() {
             0 => Ok(None),
             1 => Ok(Some(0)),
             _ => {
@@ -260,13 +260,13 @@ impl Session {
 
     /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
     pub(in crate::session) fn tried_bytes(&self, at: usize) -> Option<usize> {
-        let open = &self.transactions.open[at];
+        let open = &self.operations.transactions.open[at];
         open.is_eager.then_some(open.bytes)
     }
 
     /// The identifier of an open transaction, for what comes back later.
     pub(in crate::session) fn transaction_identifier(&self, at: usize) -> Vec<u8> {
-        self.transactions
+        self.operations.transactions
             .open
             .get(at)
             .map_or_else(Vec::new, |open| open.identifier.clone())
@@ -281,7 +281,7 @@ impl Session {
         share: Share,
         unit: &mut Unit,
     ) {
-        match self.transactions.position(identifier) {
+        match self.operations.transactions.position(identifier) {
             Some(at) => {
                 let homes = self.service.directory.homes(&request);
                 self.join(at, request.view(), reply, homes, share, unit);
@@ -303,7 +303,7 @@ impl Session {
     ) {
         let now = self.now();
         let limits = &self.settings.config.limits;
-        let open = &mut self.transactions.open[at];
+        let open = &mut self.operations.transactions.open[at];
         if open.has(reply.id) {
             let reason = "the transaction has an update with this message id already";
             let outcome = Outcome::new(ResultCode::ProtocolError, reason);
@@ -327,7 +327,7 @@ impl Session {
                 limits.transaction_bytes_max
             );
             Some(Outcome::new(ResultCode::AdminLimitExceeded, reason))
-        } else if !open.reserve(&self.service.memory.transactions, &self.claimant, bytes) {
+        } else if !open.reserve(&self.service.memory.transactions, &self.context.claimant, bytes) {
             let reason = "the transactions of all connections take too much memory (open_transactions_bytes_max)";
             Some(Outcome::new(ResultCode::Busy, reason))
         } else {
@@ -335,7 +335,7 @@ impl Session {
         };
         if let Some(refusal) = refusal {
             // Without this update the client would not want the others: none of them may take place.
-            let open = self.transactions.open.remove(at);
+            let open = self.operations.transactions.open.remove(at);
             self.notify_aborted(&open.identifier, &refusal);
             return self.answer_update(reply, refusal);
         }
@@ -349,17 +349,17 @@ impl Session {
         let identifier = open.identifier.clone();
         let homes = homes.with(open.homes);
         // What comes next may depend on what becomes of it.
-        self.exclusive = Some(reply.id);
+        self.operations.exclusive = Some(reply.id);
         let trial = UpdateRequest::Transaction(Transaction {
             updates,
             is_trial: true,
         });
         let reply = Reply {
             id: reply.id,
-            form: Form::Trial(Box::new(Trial {
+            kind: ReplyKind::Trial(Box::new(Trial {
                 identifier,
                 request: request.to_request(),
-                form: reply.form,
+                kind: reply.kind,
             })),
         };
         self.push(trial, reply, homes, share, unit);
@@ -367,10 +367,10 @@ impl Session {
 
     /// An update of an eager transaction has been tried.
     pub(in crate::session) fn tried(&mut self, id: u32, trial: Trial, mut outcome: Outcome) {
-        self.exclusive = None;
+        self.operations.exclusive = None;
         let reply = Reply {
             id,
-            form: trial.form,
+            kind: trial.kind,
         };
         let failed = outcome.settlement.take().and_then(|told| told.failed);
         if let Some(earlier) = failed.filter(|failed| *failed != id) {
@@ -378,7 +378,7 @@ impl Session {
                 "the update with message id {earlier}, which was tried with success, fails now: {}",
                 outcome.diagnostic
             );
-            if self.transactions.remove(&trial.identifier).is_some() {
+            if self.operations.transactions.remove(&trial.identifier).is_some() {
                 let aborted = Outcome::new(outcome.code, reason);
                 self.notify_aborted(&trial.identifier, &aborted);
             }
@@ -386,10 +386,10 @@ impl Session {
             return self.answer_update(reply, Outcome::new(ResultCode::Busy, reason));
         }
         if outcome.code == ResultCode::Success {
-            match self.transactions.position(&trial.identifier) {
+            match self.operations.transactions.position(&trial.identifier) {
                 Some(at) => {
                     let homes = self.service.directory.homes(&trial.request);
-                    self.transactions.open[at].push(id, trial.request.view(), homes);
+                    self.operations.transactions.open[at].push(id, trial.request.view(), homes);
                 }
                 None => outcome = unknown_transaction(),
             }
@@ -403,8 +403,8 @@ impl Session {
             .value
             .filter(|_| request.name == END_TRANSACTION);
         let end = value.and_then(|value| EndTransaction::decode(value).ok());
-        let at = end.and_then(|end| self.transactions.position(end.identifier));
-        at.map_or(StoreSet::default(), |at| self.transactions.open[at].homes)
+        let at = end.and_then(|end| self.operations.transactions.position(end.identifier));
+        at.map_or(StoreSet::default(), |at| self.operations.transactions.open[at].homes)
     }
 
     /// End Transaction (RFC 5805 §2.3): its updates go to the writer as one.
@@ -421,8 +421,8 @@ impl Session {
                     updates: open.updates,
                     is_trial: false,
                 });
-                let form = Form::EndTransaction;
-                let reply = Reply { id, form };
+                let kind = ReplyKind::EndTransaction;
+                let reply = Reply { id, kind };
                 // It keeps the memory that it has.
                 let (homes, share) = (open.homes, Share::default());
                 self.push(transaction, reply, homes, share, &mut burst.unit);
@@ -444,8 +444,8 @@ impl Session {
             let reason = format!("End Transaction: {error}");
             Outcome::new(ResultCode::ProtocolError, reason)
         })?;
-        self.transactions.void.retain(|void| void != end.identifier);
-        let open = self.transactions.remove(end.identifier);
+        self.operations.transactions.void.retain(|void| void != end.identifier);
+        let open = self.operations.transactions.remove(end.identifier);
         let open = open.ok_or_else(unknown_transaction)?;
         Ok((end.commit && !open.updates.is_empty()).then_some(open))
     }
@@ -476,8 +476,8 @@ impl Session {
             // A bind has ended all others.
             return failure_due;
         }
-        let open = self.transactions.open.iter().map(|open| open.last_used);
-        let oldest = open.chain(self.lburp.waits_since()).min();
+        let open = self.operations.transactions.open.iter().map(|open| open.last_used);
+        let oldest = open.chain(self.operations.lburp.waits_since()).min();
         Some(oldest? + self.transaction_idle_max())
     }
 
@@ -486,7 +486,7 @@ impl Session {
     pub(crate) fn expire(&mut self) {
         self.tell_failure();
         let (now, idle_max) = (Instant::now(), self.transaction_idle_max());
-        let waits_since = self.lburp.waits_since();
+        let waits_since = self.operations.lburp.waits_since();
         if waits_since.is_some_and(|since| now.duration_since(since) >= idle_max) {
             let reason = format!(
                 "a request of the bulk update has not come for {} seconds (transaction_idle_seconds_max)",
@@ -494,10 +494,10 @@ impl Session {
             );
             self.disconnect(Reason::Idle, ResultCode::TimeLimitExceeded, &reason);
         }
-        let (left_alone, open) = std::mem::take(&mut self.transactions.open)
+        let (left_alone, open) = std::mem::take(&mut self.operations.transactions.open)
             .into_iter()
             .partition(|open| now.duration_since(open.last_used) >= idle_max);
-        self.transactions.open = open;
+        self.operations.transactions.open = open;
         let left_alone: Vec<OpenTransaction> = left_alone;
         for open in left_alone {
             let reason = format!(
@@ -515,7 +515,7 @@ impl Session {
 
     /// Aborts all transactions, telling the client why.
     pub(in crate::session) fn abort_transactions(&mut self, outcome: &Outcome) {
-        for open in std::mem::take(&mut self.transactions.open) {
+        for open in std::mem::take(&mut self.operations.transactions.open) {
             self.notify_aborted(&open.identifier, outcome);
         }
     }
@@ -523,7 +523,7 @@ impl Session {
     /// Appends the Aborted Transaction Notice (RFC 5805 §2.4).
     fn notify_aborted(&mut self, identifier: &[u8], outcome: &Outcome) {
         if self.service.extensions.implicit_start {
-            self.transactions.make_void(identifier);
+            self.operations.transactions.make_void(identifier);
         }
         let op = Response::Extended(ExtendedResponse {
             result: LdapResult::new(outcome.code, &outcome.diagnostic),
@@ -535,7 +535,7 @@ impl Session {
             op,
             controls: Controls::EMPTY,
         }
-        .encode(&mut self.output);
+        .encode(&mut self.output.bytes);
     }
 }
 

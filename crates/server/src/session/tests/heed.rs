@@ -34,12 +34,12 @@ fn searches_are_ended_behind_requests_that_wait_for_their_end() {
     // The one takes the first one's place, and is abandoned itself with what has come.
     let bytes = [
         abandon(201, 105),
-        extended(202, oids::WHO_AM_I, None),
+        extended(202, WHO_AM_I, None),
         abandon(203, 200),
     ]
     .concat();
     bench.watch(&bytes[..5]);
-    assert_eq!(bench.session.input[waiting.len()..], bytes[..5]);
+    assert_eq!(bench.session.input.bytes[waiting.len()..], bytes[..5]);
     bench.session.input().extend_from_slice(&bytes[5..]);
     bench.session.process();
     bench.session.process();
@@ -65,8 +65,12 @@ fn what_ends_nothing_keeps_its_place() {
     ]
     .concat();
     bench.watch(&waiting);
-    assert_eq!(bench.session.input, waiting);
-    assert_eq!(bench.session.heeded, waiting.len(), "it is looked at once");
+    assert_eq!(bench.session.input.bytes, waiting);
+    assert_eq!(
+        bench.session.input.heeded,
+        waiting.len(),
+        "it is looked at once"
+    );
     bench.watch(b"\x31\x00");
     assert_eq!(
         bench.session.then(),
@@ -93,7 +97,7 @@ fn an_unbind_ends_all_searches_and_updates_before_it_are_done() {
     let updates = [add_person(201, "q", "x"), add_person(202, "r", "x")].concat();
     bench.watch(&[waiting.clone(), updates, waiting, unbind].concat());
     assert_eq!(bench.session.then(), Then::Close);
-    assert!(bench.session.searches.is_empty());
+    assert!(bench.session.operations.searches.is_empty());
     bench.wait();
     let snapshot = bench.session.service.directory.snapshot().unwrap();
     for name in ["cn=q,o=X", "cn=r,o=X"] {
@@ -118,7 +122,7 @@ fn a_search_that_waits_for_memory_can_be_ended() {
             .try_take(&claimant, searches.free_bytes() / 8 * 7)
             .unwrap();
         let long = search_for(7, Scope::Subtree, &format!("(cn={})", "x".repeat(300_000)));
-        bench.receive(&[long, extended(9, oids::WHO_AM_I, None)].concat());
+        bench.receive(&[long, extended(9, WHO_AM_I, None)].concat());
         assert!(bench.session.wants_share().is_some());
         bench.watch(&ends);
         assert!(bench.session.wants_share().is_none());
@@ -157,20 +161,14 @@ fn a_search_whose_answers_are_not_read_can_be_abandoned() {
 #[test]
 fn a_peer_that_sends_no_more_gets_what_it_has_asked_for() {
     let (mut bench, _) = full();
-    bench.watch(
-        &[
-            add_person(200, "q", "x"),
-            extended(201, oids::WHO_AM_I, None),
-        ]
-        .concat(),
-    );
+    bench.watch(&[add_person(200, "q", "x"), extended(201, WHO_AM_I, None)].concat());
     bench.session.peer_closed();
     assert!(
         !bench.session.watches_peer(),
         "it is not read again before there is room"
     );
     for id in 101..132 {
-        bench.session.searches.remove(id);
+        bench.session.operations.searches.remove(id);
     }
     bench.session.process();
     bench.wait();

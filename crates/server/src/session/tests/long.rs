@@ -29,12 +29,7 @@ fn ends(id: u32) -> [(u32, Option<ResultCode>); 1] {
 fn others_are_answered_while_long_requests_are_made_ready() {
     let mut bench = Bench::admin("");
     let (release, _held) = hold(&bench.session.service.preparers);
-    let bytes = [
-        long_search(7),
-        long_search(8),
-        extended(9, oids::WHO_AM_I, None),
-    ]
-    .concat();
+    let bytes = [long_search(7), long_search(8), extended(9, WHO_AM_I, None)].concat();
     let searches = bench.session.service.memory.searches.clone();
     let free = searches.free_bytes();
     bench.receive(&bytes);
@@ -190,7 +185,7 @@ fn the_time_limit_of_a_long_search_runs_while_it_waits_to_be_made_ready() {
 fn requests_behind_a_long_one_are_taken_in_the_next_turn() {
     let mut bench = Bench::admin("");
     let (release, _held) = hold(&bench.session.service.preparers);
-    let bytes = [long_search(7), extended(8, oids::WHO_AM_I, None)].concat();
+    let bytes = [long_search(7), extended(8, WHO_AM_I, None)].concat();
     bench.receive(&bytes);
     assert_eq!(bench.answers(), []);
     assert!(bench.session.has_work());

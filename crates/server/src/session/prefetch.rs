@@ -1,4 +1,4 @@
-//! Looking ahead in a burst: searches that follow each other are begun together, so that what they read comes from memory at the
+//! Prefetch in a burst: searches that follow each other are begun together, so that what they read comes from memory at the
 //! same time.
 
 use sapwood_directory::{Search, Searches};
@@ -9,9 +9,9 @@ use sapwood_ldap::message::{Frame, Request, RequestMessage, SearchRequest, frame
 use super::{Burst, Session};
 
 /// Searches that are begun together at most: what is fetched for them has to stay in the caches until they use it.
-pub(super) const SEARCHES_AHEAD_MAX: usize = 16;
+pub(super) const PREFETCH_MAX: usize = 16;
 /// Longest request of a search that is begun before its turn, without a share of the memory for searches.
-const AHEAD_BYTES_MAX: usize = 1 << 10;
+const PREFETCH_BYTES_MAX: usize = 1 << 10;
 
 /// A request that was decoded before its turn.
 pub(super) struct Coming<'i> {
@@ -37,7 +37,7 @@ impl<'i> Coming<'i> {
                 id,
                 op: Request::Search(request),
                 controls,
-            }) if controls.is_empty() && self.bytes.len() <= AHEAD_BYTES_MAX => {
+            }) if controls.is_empty() && self.bytes.len() <= PREFETCH_BYTES_MAX => {
                 Some((*id, request))
             }
             _ => None,
@@ -62,12 +62,12 @@ impl Session {
                 (Coming::new(bytes), rest)
             }
             Frame::Incomplete(needed) => {
-                self.input_needed = needed;
+                self.input.needed = needed;
                 return Ok(None);
             }
         };
-        let most = self.ahead;
-        self.ahead = (2 * most).min(SEARCHES_AHEAD_MAX);
+        let most = self.operations.prefetch;
+        self.operations.prefetch = (2 * most).min(PREFETCH_MAX);
         if most == 1 || rest.is_empty() || next.searches().is_none() {
             return Ok(Some(next));
         }
@@ -106,7 +106,7 @@ impl Session {
         let searches = burst
             .searches
             .get_or_insert_with(|| Searches::new(snapshot));
-        let begun = searches.begin(&self.identity, requests);
+        let begun = searches.begin(&self.context.identity, requests);
         for (coming, search) in burst.coming.iter_mut().zip(begun) {
             coming.search = Some(search);
         }

@@ -1,0 +1,116 @@
+//! What an operation carries: who asks, and over what. Whom a connection is, beyond the moment at which it was bound.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sapwood_directory::{Channel, EntryId, Identity};
+use sapwood_ldap::result::ResultCode;
+
+use super::Session;
+use crate::accounts::{Claimant, Origin};
+use crate::closing::Reason;
+use crate::workers::{Claim, Owner};
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A socket in the file system, with the user id that the kernel vouches for.
+    Local { uid: u32 },
+}
+
+impl Peer {
+    /// Whether it is root or the user that runs the server, whom SASL EXTERNAL makes the administrator.
+    pub(super) fn is_trusted(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Local { uid } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    /// Where its work comes from, for what is shared by address.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Tcp(address) => Origin::of_address(address.ip()),
+            Self::Local { uid } => Origin::Local(*uid),
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Local { uid } => write!(f, "local, user id {uid}"),
+        }
+    }
+}
+
+/// Who asks, and over what.
+pub(super) struct Context {
+    /// The connection's number, for the access log.
+    pub(super) number: u64,
+    pub(super) peer: Peer,
+    /// What kind of connection it is.
+    pub(super) channel: Channel,
+    /// Who is bound, shared by the operations that go on without the session.
+    pub(super) identity: Arc<Identity>,
+    /// Deletions that were counted when the user's entry was certainly there.
+    pub(super) deletions: u64,
+    /// In whose name is taken what all share.
+    pub(super) claimant: Arc<Claimant>,
+}
+
+impl Session {
+    /// Whether nobody is bound.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        *self.context.identity == Identity::Anonymous
+    }
+
+    /// In whose name the session takes what is shared.
+    pub(crate) fn claimant(&self) -> &Arc<Claimant> {
+        &self.context.claimant
+    }
+
+    pub(super) fn set_identity(&mut self, identity: Identity) {
+        if identity != *self.context.identity {
+            self.context.claimant = self.context.claimant.bound_as(&identity);
+            let is_bound = identity != Identity::Anonymous;
+            self.admission.bind(&self.context.claimant, is_bound);
+            self.context.identity = Arc::new(identity);
+        }
+    }
+
+    /// For whom work is done that somebody with this identity asks for, or that is about its password.
+    pub(super) fn claim(&self, identity: &Identity) -> Claim {
+        Claim {
+            origin: self.context.peer.origin(),
+            owner: Owner::from(identity),
+        }
+    }
+
+    /// Ends the session of a user whose entry was deleted: there is nobody any more for whom it could go on (RFC 4513
+    /// §4). Done when any entry was deleted since the last time.
+    pub(super) fn check_user(&mut self, entry: EntryId) {
+        let deletions = self.service.directory.deletions();
+        let Ok(snapshot) = self.last_snapshot.next(&self.service) else {
+            // What is asked fails for the same reason, and the next burst looks again.
+            return;
+        };
+        let dn = snapshot.dn_of(entry);
+        self.last_snapshot.0.set(snapshot.end());
+        match dn {
+            Ok(Some(_)) => self.context.deletions = deletions,
+            Ok(None) => {
+                self.set_identity(Identity::Anonymous);
+                let reason = "the entry that this connection was bound as has been deleted";
+                self.disconnect(Reason::Deleted, ResultCode::StrongerAuthRequired, reason);
+            }
+            Err(error) => tracing::error!(
+                conn = self.context.number,
+                "whether the user's entry is there: {error}"
+            ),
+        }
+    }
+}

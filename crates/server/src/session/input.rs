@@ -1,0 +1,255 @@
+//! What comes: requests are decoded, a burst at a time, and each is begun.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use sapwood_directory::{Outcome, Searches, Snapshot};
+use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::error::{DecodeError, Malformed};
+use sapwood_ldap::message::Request;
+use sapwood_ldap::result::ResultCode;
+
+use super::output::OUTPUT_FIRST_BYTES;
+use super::prefetch::Coming;
+use super::reply::Unit;
+use super::{Draining, Session, Then, extended};
+use crate::closing::Reason;
+use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES};
+
+/// What was received.
+#[derive(Default)]
+pub(super) struct Input {
+    /// What was not decoded yet: the start of a request at most, between bursts.
+    pub(super) bytes: Vec<u8>,
+    /// Bytes that the request at the start needs to be complete.
+    pub(super) needed: usize,
+    /// Bytes that were looked through for what ends searches.
+    pub(super) heeded: usize,
+    /// The peer's end was read before requests that came before it could be taken.
+    pub(super) has_seen_end: bool,
+    /// When the burst came, if somebody has asked.
+    now: Option<Instant>,
+}
+
+impl Session {
+    /// Where received bytes are appended.
+    pub(crate) fn input(&mut self) -> &mut Vec<u8> {
+        &mut self.input.bytes
+    }
+
+    /// Bytes that the request being received needs in all, as far as is known.
+    pub(crate) fn input_needed(&self) -> usize {
+        self.input.needed
+    }
+
+    /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
+    pub(crate) fn wants_input(&self) -> bool {
+        self.takes_requests() && self.input.bytes.len() < INPUT_BYTES.max(self.input.needed)
+    }
+
+    /// Whether what has come leaves room in what a connection may hold without a share.
+    pub(crate) fn fits_free_input(&self) -> bool {
+        self.input.bytes.len() < INPUT_FREE_BYTES
+    }
+
+    /// The peer sends nothing more: what is under way is finished, then the session ends. If there are requests that
+    /// cannot be taken yet, that is told again when they have been.
+    pub(crate) fn peer_closed(&mut self) {
+        if !self.wants_input() && self.operations.hashing.is_none() {
+            self.input.has_seen_end = true;
+            return;
+        }
+        self.draining = Some(Draining::PeerClosed);
+        self.input.bytes.clear();
+        self.input.needed = 0;
+        self.operations.wanted = None;
+        self.stop_hashing();
+    }
+
+    pub(super) fn take_burst(&mut self) {
+        let input = std::mem::take(&mut self.input.bytes);
+        let mut burst = Burst::default();
+        self.input.now = None;
+        if self.output.bytes.capacity() == 0 {
+            self.output.bytes.reserve_exact(OUTPUT_FIRST_BYTES);
+        }
+        let mut taken = 0;
+        (self.input.needed, self.input.heeded) = (0, 0);
+        while taken < input.len() {
+            if !self.has_room() {
+                self.reserve_room();
+            }
+            if self.turn_used || !self.takes_requests() {
+                break;
+            }
+            let next = match self.next_request(&input[taken..], &mut burst) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(malformed) => {
+                    self.not_a_message(&malformed);
+                    break;
+                }
+            };
+            let length = next.bytes.len();
+            if !self.request(next, &mut burst) {
+                break;
+            }
+            taken += length;
+        }
+        let Burst {
+            coming,
+            snapshot,
+            searches,
+            unit,
+        } = burst;
+        self.submit(unit);
+        drop((coming, searches));
+        if let Some(snapshot) = snapshot {
+            self.last_snapshot.0.set(snapshot.end());
+        }
+        self.input.bytes = input;
+        self.input.bytes.drain(..taken);
+        if self.then == Then::Close {
+            self.input.bytes.clear();
+        }
+    }
+
+    /// Does one request; `false` when it has to wait until what is under way has been answered.
+    pub(super) fn request(&mut self, request: Coming<'_>, burst: &mut Burst<'_>) -> bool {
+        let Coming {
+            bytes,
+            message,
+            search,
+        } = request;
+        let message = match message {
+            Ok(message) => message,
+            Err(DecodeError::Malformed(malformed)) => {
+                self.not_a_message(&malformed);
+                return true;
+            }
+            Err(DecodeError::Refused {
+                id,
+                operation,
+                violation,
+            }) => {
+                self.answer(
+                    id,
+                    operation,
+                    &Outcome::new(violation.code(), violation.to_string()),
+                );
+                return true;
+            }
+            Err(error) => {
+                self.disconnect(
+                    Reason::Malformed,
+                    ResultCode::ProtocolError,
+                    &error.to_string(),
+                );
+                return true;
+            }
+        };
+        let extended = match &message.op {
+            Request::Extended(request) => extended::find(request.name),
+            _ => None,
+        };
+        let is_exclusive = matches!(message.op, Request::Bind(_))
+            || extended.is_some_and(|extended| extended.is_exclusive);
+        if is_exclusive && !(self.is_idle() && burst.unit.updates.is_empty()) {
+            return false;
+        }
+        if let Request::Extended(request) = &message.op
+            && self.overtakes(self.homes_of_end(request), &burst.unit)
+        {
+            return false;
+        }
+        let (id, operation) = (message.id, message.op.operation());
+        let read;
+        let controls = if message.controls.is_empty() {
+            &RequestControls::NONE
+        } else {
+            match self.read_controls(&message, extended) {
+                Ok(controls) => {
+                    read = controls;
+                    self.heed_controls(id, &read);
+                    &read
+                }
+                Err(outcome) => {
+                    self.answer(id, operation, &outcome);
+                    return true;
+                }
+            }
+        };
+        match message.op {
+            Request::Bind(request) => self.bind(id, &request),
+            Request::Unbind => self.then = Then::Close,
+            Request::Search(request) => {
+                return self.search(&message, &request, controls, bytes, search, burst);
+            }
+            Request::Compare(request) => {
+                return self.compare(&message, &request, controls, bytes, burst);
+            }
+            Request::Abandon(abandoned) => self.abandon(abandoned),
+            Request::Extended(request) => {
+                return self.extended(id, &request, extended, controls, burst);
+            }
+            Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
+                return self.update(bytes, &message, controls, burst);
+            }
+        }
+        true
+    }
+
+    pub(super) fn message_bytes_max(&self) -> usize {
+        let limits = &self.settings.config.limits;
+        if self.is_anonymous() {
+            limits.message_bytes_max_anonymous
+        } else {
+            limits.message_bytes_max
+        }
+    }
+
+    /// What came is no LDAP message, or a longer one than is taken.
+    pub(super) fn not_a_message(&mut self, malformed: &Malformed) {
+        let (reason, diagnostic) = match malformed {
+            Malformed::TooLarge { bytes, bytes_max } => {
+                let setting = if self.is_anonymous() {
+                    "limits.message_bytes_max_anonymous, before a bind"
+                } else {
+                    "limits.message_bytes_max"
+                };
+                let diagnostic = format!(
+                    "a request has {bytes} bytes, and may have at most {bytes_max} ({setting})"
+                );
+                (Reason::TooLong, diagnostic)
+            }
+            other => (Reason::Malformed, other.to_string()),
+        };
+        self.disconnect(reason, ResultCode::ProtocolError, &diagnostic);
+    }
+
+    /// When the burst came.
+    pub(super) fn now(&mut self) -> Instant {
+        *self.input.now.get_or_insert_with(Instant::now)
+    }
+}
+
+/// What is gathered while the requests of one burst are decoded.
+#[derive(Default)]
+pub(super) struct Burst<'i> {
+    /// The requests that come next, as far as was looked ahead.
+    pub(super) coming: VecDeque<Coming<'i>>,
+    pub(super) snapshot: Option<Snapshot>,
+    pub(super) searches: Option<Searches>,
+    pub(super) unit: Unit,
+}
+
+impl Burst<'_> {
+    /// The one snapshot that the reads of the burst run on.
+    pub(super) fn snapshot(&mut self, session: &Session) -> Result<&Snapshot, Outcome> {
+        let snapshot = match self.snapshot.take() {
+            Some(snapshot) => snapshot,
+            None => session.last_snapshot.next(&session.service)?,
+        };
+        Ok(self.snapshot.insert(snapshot))
+    }
+}

@@ -1,0 +1,183 @@
+//! What is under way: the operations of a session that are not answered yet, and what they wait for.
+
+use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
+
+use super::bind::{Challenged, Hashing, Verdict};
+use super::extended::lburp::{HashedOperation, Lburp};
+use super::extended::transaction::Transactions;
+use super::ids::MessageIds;
+use super::long::Prepared;
+use super::prefetch::PREFETCH_MAX;
+use super::reply::{Reply, ReplyKind};
+use super::{Draining, Session, Then, search};
+use crate::memory::{Pool, Share};
+
+/// The operations under way.
+pub(super) struct Operations {
+    pub(super) searches: search::Running,
+    /// So many of the searches that come next are begun together: one, while searches are not done with their first
+    /// step.
+    pub(super) prefetch: usize,
+    /// Message ids of the updates that the writer has.
+    pub(super) updating: MessageIds,
+    /// How many of them have these homes, if the directory is in several stores.
+    pub(super) homes: Vec<(StoreSet, usize)>,
+    /// The message id of the request that nothing may overlap.
+    pub(super) exclusive: Option<u32>,
+    /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
+    pub(super) hashing: Option<Hashing>,
+    /// A SASL bind that its client goes on with.
+    pub(super) challenged: Option<Challenged>,
+    pub(super) transactions: Transactions,
+    pub(super) lburp: Lburp,
+    /// Message ids of requests whose responses carry the server's name.
+    pub(super) naming: MessageIds,
+    /// The share that the first request of the input needs to go on, and what was granted for it.
+    pub(super) wanted: Option<Wanted>,
+    pub(super) granted: Share,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self {
+            searches: search::Running::default(),
+            prefetch: PREFETCH_MAX,
+            updating: MessageIds::default(),
+            homes: Vec::new(),
+            exclusive: None,
+            hashing: None,
+            challenged: None,
+            transactions: Transactions::default(),
+            lburp: Lburp::default(),
+            naming: MessageIds::default(),
+            wanted: None,
+            granted: Share::default(),
+        }
+    }
+}
+
+/// What another thread has finished for a session.
+pub(crate) enum Completion {
+    /// Updates with the same homes, durable if they succeeded.
+    Updated {
+        homes: StoreSet,
+        answers: Vec<(Reply, Outcome)>,
+    },
+    /// The password of a bind has been checked.
+    Verified { id: u32, verdict: Verdict },
+    /// Passwords have been checked and hashed; what is left is an update, or an answer.
+    Hashed(Box<Hashed>),
+    /// Those of an operation of a bulk update.
+    LburpHashed(Box<HashedOperation>),
+    /// A long search or compare has been made ready.
+    Prepared(Box<Prepared>),
+    /// Somebody else needs the connection's place: the session ends unless it is being worked for.
+    MakeRoom,
+    /// The server stops: updates under way are finished, searches end, then the session does.
+    Stop,
+}
+
+/// An update whose passwords have been checked and hashed.
+pub(crate) struct Hashed {
+    /// The update, or why there is none.
+    pub(super) request: Result<UpdateRequest, Outcome>,
+    pub(super) reply: Reply,
+    /// The identifier of the transaction that it belongs to.
+    pub(super) transaction: Option<Vec<u8>>,
+    /// The update's share of the queue.
+    pub(super) share: Share,
+}
+
+/// A share of the memory for requests that are worked on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    Update(usize),
+    Search(usize),
+}
+
+impl Session {
+    /// Whether no request is being worked on.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operations.searches.is_empty()
+            && self.operations.updating.is_empty()
+            && self.operations.exclusive.is_none()
+            && self.operations.wanted.is_none()
+    }
+
+    /// Whether searches are under way, each of which has a snapshot.
+    pub(crate) fn is_searching(&self) -> bool {
+        !self.operations.searches.is_empty()
+    }
+
+    pub(super) fn takes_requests(&self) -> bool {
+        self.then == Then::Continue
+            && self.draining.is_none()
+            && self.operations.exclusive.is_none()
+            && self.operations.wanted.is_none()
+            && self.has_room()
+            && !self.operations.searches.is_full()
+            && !self.waits_for_room()
+            && self.operations.updating.len() < self.settings.config.limits.operations_max
+    }
+
+    /// The pool and the bytes that the next request waits for; see [`Session::granted`].
+    pub(crate) fn wants_share(&self) -> Option<(&Pool, usize)> {
+        self.operations.wanted.map(|wanted| self.pool_of(wanted))
+    }
+
+    pub(super) fn pool_of(&self, wanted: Wanted) -> (&Pool, usize) {
+        let memory = &self.service.memory;
+        match wanted {
+            Wanted::Update(bytes) => (&memory.updates, bytes),
+            Wanted::Search(bytes) => (&memory.searches, bytes),
+        }
+    }
+
+    /// What [`Session::wants_share`] asked for is there.
+    pub(crate) fn granted(&mut self, share: Share) {
+        self.operations.granted = share;
+        self.operations.wanted = None;
+    }
+
+    /// A share that the next request needs: what was granted, or what is there at once. Without it the request waits.
+    pub(super) fn share(&mut self, wanted: Wanted) -> Option<Share> {
+        let granted = std::mem::take(&mut self.operations.granted);
+        let (pool, bytes) = self.pool_of(wanted);
+        if pool.owns(&granted) && pool.suffices(granted.bytes(), bytes) {
+            return Some(granted);
+        }
+        let share = pool.try_take(&self.context.claimant, bytes);
+        if share.is_none() {
+            self.operations.wanted = Some(wanted);
+        }
+        share
+    }
+
+    /// Takes in what another thread has finished. [`Session::process`] goes on.
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        match completion {
+            Completion::Updated { homes, answers } => {
+                self.output.answers_due -= answers.len();
+                self.left(homes, answers.len());
+                for (reply, outcome) in answers {
+                    // That of a bulk update is removed with the last of its operations.
+                    if !matches!(reply.kind, ReplyKind::LburpUpdate { .. }) {
+                        self.operations.updating.remove(&reply.id);
+                    }
+                    self.answer_update(reply, outcome);
+                }
+            }
+            Completion::Verified { id, verdict } => self.verified(id, verdict),
+            Completion::MakeRoom => self.make_room(),
+            Completion::Stop => {
+                self.draining = self.draining.or(Some(Draining::ServerStops));
+                self.operations.wanted = None;
+                self.stop_hashing();
+                self.stop_searches();
+            }
+            Completion::Hashed(hashed) => self.hashed(*hashed),
+            Completion::Prepared(prepared) => self.prepared(*prepared),
+            Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What is sent: answers gather in one buffer, for which there is room in the memory that all share.
+
+use sapwood_directory::Outcome;
+use sapwood_ldap::controls::Controls;
+use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ExtendedResponse, Message, Operation, Response};
+use sapwood_ldap::result::{LdapResult, ResultCode};
+
+use super::{Session, Then, log};
+use crate::memory::{OUTPUT_FREE_BYTES, Share};
+
+/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
+const HELD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of output that are kept for the answer of each update under way. Few answers are longer.
+const UPDATE_ANSWER_BYTES: usize = 256;
+/// What the output begins with: few answers to one request are longer.
+pub(super) const OUTPUT_FIRST_BYTES: usize = 1 << 10;
+/// Room for output is taken in multiples of this.
+const ROOM_BYTES: usize = 16 << 10;
+
+/// What is to be written.
+pub(super) struct Output {
+    pub(super) bytes: Vec<u8>,
+    /// So many of them have been written.
+    pub(super) written: usize,
+    /// Whether what was written has left the stream's own buffer.
+    pub(super) flushed: bool,
+    /// Memory besides [`OUTPUT_FREE_BYTES`].
+    pub(super) room: Share,
+    /// Updates that the writer or a hasher has.
+    pub(super) answers_due: usize,
+    /// Responses that the client waits for, as it said.
+    pub(super) queue_length: u32,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            written: 0,
+            flushed: true,
+            room: Share::default(),
+            answers_due: 0,
+            queue_length: 0,
+        }
+    }
+}
+
+impl Session {
+    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come; not
+    /// while the session waits for memory, for then others may wait for what they take.
+    pub(crate) fn output(&self) -> &[u8] {
+        let output = &self.output.bytes[self.output.written..];
+        let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
+        let waits =
+            || self.operations.wanted.is_some() || self.waits_for_room() || !self.has_room();
+        if held && !waits() { &[] } else { output }
+    }
+
+    /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is written.
+    pub(crate) fn awaits_queue(&self) -> bool {
+        self.output.queue_length > 0 && self.then == Then::Continue && self.draining.is_none()
+    }
+
+    /// Notes that the first `count` bytes of [`Session::output`] have been written; with `flushed` the stream keeps none of
+    /// them.
+    pub(crate) fn wrote(&mut self, count: usize, flushed: bool) {
+        self.output.written += count;
+        self.output.flushed = flushed;
+        let output_bytes_max = self.settings.config.limits.output_bytes_max;
+        if self.output.written == self.output.bytes.len() {
+            self.output.bytes.clear();
+            self.output.written = 0;
+            // One answer may be much larger than the rest; its memory is not kept.
+            self.output.bytes.shrink_to(2 * output_bytes_max);
+            if flushed && !self.operations.searches.is_gathering() {
+                self.output
+                    .room
+                    .shrink_to(output_bytes_max + self.output.answers_due * UPDATE_ANSWER_BYTES);
+            }
+        } else if self.output.written >= output_bytes_max {
+            self.output.bytes.drain(..self.output.written);
+            self.output.written = 0;
+        }
+    }
+
+    /// Whether all output has been written and has left the stream's own buffer.
+    pub(crate) fn is_written(&self) -> bool {
+        self.output().is_empty() && self.output.flushed
+    }
+
+    /// Takes the output buffer away when it has been written, for a session that waits holds none; its room is given back.
+    pub(crate) fn take_output_buffer(&mut self) -> Option<Vec<u8>> {
+        if !self.output.bytes.is_empty() {
+            return None;
+        }
+        if self.output.flushed && !self.operations.searches.is_gathering() {
+            self.output.room.shrink_to(
+                (self.output.answers_due * UPDATE_ANSWER_BYTES).saturating_sub(OUTPUT_FREE_BYTES),
+            );
+        }
+        Some(std::mem::take(&mut self.output.bytes))
+    }
+
+    /// Bytes of shared memory that this session holds until its answers have been written.
+    pub(crate) fn shared_for_answers(&self) -> usize {
+        self.output.room.bytes() + self.operations.searches.shared_bytes()
+    }
+
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.output.bytes.len() - self.output.written
+    }
+
+    /// Bytes of output that the session may hold.
+    pub(super) fn room(&self) -> usize {
+        OUTPUT_FREE_BYTES + self.output.room.bytes()
+    }
+
+    /// The part of the room that is not kept for the answers of updates.
+    pub(super) fn open_room(&self) -> usize {
+        self.room()
+            .saturating_sub(self.output.answers_due * UPDATE_ANSWER_BYTES)
+    }
+
+    /// Tries to have room for a full output and the answers of the updates under way; whether there is more than before.
+    pub(super) fn reserve_room(&mut self) -> bool {
+        let output_bytes_max = self.settings.config.limits.output_bytes_max;
+        let wanted = output_bytes_max + self.output.answers_due * UPDATE_ANSWER_BYTES;
+        if self.room() >= wanted {
+            return false;
+        }
+        let more = (wanted - self.room()).next_multiple_of(ROOM_BYTES);
+        let share = self
+            .service
+            .memory
+            .answers
+            .try_take_extra(&self.context.claimant, more);
+        let taken = share.is_some();
+        self.output.room.add(share.unwrap_or_default());
+        taken
+    }
+
+    /// Whether there is room for the answer of one more request.
+    pub(super) fn has_room(&self) -> bool {
+        let unsent = self.unsent_bytes();
+        self.output.flushed
+            && unsent < self.settings.config.limits.output_bytes_max
+            && unsent + UPDATE_ANSWER_BYTES <= self.open_room()
+    }
+
+    /// The bytes of room for output that a search waits for; see [`Session::granted_room`].
+    pub(crate) fn wants_room(&self) -> Option<usize> {
+        let needed = self.operations.searches.needed_max()?;
+        // Nobody waits for room while holding what is not written.
+        (self.is_written() && !self.would_fit(needed) && self.then != Then::Close).then_some(needed)
+    }
+
+    /// The room that [`Session::wants_room`] asked for is there.
+    pub(crate) fn granted_room(&mut self, share: Share) {
+        self.output.room.add(share);
+    }
+
+    /// Appends the response that ends an operation, if it has one.
+    pub(super) fn answer(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        let mut referrals = OctetStringsBuf::default();
+        if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
+            self.log_result(id, operation, outcome);
+            self.output.queue_length = self.output.queue_length.saturating_sub(1);
+            let controls = self.response_controls(id, &outcome.controls);
+            let controls = Controls::from_ber(&controls).unwrap_or_default();
+            Message {
+                id,
+                op: response,
+                controls,
+            }
+            .encode(&mut self.output.bytes);
+        }
+    }
+
+    pub(super) fn log_result(&self, id: u32, operation: Operation, outcome: &Outcome) {
+        if self.settings.config.log.access {
+            let diagnostic = log::diagnostic(outcome);
+            let code = outcome.code.code();
+            tracing::info!(target: "access", conn = self.context.number, id, code, %diagnostic, "{} ends", operation.name());
+        }
+    }
+}
+
+/// Appends a Notice of Disconnection (RFC 4511 §4.4.1).
+pub(crate) fn notice_of_disconnection(out: &mut Vec<u8>, code: ResultCode, diagnostic: &str) {
+    let op = Response::Extended(ExtendedResponse {
+        result: LdapResult::new(code, diagnostic),
+        name: Some(NOTICE_OF_DISCONNECTION),
+        value: None,
+    });
+    Message {
+        id: 0,
+        op,
+        controls: Controls::EMPTY,
+    }
+    .encode(out);
+}
+
+/// An outcome as LDAPResult; `referrals` keeps the URLs.
+pub(super) fn result<'a>(
+    outcome: &'a Outcome,
+    referrals: &'a mut OctetStringsBuf,
+) -> LdapResult<'a> {
+    for url in &outcome.referrals {
+        referrals.push(url.as_bytes());
+    }
+    LdapResult {
+        code: outcome.code,
+        matched_dn: &outcome.matched_dn,
+        diagnostic: &outcome.diagnostic,
+        referral: (!outcome.referrals.is_empty()).then(|| referrals.view()),
+    }
+}

@@ -1,0 +1,57 @@
+//! How an update is answered: what the writer keeps for the session, and hands back with the outcome.
+
+use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
+use sapwood_ldap::message::Operation;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::Completion;
+use crate::password::Password;
+use crate::writer::{self, Recipient};
+
+/// Where other threads send what they have finished for a session.
+pub(crate) type Completions = UnboundedSender<Completion>;
+
+/// The updates of one burst of a session.
+pub(super) type Unit = writer::Unit<Completions>;
+
+impl Recipient for Completions {
+    type Reply = Reply;
+
+    fn answer(&self, homes: StoreSet, answers: Vec<(Reply, Outcome)>) {
+        // The session may be gone; its updates stay.
+        let _ = self.send(Completion::Updated { homes, answers });
+    }
+}
+
+/// How one update is answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(super) id: u32,
+    pub(super) kind: ReplyKind,
+}
+
+/// What an update is answered with.
+#[derive(Debug)]
+pub(super) enum ReplyKind {
+    /// The operation's own response.
+    Response(Operation),
+    /// Password Modify (RFC 3062 §2), with the password that the server made.
+    PasswordModify(Option<Password>),
+    /// End Transaction (RFC 5805 §2.3).
+    EndTransaction,
+    /// A part of the LBURPUpdate response (RFC 4373 §5.4): of which request of the session, and the operation's number
+    /// in it.
+    LburpUpdate { request: u64, operation: u32 },
+    /// The response of an update that was tried, and belongs to the transaction if it succeeded.
+    Trial(Box<Trial>),
+}
+
+/// An update that was tried for an eager transaction.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// The transaction's identifier.
+    pub(super) identifier: Vec<u8>,
+    pub(super) request: UpdateRequest,
+    /// How the update is answered.
+    pub(super) kind: ReplyKind,
+}
