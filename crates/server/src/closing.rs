@@ -41,7 +41,7 @@ impl Reason {
 
 /// The lines that tell of closed connections.
 #[derive(Debug, Default)]
-pub(crate) struct Closings([Mutex<Lines>; REASONS]);
+pub(crate) struct CloseLog([Mutex<Lines>; REASONS]);
 
 /// How many lines of one kind there were.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Lines {
     }
 }
 
-impl Closings {
+impl CloseLog {
     /// Logs that a connection is closed.
     pub(crate) fn log(&self, reason: Reason, peer: &Peer, why: &str) {
         if reason == Reason::Stopping {

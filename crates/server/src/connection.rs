@@ -16,8 +16,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::admission::Admission;
-use crate::arrival::Arrival;
 use crate::closing::Reason;
+use crate::input_memory::InputMemory;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
 use crate::processors::Seat;
 use crate::service::Service;
@@ -146,7 +146,7 @@ pub(crate) async fn serve(
         moved_bytes: 0,
         moved_before_turn: 0,
         stall: None,
-        arrival: Arrival::new(),
+        input_memory: InputMemory::new(),
         request_wait: None,
         room_wait: None,
     };
@@ -194,7 +194,7 @@ struct Connection {
     moved_before_turn: u64,
     stall: Option<Stall>,
     /// What the session's input holds of the shared memory.
-    arrival: Arrival,
+    input_memory: InputMemory,
     /// The next request waits for memory.
     request_wait: Option<Wait>,
     /// A search waits for room for a large entry.
@@ -254,8 +254,8 @@ impl Connection {
         let done = self.shake_hands().await;
         if let Err(error) = &done {
             let why = format!("TLS was not established: {error}");
-            let closings = &self.service.closings;
-            closings.log(Reason::Handshake, &self.peer, &why);
+            let close_log = &self.service.close_log;
+            close_log.log(Reason::Handshake, &self.peer, &why);
         }
         done
     }
@@ -287,7 +287,7 @@ impl Connection {
     /// Gives back the memory of what has come and will not be looked at.
     fn forget_input(&mut self) {
         *self.session.input() = Vec::new();
-        self.arrival.end();
+        self.input_memory.end();
     }
 
     /// Reads on, for nothing, until the peer closes as well.
@@ -354,7 +354,10 @@ impl Connection {
         if self.poll_deadline(cx) {
             return Poll::Ready(Ok(()));
         }
-        if self.arrival.is_shown_out(cx, || self.stream.has_unread()) {
+        if self
+            .input_memory
+            .is_shown_out(cx, || self.stream.has_unread())
+        {
             let why = "memory is short, and the request came too slowly";
             self.session
                 .evict(Reason::Stalled, ResultCode::Unavailable, why);
@@ -399,9 +402,9 @@ impl Connection {
         }
         let pools = self.service.memory.requests(self.session.is_anonymous());
         let room = if wants_input {
-            self.arrival.poll_room(pools, &mut self.session, cx)
+            self.input_memory.poll_room(pools, &mut self.session, cx)
         } else {
-            self.arrival.room_to_watch(pools, &mut self.session)
+            self.input_memory.room_to_watch(pools, &mut self.session)
         };
         let Some(room) = room else {
             return Ok(false);
@@ -431,7 +434,7 @@ impl Connection {
             }
             Poll::Ready(count) => {
                 self.moved_bytes += count as u64;
-                self.arrival.came(count, input.len());
+                self.input_memory.came(count, input.len());
                 Ok(true)
             }
             Poll::Pending => Ok(false),
@@ -475,13 +478,13 @@ impl Connection {
         let wants_input = self.session.wants_input();
         let input = self.session.input();
         if input.len() > INPUT_FREE_BYTES {
-            return self.arrival.keep(wants_input);
+            return self.input_memory.keep(wants_input);
         }
         if input.is_empty() || input.capacity() > INPUT_FREE_BYTES {
             let kept = input.as_slice().to_vec();
             give_back(std::mem::replace(input, kept));
         }
-        self.arrival.give_back();
+        self.input_memory.give_back();
     }
 
     /// Ready when the peer has kept others waiting for shared memory for too long.

@@ -7,13 +7,13 @@
 mod accounts;
 pub mod admin;
 mod admission;
-mod arrival;
 mod auth;
 mod closing;
 mod committed;
 pub mod config;
 mod connection;
 mod dispatch;
+mod input_memory;
 pub mod listen;
 mod memory;
 pub mod password;

@@ -509,7 +509,7 @@ impl Sessions {
         let why = format!(
             "{count_max} connections are open (limits.connections_max), and none of them can make room"
         );
-        self.service.closings.log(Reason::Full, peer, &why);
+        self.service.close_log.log(Reason::Full, peer, &why);
         if !tls_first && let Ok(stream) = stream.detach() {
             let mut notice = Vec::new();
             notice_of_disconnection(&mut notice, ResultCode::Unavailable, &why);

@@ -9,7 +9,7 @@ use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
-use crate::closing::Closings;
+use crate::closing::CloseLog;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
@@ -37,7 +37,7 @@ pub(crate) struct Service {
     /// The server's name, as Get Server ID has it.
     pub(crate) name: String,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) closings: Closings,
+    pub(crate) close_log: CloseLog,
     /// The configuration that the server was started with, some of which stays in force until it stops.
     started: Config,
     settings: RwLock<Arc<Settings>>,
@@ -161,7 +161,7 @@ impl Service {
             name: server_name(&settings.config),
             memory: Memory::new(&settings.config.limits),
             connections: Arc::new(Connections::new()),
-            closings: Closings::default(),
+            close_log: CloseLog::default(),
             started: settings.config.clone(),
             settings_place: AtomicPtr::new(place(&settings)),
             settings: RwLock::new(settings),

@@ -23,7 +23,7 @@ use sapwood_directory::engine::{self, Ticket as _};
 use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
 
-use self::queue::{Entrance, Exit, Next, SLOW, Whose, queue};
+use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::committed::Committed;
 use crate::memory::Share;
@@ -92,7 +92,7 @@ struct Applied<R: Recipient> {
 #[derive(Clone)]
 pub(crate) struct Writer<R: Recipient> {
     /// By store.
-    queues: Arc<[Entrance<Part<R>>]>,
+    queues: Arc<[QueueSender<Part<R>>]>,
     committed: Committed,
 }
 
@@ -112,7 +112,7 @@ fn start_one<R: Recipient>(
     directory: &Directory,
     committed: &Committed,
     threads: &mut Vec<JoinHandle<()>>,
-) -> std::io::Result<Entrance<Part<R>>> {
+) -> std::io::Result<QueueSender<Part<R>>> {
     let (queue, waiting) = queue();
     let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
     let directory = directory.clone();
@@ -209,7 +209,11 @@ impl WriterThreads {
     }
 }
 
-fn apply<R: Recipient>(directory: &Directory, waiting: &Exit<Part<R>>, applied: &Applied<R>) {
+fn apply<R: Recipient>(
+    directory: &Directory,
+    waiting: &QueueReceiver<Part<R>>,
+    applied: &Applied<R>,
+) {
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
     while let Some((whose, first)) = receive(directory, waiting, &mut unsettled) {
@@ -281,7 +285,7 @@ impl<R: Recipient> Gathered<R> {
         mut self,
         directory: &Directory,
         homes: StoreSet,
-        waiting: &Exit<Part<R>>,
+        waiting: &QueueReceiver<Part<R>>,
     ) -> Batch<R> {
         let first = self.parts.first().and_then(|part| part.whose);
         let is_of_one = self.parts.iter().all(|part| part.whose == first);
@@ -332,7 +336,7 @@ impl<R: Recipient> Gathered<R> {
     }
 
     /// Puts back what is behind the first `count` updates, in its order.
-    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &Exit<Part<R>>) {
+    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &QueueReceiver<Part<R>>) {
         while let Some(mut part) = self.parts.pop() {
             let begin = self.parts.last().map_or(0, |before| before.end);
             if part.end <= count {
@@ -359,7 +363,7 @@ impl<R: Recipient> Gathered<R> {
 /// The next part of a unit; `None` when there will be no more. While none comes, does what was put off.
 fn receive<R: Recipient>(
     directory: &Directory,
-    waiting: &Exit<Part<R>>,
+    waiting: &QueueReceiver<Part<R>>,
     unsettled: &mut StoreSet,
 ) -> Option<(Whose, Part<R>)> {
     if !unsettled.is_empty() {

@@ -13,7 +13,7 @@ mod verifier;
 use base64ct::{Base64Unpadded, Encoding};
 use zeroize::Zeroizing;
 
-pub(crate) use pool::{Ahead, HasherPool, Ticket};
+pub(crate) use pool::{HasherPool, Pending, Ticket};
 pub use stored::{
     Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
 };

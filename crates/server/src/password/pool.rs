@@ -29,7 +29,7 @@ struct Pace {
 #[derive(Debug)]
 struct State {
     /// Microseconds of work whose outcome somebody waits for, binds that have failed and are not answered yet included.
-    ahead: HashMap<Claim, u64>,
+    pending: HashMap<Claim, u64>,
     /// What a hash of a new password takes, as measured.
     hash_time: Duration,
 }
@@ -38,13 +38,13 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     _job: workers::Ticket,
-    _ahead: Ahead,
+    _pending: Pending,
 }
 
 /// Work that comes before what comes now: of a job, or of a bind that has failed, whose answer takes the time of a hash
 /// in the queue without its work.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Pending {
     pace: Arc<Pace>,
     claim: Claim,
     micros: u64,
@@ -60,7 +60,7 @@ impl HasherPool {
         let began = Instant::now();
         let _ = hash(b"");
         let state = State {
-            ahead: HashMap::new(),
+            pending: HashMap::new(),
             hash_time: began.elapsed(),
         };
         Ok(Self {
@@ -79,7 +79,7 @@ impl HasherPool {
         work: Work,
         mut job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
     ) -> Ticket {
-        let ahead = self.ahead(claim, work);
+        let pending = self.count_pending(claim, work);
         let pace = Arc::clone(&self.pace);
         let timed = move |turn| {
             let began = Instant::now();
@@ -91,7 +91,7 @@ impl HasherPool {
         };
         Ticket {
             _job: self.workers.submit(claim, Length::Long, timed),
-            _ahead: ahead,
+            _pending: pending,
         }
     }
 
@@ -109,14 +109,14 @@ impl HasherPool {
     }
 
     /// Counts a failed bind as one that still waits for its hash, until it is answered.
-    pub(crate) fn delay(&self, claim: Claim) -> Ahead {
-        self.ahead(claim, hash_work())
+    pub(crate) fn delay(&self, claim: Claim) -> Pending {
+        self.count_pending(claim, hash_work())
     }
 
-    fn ahead(&self, claim: Claim, work: Work) -> Ahead {
+    fn count_pending(&self, claim: Claim, work: Work) -> Pending {
         let micros = work.micros();
-        *self.pace.lock().ahead.entry(claim).or_default() += micros;
-        Ahead {
+        *self.pace.lock().pending.entry(claim).or_default() += micros;
+        Pending {
             pace: Arc::clone(&self.pace),
             claim,
             micros,
@@ -143,9 +143,9 @@ impl State {
         let own = hash_work().micros();
         // All that is there for the same name comes before it, as much for each other name from the same address, and
         // as much as all that from each other address.
-        let mut until = self.ahead.get(&claim).copied().unwrap_or_default() + own;
+        let mut until = self.pending.get(&claim).copied().unwrap_or_default() + own;
         let mut others: HashMap<Origin, u64> = HashMap::new();
-        for (other, work) in self.ahead.iter().filter(|(other, _)| **other != claim) {
+        for (other, work) in self.pending.iter().filter(|(other, _)| **other != claim) {
             *others.entry(other.origin).or_default() += match other.origin == claim.origin {
                 true => (*work).min(until),
                 false => *work,
@@ -158,13 +158,13 @@ impl State {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Pending {
     fn drop(&mut self) {
         let mut state = self.pace.lock();
-        if let Some(micros) = state.ahead.get_mut(&self.claim) {
+        if let Some(micros) = state.pending.get_mut(&self.claim) {
             *micros -= self.micros;
             if *micros == 0 {
-                state.ahead.remove(&self.claim);
+                state.pending.remove(&self.claim);
             }
         }
     }
@@ -220,7 +220,7 @@ mod tests {
         drop(held);
         // Nobody waits for the one that runs any more.
         assert!(is_about(pool.failure_delay(alone), 1));
-        assert!(pool.pace.lock().ahead.is_empty());
+        assert!(pool.pace.lock().pending.is_empty());
         drop(release);
     }
 }

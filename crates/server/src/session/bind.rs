@@ -19,7 +19,7 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use super::log::LoggedName;
 use super::{Completion, Peer, Session};
 use crate::auth::{self, Exchange, Mechanism, Step, Wait};
-use crate::password::{Ahead, PASSWORD_BYTES_MAX, Ticket, Verified, Verifier};
+use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
 
@@ -45,7 +45,7 @@ pub(super) enum Hashing {
         failure: Option<(Instant, Claim)>,
     },
     /// A bind that has failed, and when that is told.
-    Failed { at: Instant, _ahead: Ahead },
+    Failed { at: Instant, _pending: Pending },
 }
 
 /// What becomes of a bind at once.
@@ -222,7 +222,7 @@ impl Session {
     fn fail_at(&mut self, at: Instant, claim: Claim) -> Begun {
         self.operations.hashing = Some(Hashing::Failed {
             at,
-            _ahead: self.service.hashers.delay(claim),
+            _pending: self.service.hashers.delay(claim),
         });
         Begun::Waits
     }

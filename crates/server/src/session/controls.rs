@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Does what controls ask of the session, whatever the operation.
-    pub(super) fn heed_controls(&mut self, id: u32, controls: &RequestControls<'_>) {
+    pub(super) fn apply_controls(&mut self, id: u32, controls: &RequestControls<'_>) {
         if let Some(length) = controls.queue_length {
             self.output.queue_length = length;
         }

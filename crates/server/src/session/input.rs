@@ -24,7 +24,7 @@ pub(super) struct Input {
     /// Bytes that the request at the start needs to be complete.
     pub(super) needed: usize,
     /// Bytes that were looked through for what ends searches.
-    pub(super) heeded: usize,
+    pub(super) scanned: usize,
     /// The peer's end was read before requests that came before it could be taken.
     pub(super) has_seen_end: bool,
     /// When the burst came, if somebody has asked.
@@ -74,7 +74,7 @@ impl Session {
             self.output.bytes.reserve_exact(OUTPUT_FIRST_BYTES);
         }
         let mut taken = 0;
-        (self.input.needed, self.input.heeded) = (0, 0);
+        (self.input.needed, self.input.scanned) = (0, 0);
         while taken < input.len() {
             if !self.has_room() {
                 self.reserve_room();
@@ -170,7 +170,7 @@ impl Session {
             match self.read_controls(&message, extended) {
                 Ok(controls) => {
                     read = controls;
-                    self.heed_controls(id, &read);
+                    self.apply_controls(id, &read);
                     &read
                 }
                 Err(outcome) => {

@@ -13,7 +13,6 @@ mod bind;
 mod context;
 pub(crate) mod controls;
 pub(crate) mod extended;
-mod heed;
 mod ids;
 mod input;
 mod log;
@@ -22,6 +21,7 @@ mod operations;
 mod output;
 mod prefetch;
 mod reply;
+mod scan_ahead;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -151,7 +151,7 @@ impl Session {
             return self.disconnect(reason, code, diagnostic);
         }
         self.service
-            .closings
+            .close_log
             .log(reason, &self.context.peer, diagnostic);
         self.output.bytes.clear();
         (self.output.written, self.output.flushed) = (0, true);
@@ -246,7 +246,7 @@ impl Session {
     /// Tells the peer why the connection ends (RFC 4511 §4.4.1), and ends it. Nothing is answered after it.
     fn disconnect(&mut self, reason: Reason, code: ResultCode, diagnostic: &str) {
         self.service
-            .closings
+            .close_log
             .log(reason, &self.context.peer, diagnostic);
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.context.number, code = code.code(), diagnostic = %shortened(diagnostic), "disconnect");

@@ -1,7 +1,7 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
-mod heed;
 mod long;
+mod scan_ahead;
 
 use super::*;
 use std::path::Path;
@@ -460,7 +460,7 @@ fn a_session_that_has_work_gets_on_with_it() {
 }
 
 #[test]
-fn an_abandon_behind_a_full_output_is_heeded_as_soon_as_there_is_room() {
+fn an_abandon_behind_a_full_output_is_done_as_soon_as_there_is_room() {
     let mut bench = Bench::admin("output_bytes_max = 4096\n");
     let text = "x".repeat(500);
     bench.receive(

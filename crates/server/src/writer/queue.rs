@@ -22,10 +22,10 @@ pub(super) type Whose = Option<Holder>;
 
 /// The way into the queue. What waits is still taken out when it is dropped; then the other end is told.
 #[derive(Debug)]
-pub(super) struct Entrance<T>(Arc<Shared<T>>);
+pub(super) struct QueueSender<T>(Arc<Shared<T>>);
 
 /// The way out, of the one writer.
-pub(super) struct Exit<T>(Arc<Shared<T>>);
+pub(super) struct QueueReceiver<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -110,7 +110,7 @@ impl<T> State<T> {
 }
 
 /// A queue, empty.
-pub(super) fn queue<T>() -> (Entrance<T>, Exit<T>) {
+pub(super) fn queue<T>() -> (QueueSender<T>, QueueReceiver<T>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
             flows: BTreeMap::new(),
@@ -123,10 +123,10 @@ pub(super) fn queue<T>() -> (Entrance<T>, Exit<T>) {
         }),
         came: Condvar::new(),
     });
-    (Entrance(Arc::clone(&shared)), Exit(shared))
+    (QueueSender(Arc::clone(&shared)), QueueReceiver(shared))
 }
 
-impl<T> Entrance<T> {
+impl<T> QueueSender<T> {
     /// Appends to what the identity has waiting; gives it back when nobody takes anything out any more.
     pub(super) fn push(&self, whose: Whose, part: T) -> Result<(), T> {
         let mut state = self.0.state();
@@ -149,7 +149,7 @@ impl<T> Entrance<T> {
     }
 }
 
-impl<T> Drop for Entrance<T> {
+impl<T> Drop for QueueSender<T> {
     fn drop(&mut self) {
         self.0.state().is_closed = true;
         self.0.came.notify_one();
@@ -165,7 +165,7 @@ pub(super) enum Next<T> {
     Closed,
 }
 
-impl<T> Exit<T> {
+impl<T> QueueReceiver<T> {
     /// Waits for the next part, until a moment if there is one.
     pub(super) fn wait(&self, until: Option<Instant>) -> Next<T> {
         let mut state = self.0.state();
@@ -247,7 +247,7 @@ impl<T> Exit<T> {
     }
 }
 
-impl<T> Drop for Exit<T> {
+impl<T> Drop for QueueReceiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.has_ended = true;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Takes out what is next, and has it take so long.
-    fn turn(exit: &Exit<u32>, time: Duration) -> Option<u32> {
+    fn turn(exit: &QueueReceiver<u32>, time: Duration) -> Option<u32> {
         let Next::Part(whose, part) = exit.wait(Some(Instant::now())) else {
             return None;
         };

@@ -67,7 +67,7 @@ fn what_ends_nothing_keeps_its_place() {
     bench.watch(&waiting);
     assert_eq!(bench.session.input.bytes, waiting);
     assert_eq!(
-        bench.session.input.heeded,
+        bench.session.input.scanned,
         waiting.len(),
         "it is looked at once"
     );

@@ -57,7 +57,7 @@ impl Session {
     #[cold]
     pub(super) fn read_on(&mut self) -> bool {
         let mut has_ended = false;
-        while !self.takes_requests() && self.has_searches() && self.heed() {
+        while !self.takes_requests() && self.has_searches() && self.scan_ahead() {
             has_ended = true;
             if self.takes_requests() {
                 self.take_burst();
@@ -72,9 +72,9 @@ impl Session {
     }
 
     /// Does what ends a search, and takes it out of the input; whether there was any such thing.
-    fn heed(&mut self) -> bool {
+    fn scan_ahead(&mut self) -> bool {
         let mut input = std::mem::take(&mut self.input.bytes);
-        let mut at = self.input.heeded;
+        let mut at = self.input.scanned;
         if at == 0 && self.operations.wanted.is_some() {
             at = first(&input, self.message_bytes_max());
         }
@@ -105,7 +105,7 @@ impl Session {
                 }
             }
         }
-        self.input.heeded = at;
+        self.input.scanned = at;
         self.input.bytes = input;
         has_ended
     }

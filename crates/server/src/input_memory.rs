@@ -13,7 +13,7 @@ use crate::memory::{
 use crate::session::Session;
 
 /// What a connection's input holds of the shared memory.
-pub(crate) struct Arrival {
+pub(crate) struct InputMemory {
     share: Share,
     /// The request that is arriving, while it holds shared memory.
     receiving: Option<Receiving>,
@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
     is_long: bool,
 }
 
-impl Arrival {
+impl InputMemory {
     pub(crate) fn new() -> Self {
         Self {
             share: Share::default(),
