@@ -225,6 +225,10 @@ pub(crate) struct Sender<'s> {
     schema: &'s Schema,
     attributes: &'s AttributeTable,
     controls: Controls<'s>,
+    /// Whether entries are sent as they are stored, but for those with large attributes.
+    copies: bool,
+    /// Bytes that a message has besides its DN and attributes at most.
+    envelope_bytes_max: usize,
     dn: String,
     values: Values,
 }
@@ -244,6 +248,10 @@ impl<'s> Sender<'s> {
             schema,
             attributes,
             controls,
+            copies: selection.copies_user()
+                && !selection.sends_operational()
+                && controls.is_empty(),
+            envelope_bytes_max: ENVELOPE_BYTES_MAX + controls.as_ber().len(),
             dn: String::new(),
             values: Values::default(),
         }
@@ -264,11 +272,7 @@ impl<'s> Sender<'s> {
     ) -> Result<()> {
         let selection = self.selection;
         let has_large = candidate.entry().has_large();
-        if selection.copies_user()
-            && !selection.sends_operational()
-            && !has_large
-            && self.controls.is_empty()
-        {
+        if self.copies && !has_large {
             let (rdn, superior) = candidate.dn_parts();
             let attributes = selection.user_ber(candidate.entry());
             put_search_entry_below(out, message_id, rdn, superior, attributes);
@@ -379,8 +383,7 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
     ) -> Result<Option<usize>> {
         let entry = candidate.entry();
-        let envelope = ENVELOPE_BYTES_MAX + self.controls.as_ber().len();
-        let bytes = envelope + candidate.dn_bytes() + entry.ber().len();
+        let bytes = self.envelope_bytes_max + candidate.dn_bytes() + entry.ber().len();
         if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
@@ -402,8 +405,7 @@ impl<'s> Sender<'s> {
             self.wanted_bytes(candidate.entry(), selection.all_user)
         };
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
-        let envelope = ENVELOPE_BYTES_MAX + self.controls.as_ber().len();
-        let mut bytes = envelope + candidate.dn_bytes() + user;
+        let mut bytes = self.envelope_bytes_max + candidate.dn_bytes() + user;
         for large in candidate.entry().large() {
             if selection.wants_number(selection.all_user, large.number) {
                 bytes += self.large_bytes_max(large);

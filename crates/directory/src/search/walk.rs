@@ -5,7 +5,7 @@ use sapwood_ldap::message::{Message, Response, Scope};
 use sapwood_ldap::url;
 
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
 use crate::names::{self, Child, DnCache};
@@ -46,6 +46,38 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) limits: Limits,
     pub(super) looked_at: u32,
     pub(super) budget: Budget,
+}
+
+/// What becomes of a candidate.
+enum Treatment {
+    /// It is a result if it matches.
+    Result,
+    /// References stand in its place.
+    Reference,
+    /// Nothing.
+    None,
+}
+
+impl Treatment {
+    /// That of an entry with such flags.
+    #[cold]
+    fn of(
+        flags: EntryFlags,
+        id: EntryId,
+        subentries: Option<bool>,
+        manage_dsa_it: bool,
+        covered: &Covered,
+    ) -> Treatment {
+        if !sees(subentries, covered.scope(), flags.is_subentry()) {
+            Treatment::None
+        } else if flags.is_referral() && !manage_dsa_it {
+            Treatment::Reference
+        } else if flags.is_alias() && covered.follows_aliases() && id != covered.base() {
+            Treatment::None
+        } else {
+            Treatment::Result
+        }
+    }
 }
 
 /// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no more.
@@ -213,18 +245,16 @@ impl<R: Read> Visitor<'_, R> {
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if !flags.is_plain() || self.subentries.is_some() {
-            if !sees(self.subentries, self.covered.scope(), flags.is_subentry()) {
-                return Ok(Flow::Next);
-            }
-            if flags.is_referral() && !self.manage_dsa_it {
-                let mut dn = String::new();
-                candidate.append_dn(&mut dn);
-                drop(candidate);
-                self.refer(id, &dn)?;
-                return Ok(Flow::Next);
-            }
-            if flags.is_alias() && self.covered.follows_aliases() && id != self.covered.base() {
-                return Ok(Flow::Next);
+            match Treatment::of(flags, id, self.subentries, self.manage_dsa_it, self.covered) {
+                Treatment::Result => {}
+                Treatment::None => return Ok(Flow::Next),
+                Treatment::Reference => {
+                    let mut dn = String::new();
+                    candidate.append_dn(&mut dn);
+                    drop(candidate);
+                    self.refer(id, &dn)?;
+                    return Ok(Flow::Next);
+                }
             }
         }
         match self.evaluator.evaluate(self.filter, &mut candidate)? {
