@@ -40,7 +40,7 @@ fn drive_ok(folder: &Folder, url: &str, more: &[&str]) -> String {
 
 /// The plans of the documentation.
 fn documented() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/drive.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/drive.md");
     let page = fs::read_to_string(page).unwrap();
     let plans = page.split("```plan\n").skip(1);
     plans

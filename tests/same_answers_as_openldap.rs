@@ -1,7 +1,7 @@
 //! OpenLDAP's slapd and sapwood hold the same data and are asked the same: searches and compares of every scope, alias
 //! mode, filter type and selection, then updates, valid and not. Result codes, matched names, referrals and entries
 //! must be the same, and at the end the whole trees. Differences that stay are of a kind that
-//! `docs/differences-from-openldap.md` explains.
+//! `docs/reference/differences-from-openldap.md` explains.
 //!
 //! The questions come from seeds, which `SAME_ANSWERS_SEED` overrides with another one.
 
@@ -92,7 +92,9 @@ fn clients_discover_the_same() {
 
 #[test]
 fn the_document_of_differences_is_that_of_this_test() {
-    differences::check_document(include_str!("../docs/differences-from-openldap.md"));
+    differences::check_document(include_str!(
+        "../docs/reference/differences-from-openldap.md"
+    ));
 }
 
 /// Both servers, asked together.

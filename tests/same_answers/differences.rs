@@ -11,7 +11,7 @@ use sapwood_ldap::result::ResultCode;
 use super::answer::{Answer, describe_difference};
 use super::operation::{Operation, Term};
 
-/// A kind of difference that `docs/differences-from-openldap.md` explains under this heading.
+/// A kind of difference that `docs/reference/differences-from-openldap.md` explains under this heading.
 struct Kind {
     heading: &'static str,
     /// Takes the difference away where it is one of this kind, by changing either answer.

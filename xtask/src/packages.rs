@@ -49,6 +49,11 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("pkg-config"),
     },
     Package {
+        name: "openssl",
+        purpose: "making certificates as the page about TLS does",
+        present: || in_path("openssl"),
+    },
+    Package {
         name: "curl",
         purpose: "fetching Java libraries that Debian does not have",
         present: || in_path("curl"),

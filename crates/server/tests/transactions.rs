@@ -471,7 +471,7 @@ fn a_stop_aborts_open_transactions_with_a_notice() {
 /// Each extension is advertised by the identifier that the documentation names, while its key is on and not else.
 #[test]
 fn extensions_are_advertised_while_they_are_on() {
-    let documentation = include_str!("../../../docs/protocol-extensions.md");
+    let documentation = include_str!("../../../docs/reference/protocol-extensions.md");
     let rows: Vec<[&str; 3]> = documentation
         .lines()
         .filter_map(|line| {
