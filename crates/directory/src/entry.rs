@@ -50,8 +50,8 @@ pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
 /// Largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
-/// A builder keeps so much memory for the next record.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+/// So much memory is kept for the next record.
+pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
 
 const FORM: u8 = 2;
 /// The same, and large attributes.

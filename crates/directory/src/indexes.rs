@@ -280,7 +280,7 @@ pub(crate) fn shorten(normal: &mut Vec<u8>) {
     }
 }
 
-/// Whoever chooses values finds no two with the same.
+/// Nobody who chooses values finds two with the same hash.
 fn hash(normal: &[u8]) -> [u8; HASH_BYTES] {
     Sha256::digest(normal).into()
 }

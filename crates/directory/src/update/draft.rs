@@ -11,7 +11,9 @@ use sapwood_ldap::result::ResultCode;
 
 use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId};
-use crate::entry::{Entry, EntryFlags, EntryTooLarge, RecordBuilder, StoredAttribute};
+use crate::entry::{
+    Entry, EntryFlags, EntryTooLarge, KEPT_BYTES_MAX, RecordBuilder, StoredAttribute,
+};
 use crate::error::{Error, Result};
 use crate::large;
 use crate::operational::{Brief, Operational, Vocabulary};
@@ -783,10 +785,9 @@ pub(crate) struct Frame<'f> {
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     builders: [RecordBuilder; 2],
-    /// The user attributes, and the operational ones spelled out.
+    /// The user attributes, behind them the operational part once it is joined; and the operational attributes spelled
+    /// out.
     pub(crate) bytes: [Vec<u8>; 2],
-    /// What is stored: the user attributes and the operational part.
-    pub(crate) stored: Vec<u8>,
     /// What was stored before.
     pub(crate) old: Vec<u8>,
     /// What is to be written of large attributes.
@@ -796,14 +797,21 @@ pub(crate) struct Records {
 impl Records {
     /// Makes what is stored of both records.
     pub(crate) fn join(&mut self, vocabulary: Vocabulary<'_>) {
-        let [user, operational] = &self.bytes;
-        self.stored.clone_from(user);
-        Operational::put(vocabulary, operational, &mut self.stored);
+        let [stored, operational] = &mut self.bytes;
+        Operational::put(vocabulary, operational, stored);
     }
 
     /// The same with an operational part that is known in brief.
     pub(crate) fn join_brief(&mut self, brief: &Brief<'_>) {
-        self.stored.clone_from(&self.bytes[0]);
-        brief.put(&mut self.stored);
+        brief.put(&mut self.bytes[0]);
+    }
+
+    /// Gives the memory of long records back.
+    pub(crate) fn give_back(&mut self) {
+        for bytes in self.bytes.iter_mut().chain([&mut self.old]) {
+            if bytes.capacity() > KEPT_BYTES_MAX {
+                *bytes = Vec::new();
+            }
+        }
     }
 }

@@ -301,6 +301,7 @@ impl Bundle for Batch<'_> {
     }
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        self.writer.records.give_back();
         for next_id in &self.next_ids {
             definition::put_next_id(txn, *next_id)?;
         }
@@ -528,7 +529,7 @@ impl<'r, T: Write> Run<'r, T> {
         )?;
         self.write_records(id, None)?;
         // What is imported may have been changed long ago, but it is here from now on only.
-        let entry = read(id, &self.records.stored)?;
+        let entry = read(id, &self.records.bytes[0])?;
         let last = operational::last_csn(&entry, self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let now = self.now();
@@ -708,13 +709,12 @@ impl<'r, T: Write> Run<'r, T> {
             false => self.write_large(id)?,
         };
         let Records {
-            bytes: [user, operational],
-            stored,
+            bytes: [stored, operational],
             ..
         } = &*self.records;
         self.ahead.forget_record(id);
         self.txn.put(Table::Entry, &id.to_key(), stored)?;
-        let [old, new] = [old, Some([read(id, user)?, read(id, operational)?])];
+        let [old, new] = [old, Some([read(id, stored)?, read(id, operational)?])];
         let [going, coming] = &large;
         let old = Side {
             records: old,
