@@ -20,14 +20,20 @@ fn value(n: u32) -> Vec<u8> {
     vec![n as u8; (n % 300) as usize]
 }
 
-/// No test, but the program that writes the fixture of the present version, once, when that is released:
-/// `cargo test -p sapwood-store --test format -- --ignored write_fixture`.
+/// What a new version's fixture is made of: `target/tmp/version-N` becomes `tests/fixtures/version-N` when the version
+/// is released, and does not change any more.
 #[test]
-#[ignore = "no test: writes a fixture into the source tree"]
-fn write_fixture() {
-    let folder = fixture(FORMAT_VERSION);
-    assert!(!folder.exists(), "a released format does not change");
-    let env = Env::open(&folder, &options()).unwrap();
+fn what_is_written_now_is_read() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("version-{FORMAT_VERSION}"));
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    write(&folder);
+    holds_what_was_written(&folder);
+}
+
+fn write(folder: &Path) {
+    let env = Env::open(folder, &options()).unwrap();
     // Some of it is in the data file, and some only in the log.
     for round in 0_u32..2 {
         let mut txn = env.write().unwrap();
@@ -94,8 +100,11 @@ fn put_out_of_line(txn: &mut WriteTxn, n: u32, round: u32) {
 
 #[test]
 fn version_5_is_read() {
-    let folder = copy_of_fixture();
-    let env = Env::open(folder.path(), &options().create(false)).unwrap();
+    holds_what_was_written(copy_of_fixture().path());
+}
+
+fn holds_what_was_written(folder: &Path) {
+    let env = Env::open(folder, &options().create(false)).unwrap();
     let report = env.check().unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
     assert_eq!(report.records, 901);
