@@ -45,7 +45,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Seconds of each attack
+    /// Seconds of each attack, 0 for none
     #[arg(long, default_value_t = 120)]
     seconds: u64,
     /// Seconds of all attacks at once, 0 for none [default: ten times --seconds, and none with --attack]
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let mut runs: Vec<(&str, Vec<&Attack>, u64)> = ATTACKS
         .iter()
-        .filter(wanted)
+        .filter(|attack| options.seconds > 0 && wanted(attack))
         .map(|attack| (attack.name, vec![attack], options.seconds))
         .collect();
     let mixed = options
@@ -208,9 +208,8 @@ impl Outcome {
                 ),
             }
         }
-        self.during
-            .reasons()
-            .for_each(|reason| eprintln!("{name}: {reason}"));
+        let more = self.during.reasons().chain(self.during.kinds());
+        more.for_each(|line| eprintln!("{name}: {line}"));
     }
 }
 

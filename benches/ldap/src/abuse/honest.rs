@@ -40,27 +40,39 @@ pub(super) struct Honest {
 #[derive(Debug, Default)]
 pub(super) struct Times {
     sorted: Vec<Duration>,
+    kinds: BTreeMap<&'static str, Vec<Duration>>,
     pub(super) refused: u64,
     reasons: BTreeMap<String, u64>,
 }
 
-impl Times {
-    fn at(&self, part: f64) -> Duration {
-        let last = self.sorted.len().saturating_sub(1);
-        let index = (last as f64 * part).round() as usize;
-        self.sorted.get(index).copied().unwrap_or_default()
-    }
+/// The time that such a part of all took at most.
+fn at(sorted: &[Duration], part: f64) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    let index = (last as f64 * part).round() as usize;
+    sorted.get(index).copied().unwrap_or_default()
+}
 
+impl Times {
     pub(super) fn p50(&self) -> Duration {
-        self.at(0.5)
+        at(&self.sorted, 0.5)
     }
 
     pub(super) fn p99(&self) -> Duration {
-        self.at(0.99)
+        at(&self.sorted, 0.99)
     }
 
     pub(super) fn max(&self) -> Duration {
-        self.at(1.0)
+        at(&self.sorted, 1.0)
+    }
+
+    /// How long each kind of request took: a line each.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = String> {
+        self.kinds.iter().map(|(kind, sorted)| {
+            let ms = |part| at(sorted, part).as_secs_f64() * 1e3;
+            let (p50, p99, max) = (ms(0.5), ms(0.99), ms(1.0));
+            let count = sorted.len();
+            format!("{kind}: {count} times, p50 {p50:.1} ms, p99 {p99:.1}, at most {max:.1}")
+        })
     }
 
     /// Why requests were refused, and how many.
@@ -120,10 +132,11 @@ impl Honest {
             under_way.push(tokio::task::spawn_local(async move {
                 let (name, done) = match timeout(PATIENCE, connections.request(number)).await {
                     Ok((name, done)) => (name, done.map_err(|error| error.to_string())),
-                    Err(_) => ("request", Err("no answer".to_owned())),
+                    Err(_) => ("without an answer", Err("no answer".to_owned())),
                 };
                 let mut times = times.borrow_mut();
                 times.sorted.push(due.elapsed());
+                times.kinds.entry(name).or_default().push(due.elapsed());
                 if let Err(reason) = done {
                     times.refused += 1;
                     *times
@@ -138,6 +151,10 @@ impl Honest {
         }
         let mut times = times.take();
         times.sorted.sort_unstable();
+        times
+            .kinds
+            .values_mut()
+            .for_each(|times| times.sort_unstable());
         Ok(times)
     }
 }
