@@ -2,15 +2,19 @@
 //!
 //! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
 //! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
-//! fewer connections than its own address or identity. A newcomer is refused when the server works for all connections,
-//! or when only bound ones wait that no newcomer of this address may displace. When many come at once, they wait until
-//! those that were displaced are gone.
+//! fewer connections than its own address or identity. When many come at once, they wait until those that were displaced
+//! are gone.
+//!
+//! An address that has many connections already displaces only those of an address with more, or that have waited for
+//! some time. Otherwise one that connects again as soon as it is displaced would have the server do nothing else, and
+//! those of other addresses wait behind its connections in the kernel's queue. Such a newcomer is refused at once, and
+//! so is one when the server works for all connections.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -19,6 +23,14 @@ use crate::session::{Completion, Peer};
 
 /// Connections that are being displaced while those who come in their place are served already.
 const DISPLACED_MAX: usize = 32;
+/// An address has many connections when it has more than this part of all.
+const MANY_PART: usize = 64;
+/// However few there may be in all, so many of one address are not many.
+const FEW: usize = 8;
+/// Seconds that a connection has waited at least when it makes room for one of an address with many.
+const WAITED_SECONDS_MIN: u64 = 2;
+/// How long what was found for a newcomer who was refused is taken to be so.
+const LOOKED_AGAIN: Duration = Duration::from_millis(10);
 /// In the place of a time: the connection is being worked for.
 const AT_WORK: u64 = u64::MAX;
 
@@ -27,7 +39,7 @@ const AT_WORK: u64 = u64::MAX;
 pub(crate) enum Full {
     /// As many as may be are being displaced for others: there will be one soon.
     Displacing,
-    /// None of the connections can make room.
+    /// None of the connections can make room for this newcomer.
     NoneWaits,
 }
 
@@ -35,9 +47,17 @@ pub(crate) enum Full {
 #[derive(Debug)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<Place>>>,
+    /// The last newcomer of an address with many connections for whom none was found.
+    refused: Mutex<Option<Refused>>,
     begun: AtomicU64,
     start: Instant,
     accounts: Arc<Accounts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    crowd: usize,
+    at: Instant,
 }
 
 /// What is known of a connection by those who come.
@@ -74,6 +94,7 @@ impl Connections {
     pub(crate) fn new() -> Self {
         Self {
             open: Mutex::default(),
+            refused: Mutex::default(),
             begun: AtomicU64::new(0),
             start: Instant::now(),
             accounts: Arc::default(),
@@ -108,7 +129,8 @@ impl Connections {
             if open.len() >= count_max + DISPLACED_MAX {
                 return Err(Full::Displacing);
             }
-            let displaced = displaced(&open, &claimant).ok_or(Full::NoneWaits)?;
+            let displaced = self.displaced(&open, &claimant, count_max);
+            let displaced = displaced.ok_or(Full::NoneWaits)?;
             displaced.is_told.store(true, Ordering::Relaxed);
             let session = displaced.session.get().ok_or(Full::NoneWaits)?;
             // One that has ended meanwhile has made room.
@@ -131,18 +153,52 @@ impl Connections {
             number,
         })
     }
+
+    /// The connection that makes room for one of this claimant. To look at all of them takes longer than to refuse a
+    /// newcomer, so that one of an address with many does not have it done again soon.
+    fn displaced<'o>(
+        &self,
+        open: &'o HashMap<u64, Arc<Place>>,
+        newcomer: &Claimant,
+        count_max: usize,
+    ) -> Option<&'o Place> {
+        let now = Instant::now();
+        let crowd = newcomer.held(Kind::Connections) + 1;
+        let has_many = crowd > FEW.max(count_max / MANY_PART);
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |refused: &Refused| {
+            refused.crowd <= crowd && now.saturating_duration_since(refused.at) < LOOKED_AGAIN
+        };
+        if has_many && refused.as_ref().is_some_and(is_known) {
+            return None;
+        }
+        let found = displaced(open, crowd, has_many, self.seconds(now));
+        if has_many && found.is_none() {
+            *refused = Some(Refused { crowd, at: now });
+        }
+        found
+    }
 }
 
-/// The connection that makes room for one of this claimant.
-fn displaced<'o>(open: &'o HashMap<u64, Arc<Place>>, newcomer: &Claimant) -> Option<&'o Place> {
-    let crowd = newcomer.held(Kind::Connections) + 1;
+/// The connection that makes room for one of an address with so many.
+fn displaced(
+    open: &HashMap<u64, Arc<Place>>,
+    crowd: usize,
+    has_many: bool,
+    now: u64,
+) -> Option<&Place> {
     let waiting = open.iter().filter_map(|(number, place)| {
         let since = place.waits_since()?;
-        Some((place, (place.crowd(), Reverse(since), Reverse(*number))))
+        let is_bound = place.is_bound.load(Ordering::Relaxed);
+        let of_more = place.crowd();
+        let has_waited = since + WAITED_SECONDS_MIN <= now;
+        let may_go = of_more > crowd || (!is_bound && (!has_many || has_waited));
+        may_go.then_some((
+            place,
+            (!is_bound, of_more, Reverse(since), Reverse(*number)),
+        ))
     });
-    let is_bound = |place: &Place| place.is_bound.load(Ordering::Relaxed);
-    let candidates = waiting.filter(|(place, order)| !is_bound(place) || order.0 > crowd);
-    let found = candidates.max_by_key(|(place, order)| (!is_bound(place), *order));
+    let found = waiting.max_by_key(|(_, order)| *order);
     found.map(|(place, _)| &**place)
 }
 
@@ -199,7 +255,6 @@ mod tests {
     use super::*;
     use sapwood_directory::Identity;
     use sapwood_directory::engine::EntryId;
-    use std::time::Duration;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     struct Open {
@@ -301,6 +356,32 @@ mod tests {
         open[1].admission.stays();
         let _other = connect(&connections, 2, 2).unwrap();
         assert_eq!(told(&mut open), [0]);
+    }
+
+    #[test]
+    fn an_address_with_many_does_not_take_its_own_places_again_and_again() {
+        let connections = Arc::new(Connections::new());
+        let open: Vec<Open> = (0..640)
+            .map(|at| connect(&connections, u32::from(at < 40), 640).unwrap())
+            .collect();
+        let displaced = |uid, now| {
+            let newcomer = connections.accounts.claimant(&Peer::Local { uid });
+            let crowd = newcomer.held(Kind::Connections) + 1;
+            let places = connections.open();
+            let found = displaced(&places, crowd, crowd > 640 / MANY_PART, now)?;
+            let number = places
+                .iter()
+                .find(|(_, place)| std::ptr::eq(&***place, found));
+            let number = *number.unwrap().0;
+            open.iter().position(|one| one.admission.number == number)
+        };
+        // Those with the most have just come, and the newcomer is one of them.
+        assert_eq!(displaced(0, 0), None);
+        // One of fewer may come, and one of an address with next to none all the more.
+        assert_eq!(displaced(1, 0), Some(40));
+        assert_eq!(displaced(2, 0), Some(40));
+        // What has waited for some time goes for anybody.
+        assert_eq!(displaced(0, WAITED_SECONDS_MIN), Some(40));
     }
 
     #[test]

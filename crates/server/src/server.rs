@@ -378,7 +378,8 @@ struct Sessions {
     dispatch: Dispatch<Accepted>,
 }
 
-/// One runtime: accepts and serves connections until the server stops.
+/// One runtime: accepts and serves connections until the server stops. Who is connected has a turn before each who comes:
+/// hundreds may wait in the kernel's queue, and to begin a connection takes longer than a request.
 async fn run(
     sessions: Sessions,
     listeners: Vec<Listener>,
@@ -416,6 +417,7 @@ async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
             Ok(stream) => sessions.begin(stream, peer, tls_first, admission, place),
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
+        tokio::task::yield_now().await;
     }
 }
 
@@ -488,7 +490,8 @@ impl Sessions {
         };
         let place = self.dispatch.place();
         if self.dispatch.is_own(&place) {
-            return self.begin(stream, peer, tls_first, admission, place);
+            self.begin(stream, peer, tls_first, admission, place);
+            return tokio::task::yield_now().await;
         }
         match stream.detach() {
             Ok(stream) => {
@@ -502,6 +505,7 @@ impl Sessions {
             }
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
+        tokio::task::yield_now().await;
     }
 
     /// Closes a connection for which there is no place.

@@ -20,6 +20,10 @@ use sapwood_directory::Identity;
 use self::fair::Clocks;
 use crate::accounts::Origin;
 
+/// How far the threads for long steps stand back where others are for short ones, as `nice(2)` has it: what wakes up waits
+/// for the end of the kernel's tick otherwise.
+const LONG_NICE: i32 = 10;
+
 /// In whose name work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
@@ -182,9 +186,15 @@ impl Workers {
                 true => Length::Long,
                 false => Length::Short,
             };
-            workers
-                .threads
-                .push(thread.spawn(move || queue.run(takes))?);
+            let makes_way = takes == Length::Long && short_threads > 0;
+            let work = move || {
+                if makes_way {
+                    // Where that is forbidden others wait longer.
+                    let _ = rustix::process::nice(LONG_NICE);
+                }
+                queue.run(takes);
+            };
+            workers.threads.push(thread.spawn(work)?);
         }
         Ok(workers)
     }
