@@ -1,7 +1,7 @@
 //! The numbers that stand for attribute descriptions inside the store.
 //!
-//! Each attribute type in use has a number, and each set of options it is used with another one. Numbers are never given
-//! up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
+//! Each attribute type in use has a number, and each set of options it is used with another one. Numbers are never
+//! given up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
 
 use std::collections::HashMap;
 

@@ -2,7 +2,8 @@
 //! the store's own check.)
 //!
 //! One pass over the entries looks at each record, its name, and sums up a hash of every index key the entry should
-//! stand under; one pass over each index sums up what is there. Only where the sums differ are keys looked up one by one.
+//! stand under; one pass over each index sums up what is there. Only where the sums differ are keys looked up one by
+//! one.
 
 use std::collections::HashMap;
 

@@ -21,8 +21,8 @@ impl<E: Engine> Directory<E> {
         add(snapshot.view(), &mut state, self.schema(), dn, 0)
     }
 
-    /// Adds a naming context in one of the stores: the first, or one that no naming context has, so that it gets this one to
-    /// itself. Whoever has the directory open already does not learn of it.
+    /// Adds a naming context in one of the stores: the first, or one that no naming context has, so that it gets this
+    /// one to itself. Whoever has the directory open already does not learn of it.
     ///
     /// # Errors
     /// [`Error::Config`] when there is a naming context or an entry with this DN, or the store is another's.

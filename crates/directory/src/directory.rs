@@ -44,7 +44,8 @@ pub struct Config {
     pub own_stores: bool,
 }
 
-/// An entry whose children are spread over several stores, by a hash of their RDN; what is below a child is in its store.
+/// An entry whose children are spread over several stores, by a hash of their RDN; what is below a child is in its
+/// store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     /// The entry's DN.
@@ -308,7 +309,8 @@ impl<E: Engine> Directory<E> {
         if known.commit == commit {
             return Ok(match self.stores() {
                 1 => known,
-                // The commit is the first store's. In the others the snapshot may be another one than what was learned is of.
+                // The commit is the first store's. In the others the snapshot may be another one than what was learned
+                // is of.
                 _ => Known::new(commit, known.state.clone()),
             });
         }
@@ -369,8 +371,8 @@ impl<E: Engine> Directory<E> {
         self.run(Work::Updates(updates), homes, Some(goes_on))
     }
 
-    /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper: worth it when no
-    /// update waits. Blocks while another writer writes.
+    /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper:
+    /// worth it when no update waits. Blocks while another writer writes.
     ///
     /// # Errors
     /// When the engine fails. Nothing is lost then.
@@ -384,7 +386,8 @@ impl<E: Engine> Directory<E> {
         self.shared.engine.stores()
     }
 
-    /// The stores that an update is to be applied in, as far as its DNs tell; what they do not tell is found when it is applied.
+    /// The stores that an update is to be applied in, as far as its DNs tell; what they do not tell is found when it is
+    /// applied.
     pub fn homes(&self, request: &UpdateRequest) -> StoreSet {
         if self.stores() == 1 {
             return StoreSet::FIRST;
@@ -609,7 +612,8 @@ impl<E: Engine> Snapshot<E> {
         &self.seen.view
     }
 
-    /// The names that searches have built, taken by one for as long as it works. Another one at the same time begins without any.
+    /// The names that searches have built, taken by one for as long as it works. Another one at the same time begins
+    /// without any.
     pub(crate) fn take_names(&self) -> DnCache {
         let mut names = self
             .seen

@@ -2,8 +2,8 @@
 //!
 //! User attributes stand in the record as the BER of a PartialAttributeList, so that "all user attributes" is one copy
 //! out of the map; protected ones (userPassword) stand last, so that leaving them out is a shorter copy. A table in
-//! front says where each attribute is, so that a filter is evaluated in place. Behind them stand the operational attributes,
-//! mostly in brief ([`crate::operational`]); spelled out they are a record of the same form, without RDN.
+//! front says where each attribute is, so that a filter is evaluated in place. Behind them stand the operational
+//! attributes, mostly in brief ([`crate::operational`]); spelled out they are a record of the same form, without RDN.
 //!
 //! ```text
 //!  offset  size  field
@@ -100,11 +100,6 @@ impl EntryFlags {
     /// These flags and those of `other`.
     pub(crate) fn with(self, other: EntryFlags) -> EntryFlags {
         EntryFlags(self.0 | other.0)
-    }
-
-    /// Whether the entry is nothing special.
-    pub(crate) fn is_plain(self) -> bool {
-        self == EntryFlags::PLAIN
     }
 
     /// Whether the entry is a subentry.

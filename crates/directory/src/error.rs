@@ -26,7 +26,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What becomes of the only operation of a bundle: an error of the engine aborts it, any other undoes it and is kept as the reason.
+    /// What becomes of the only operation of a bundle: an error of the engine aborts it, any other undoes it and is
+    /// kept as the reason.
     pub(crate) fn verdict<T>(
         made: Result<T>,
         failure: &mut Option<Error>,

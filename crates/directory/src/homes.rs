@@ -1,8 +1,8 @@
 //! Where updates are to be applied: the stores that their DNs lead to.
 //!
-//! This is how updates of different stores find their way to different writers. It need not be right: an update that turns
-//! out to need another store, such as that of an entry which was renamed from one partition to another, is applied again
-//! with both stores held.
+//! This is how updates of different stores find their way to different writers. It need not be right: an update that
+//! turns out to need another store, such as that of an entry which was renamed from one partition to another, is
+//! applied again with both stores held.
 
 use sapwood_ldap::message::{ModifyDnRequest, Request, RequestMessage};
 

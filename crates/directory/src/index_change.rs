@@ -380,7 +380,8 @@ impl Bundle for File<'_> {
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.state = definition::load(txn, self.schema)?;
-        // Ids of several stores are not given in the order in which they stand: there filing goes on until nothing comes.
+        // Ids of several stores are not given in the order in which they stand: there filing goes on until nothing
+        // comes.
         if self.end.is_none() && !self.is_spread {
             self.end = Some(definition::next_id(txn, 0)?);
         }

@@ -1,8 +1,8 @@
 //! Which indexes there are, and what stands in them.
 //!
-//! The keys of an index are derived here and nowhere else, so that an update files an entry where a search looks for it.
-//! An index may answer with more entries than match (long values stand in it as a prefix and a hash, 3-grams know no
-//! order); every candidate is verified on its entry.
+//! The keys of an index are derived here and nowhere else, so that an update files an entry where a search looks for
+//! it. An index may answer with more entries than match (long values stand in it as a prefix and a hash, 3-grams know
+//! no order); every candidate is verified on its entry.
 
 use sha2::{Digest, Sha256};
 
@@ -140,8 +140,8 @@ pub(crate) fn can_index(
     }
 }
 
-/// Calls `each` with every key under which a value stands in an index of a kind; the same key may come twice. A value that has no
-/// normal form stands under none: no assertion matches it. `scratch` is overwritten.
+/// Calls `each` with every key under which a value stands in an index of a kind; the same key may come twice. A value
+/// that has no normal form stands under none: no assertion matches it. `scratch` is overwritten.
 pub(crate) fn for_each_key(
     schema: &Schema,
     attribute_type: &AttributeType,
@@ -220,8 +220,8 @@ pub(crate) fn substring_keys(pattern: &SubstringPattern, most: usize) -> Vec<[u8
     keys
 }
 
-/// Replaces `out` by the normal form under which a value stands in the ordering index, shortened like that of an equality
-/// index: long values that agree in the prefix follow each other in no particular order.
+/// Replaces `out` by the normal form under which a value stands in the ordering index, shortened like that of an
+/// equality index: long values that agree in the prefix follow each other in no particular order.
 ///
 /// # Errors
 /// When the value has no normal form.
@@ -245,7 +245,8 @@ pub(crate) fn ordering_from(normal: &[u8]) -> Vec<u8> {
     from
 }
 
-/// Where the values up to and with a normal form end in an ordering index: before this key. `None` is the end of the index.
+/// Where the values up to and with a normal form end in an ordering index: before this key. `None` is the end of the
+/// index.
 pub(crate) fn ordering_to(normal: &[u8]) -> Option<Vec<u8>> {
     let prefix = ordering_prefix(normal);
     let mut to = Vec::new();

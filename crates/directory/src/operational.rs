@@ -1,10 +1,10 @@
 //! The operational attributes of a record: who made the entry and when, who changed it last, and which one it is
 //! (RFC 4512 §3.4, RFC 4530).
 //!
-//! Nearly every entry has the same seven of them, and their values follow from a few dozen bytes. These are stored *in brief*,
-//! and spelled out when somebody asks, as a record of the form of [`crate::entry`]. So they are a fifth as long, stand in the
-//! entry's own record, and a change of the entry is a change of one page. What cannot be told in brief is stored *in full*,
-//! as that record.
+//! Nearly every entry has the same seven of them, and their values follow from a few dozen bytes. These are stored *in
+//! brief*, and spelled out when somebody asks, as a record of the form of [`crate::entry`]. So they are a fifth as
+//! long, stand in the entry's own record, and a change of the entry is a change of one page. What cannot be told in
+//! brief is stored *in full*, as that record.
 //!
 //! ```text
 //!  offset  size  field

@@ -48,8 +48,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// UUIDs of version 7 (RFC 9562 §5.7): the time in milliseconds, then random bits. Each comes behind the ones before it, so that their index
-/// grows at its end.
+/// UUIDs of version 7 (RFC 9562 §5.7): the time in milliseconds, then random bits. Each comes behind the ones before
+/// it, so that their index grows at its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimedUuids;
 

@@ -29,7 +29,8 @@ impl State {
         !self.partitioned.is_empty() || contexts.any(|context| context.root != EntryId::ROOT)
     }
 
-    /// The ids that entries have which are in the same stores as one of them: from the first up to and without the second.
+    /// The ids that entries have which are in the same stores as one of them: from the first up to and without the
+    /// second.
     pub(crate) fn ids_around(&self, id: EntryId) -> (EntryId, EntryId) {
         let end = |store: u16| EntryId::root_of(store.saturating_add(1));
         let mut contexts = self.contexts.iter();

@@ -4,8 +4,8 @@ use crate::beside::Beside;
 use crate::error::Result;
 use crate::schema::Schema;
 
-/// The subschema subentry as an entry. `dn` has one RDN, of type cn; `time` is a Generalized Time that tells clients that keep a
-/// copy of the schema whether theirs is still good.
+/// The subschema subentry as an entry. `dn` has one RDN, of type cn; `time` is a Generalized Time that tells clients
+/// that keep a copy of the schema whether theirs is still good.
 ///
 /// # Errors
 /// When the schema lacks an attribute of it, or its form cannot hold it.

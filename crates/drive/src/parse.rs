@@ -1,5 +1,5 @@
-//! Parses a plan, whose grammar is in `docs/reference/drive.md`. The parser takes a record at a time: definitions, phases and
-//! sessions are in this file, operations and their order in `steps.rs`.
+//! Parses a plan, whose grammar is in `docs/reference/drive.md`. The parser takes a record at a time: definitions,
+//! phases and sessions are in this file, operations and their order in `steps.rs`.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,7 +1,7 @@
-//! Controls (RFC 4511 §4.1.11): those of a message as they come, and the table of those that are understood in requests. A
-//! control is a file with its OIDs, the operations that it fits, its ASN.1 and how that is read and written, and a line of
-//! [the table](KnownControl). What is unknown, misplaced, repeated or malformed is refused in one place:
-//! [`RequestControls::read`].
+//! Controls (RFC 4511 §4.1.11): those of a message as they come, and the table of those that are understood in
+//! requests. A control is a file with its OIDs, the operations that it fits, its ASN.1 and how that is read and
+//! written, and a line of [the table](KnownControl). What is unknown, misplaced, repeated or malformed is refused in
+//! one place: [`RequestControls::read`].
 
 #![deny(clippy::indexing_slicing)]
 

@@ -155,7 +155,8 @@ pub enum DecodeError {
     Refused {
         /// The message ID to answer to.
         id: u32,
-        /// The operation that was asked for: says which response to send, if any. For a client, the response's own kind.
+        /// The operation that was asked for: says which response to send, if any. For a client, the response's own
+        /// kind.
         operation: Operation,
         /// What is wrong; its `Display` is the diagnostic message, its [`code`](Violation::code) the result code.
         violation: Violation,

@@ -1,7 +1,8 @@
 //! Lists inside messages: strings, attributes with values, modifications.
 //!
-//! Each is a view of BER that was checked once, walked in place as often as needed; its `…Buf` twin owns such BER
-//! and is how one is made. A view of bytes that were not checked is harmless: its iterator ends where they stop making sense.
+//! Each is a view of BER that was checked once, walked in place as often as needed; its `…Buf` twin owns such BER and
+//! is how one is made. A view of bytes that were not checked is harmless: its iterator ends where they stop making
+//! sense.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -107,8 +107,8 @@ impl<'a> RequestMessage<'a> {
         })
     }
 
-    /// The message ID and the operation of a request in exactly one frame. Its content, which may be long, is not looked
-    /// at.
+    /// The message ID and the operation of a request in exactly one frame. Its content, which may be long, is not
+    /// looked at.
     pub fn envelope(message: &'a [u8]) -> Result<(u32, Operation), Malformed> {
         let envelope = Envelope::decode(message)?;
         Ok((envelope.id, Operation::of_request(envelope.tag)?))

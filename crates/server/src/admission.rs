@@ -2,8 +2,8 @@
 //!
 //! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
 //! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
-//! fewer connections than its own address or identity. When many come at once, they wait until those that were displaced
-//! are gone.
+//! fewer connections than its own address or identity. When many come at once, they wait until those that were
+//! displaced are gone.
 //!
 //! An address that has many connections already displaces only those of an address with more, or that have waited for
 //! some time. Otherwise one that connects again as soon as it is displaced would have the server do nothing else, and

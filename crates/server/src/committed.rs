@@ -1,7 +1,7 @@
 //! Wakes whoever waits for commits, such as a search that follows changes.
 //!
-//! The writer announces its commits when they are visible. Those of other processes, which may write to a directory of one
-//! store, nobody announces: who waits looks for them once a second.
+//! The writer announces its commits when they are visible. Those of other processes, which may write to a directory of
+//! one store, nobody announces: who waits looks for them once a second.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ impl Committed {
 }
 
 impl CommitWaiter {
-    /// Returns when something was committed since the last call, or since the waiter was made; a snapshot taken then shows
-    /// it. May return too often. `false` when the server has stopped.
+    /// Returns when something was committed since the last call, or since the waiter was made; a snapshot taken then
+    /// shows it. May return too often. `false` when the server has stopped.
     ///
     /// Needs a Tokio runtime with time. Safe to cancel.
     pub async fn wait(&mut self) -> bool {

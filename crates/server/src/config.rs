@@ -101,7 +101,7 @@ pub struct SchemaOptions {
     pub attribute_options: Vec<String>,
 }
 
-/// Extensions of the protocol that are Sapwood's own (`docs/protocol-extensions.md`), each off by default.
+/// Extensions of the protocol that are Sapwood's own (`docs/reference/protocol-extensions.md`), each off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Extensions {
@@ -129,8 +129,8 @@ pub struct Limits {
     pub operations_max: usize,
     /// Seconds without a request and without an answer under way, after which a connection is closed; 0 means never.
     pub idle_seconds_max: u64,
-    /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means no
-    /// other limit than `idle_seconds_max`.
+    /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means
+    /// no other limit than `idle_seconds_max`.
     pub unread_seconds_max: u64,
     /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the
     /// memory; 0 means that nobody is closed for this.

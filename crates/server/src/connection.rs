@@ -1,5 +1,5 @@
-//! One connection: moves bytes between the stream and the [session](crate::session), and wakes it when another thread has
-//! finished something for it.
+//! One connection: moves bytes between the stream and the [session](crate::session), and wakes it when another thread
+//! has finished something for it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,8 +24,9 @@ use crate::service::Service;
 use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 
-/// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One whose client sends
-/// as fast as it is answered would keep them waiting until the runtime makes it stop, which is dozens of bursts later.
+/// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One
+/// whose client sends as fast as it is answered would keep them waiting until the runtime makes it stop, which is
+/// dozens of bursts later.
 const TURN_BYTES: u64 = 64 << 10;
 /// Bytes of a long request that are read at once: some ten microseconds.
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -44,8 +45,8 @@ const POOLED_BUFFERS_MAX: usize = 16;
 const POOLED_BYTES_MAX: usize = 128 << 10;
 /// The part of the shared memory it holds that a peer must send or take in `stalled_seconds_max`.
 const STALLED_PART: usize = 16;
-/// Parts of this time; in each of them the peer must have been too slow. The next part begins when the end of the last one
-/// is noticed, so that a peer is not blamed for this thread's being busy.
+/// Parts of this time; in each of them the peer must have been too slow. The next part begins when the end of the last
+/// one is noticed, so that a peer is not blamed for this thread's being busy.
 const STALL_PARTS: u32 = 2;
 
 thread_local! {

@@ -1,9 +1,10 @@
 //! Which thread serves a new connection: one of those with the fewest.
 //!
-//! Every thread accepts, so that no connection waits for one thread while another has nothing to do. Which of them that is the kernel
-//! decides, by a hash of the addresses or by who comes first, and of eight connections that stay it may well choose the same one
-//! for seven. So a thread keeps what it has accepted only while no other has fewer connections, and otherwise hands it over. One that comes
-//! while all have as many as each other, or none, stays where it was accepted, so that short connections cost no change of threads.
+//! Every thread accepts, so that no connection waits for one thread while another has nothing to do. Which of them that
+//! is the kernel decides, by a hash of the addresses or by who comes first, and of eight connections that stay it may
+//! well choose the same one for seven. So a thread keeps what it has accepted only while no other has fewer
+//! connections, and otherwise hands it over. One that comes while all have as many as each other, or none, stays where
+//! it was accepted, so that short connections cost no change of threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

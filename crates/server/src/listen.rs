@@ -163,7 +163,8 @@ pub(crate) fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
     })
 }
 
-/// Takes an address for this process: fails when any other socket listens there, which sockets that share a port would not notice.
+/// Takes an address for this process: fails when any other socket listens there, which sockets that share a port would
+/// not notice.
 ///
 /// Returns the address with its port filled in. The port is shared (`SO_REUSEPORT`), one listener per runtime.
 pub(crate) fn claim(address: SocketAddr) -> std::io::Result<(SocketAddr, std::net::TcpListener)> {

@@ -1,7 +1,7 @@
 //! The memory that all connections share for what they receive, work on and send.
 //!
-//! A connection that waits holds next to nothing: [`INPUT_FREE_BYTES`] of a request and [`OUTPUT_FREE_BYTES`] of answers.
-//! Whatever is more is a [`Share`] of a [`Pool`], in the order in which a request goes through them:
+//! A connection that waits holds next to nothing: [`INPUT_FREE_BYTES`] of a request and [`OUTPUT_FREE_BYTES`] of
+//! answers. Whatever is more is a [`Share`] of a [`Pool`], in the order in which a request goes through them:
 //!
 //! 1. `buffers`: [`INPUT_BYTES`] for what arrives;
 //! 2. `medium`: requests of which that many bytes have arrived, whole, and `long`: those of more than
@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 use crate::accounts::{Claimant, Holdings, Kind};
 use crate::config::Limits;
 
-/// Bytes that are read at once, and so the burst that is decoded at once: some two hundred requests. Larger reads cost no
-/// less processor time.
+/// Bytes that are read at once, and so the burst that is decoded at once: some two hundred requests. Larger reads cost
+/// no less processor time.
 pub(crate) const INPUT_BYTES: usize = 16 << 10;
 /// Bytes of a request that a connection may hold without a share.
 pub(crate) const INPUT_FREE_BYTES: usize = 1 << 10;

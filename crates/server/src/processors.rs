@@ -1,11 +1,13 @@
 //! Which processor each thread of sessions runs on, so that no two of them stay on one.
 //!
-//! The kernel tends to wake a thread where its waker runs. A client that wakes two threads of sessions so draws both to one processor, and
-//! when all processors are busy they may stay there for seconds: each waits while the other serves all of its connections, a
-//! multiple of the time that a request takes. A thread that begins a turn where another one is, which then can only be waiting, therefore has
-//! the kernel move that one to a processor without any. Nothing is bound to a processor: the kernel goes on to place threads as it likes.
+//! The kernel tends to wake a thread where its waker runs. A client that wakes two threads of sessions so draws both to
+//! one processor, and when all processors are busy they may stay there for seconds: each waits while the other serves
+//! all of its connections, a multiple of the time that a request takes. A thread that begins a turn where another one
+//! is, which then can only be waiting, therefore has the kernel move that one to a processor without any. Nothing is
+//! bound to a processor: the kernel goes on to place threads as it likes.
 //!
-//! What threads say here are hints. One that is out of date costs a needless move, or a wait that could have been avoided.
+//! What threads say here are hints. One that is out of date costs a needless move, or a wait that could have been
+//! avoided.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -115,7 +117,8 @@ impl Processors {
         };
         let mut only = CpuSet::new();
         only.set(there);
-        // It waits in that processor's queue from the first of these calls on, and may be moved on again from the second. An error leaves it where it is.
+        // It waits in that processor's queue from the first of these calls on, and may be moved on again from the
+        // second. An error leaves it where it is.
         if sched_setaffinity(Some(id), &only).is_ok() {
             let _ = sched_setaffinity(Some(id), &allowed);
             thread.processor.store(there, Ordering::Relaxed);

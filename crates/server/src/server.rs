@@ -78,9 +78,10 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Sapwood's own feature: an unknown transaction identifier starts a transaction (`docs/protocol-extensions.md`).
+/// Sapwood's own feature: an unknown transaction identifier starts a transaction
+/// (`docs/reference/protocol-extensions.md`).
 pub const IMPLICIT_START: &str = "2.25.310930976905498146776181350396885251652";
-/// Sapwood's own feature: updates belong to the open transaction (`docs/protocol-extensions.md`).
+/// Sapwood's own feature: updates belong to the open transaction (`docs/reference/protocol-extensions.md`).
 pub const IMPLICIT_MEMBERSHIP: &str = "2.25.9714799646693988221129024137632128816";
 
 /// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
@@ -378,8 +379,8 @@ struct Sessions {
     dispatch: Dispatch<Accepted>,
 }
 
-/// One runtime: accepts and serves connections until the server stops. Who is connected has a turn before each who comes:
-/// hundreds may wait in the kernel's queue, and to begin a connection takes longer than a request.
+/// One runtime: accepts and serves connections until the server stops. Who is connected has a turn before each who
+/// comes: hundreds may wait in the kernel's queue, and to begin a connection takes longer than a request.
 async fn run(
     sessions: Sessions,
     listeners: Vec<Listener>,

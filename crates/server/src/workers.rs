@@ -20,8 +20,8 @@ use sapwood_directory::Identity;
 use self::fair::Clocks;
 use crate::accounts::Origin;
 
-/// How far the threads for long steps stand back where others are for short ones, as `nice(2)` has it: what wakes up waits
-/// for the end of the kernel's tick otherwise.
+/// How far the threads for long steps stand back where others are for short ones, as `nice(2)` has it: what wakes up
+/// waits for the end of the kernel's tick otherwise.
 const LONG_NICE: i32 = 10;
 
 /// In whose name work is done.

@@ -8,8 +8,9 @@
 //! the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of
 //! threads and gathers what comes until then in one batch.
 //!
-//! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of its
-//! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.
+//! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of
+//! its updates, the stores that they are to be applied in; those of several stores go to the writer of the first of
+//! these.
 
 mod queue;
 
@@ -28,11 +29,11 @@ use crate::accounts::Holder;
 use crate::committed::Committed;
 use crate::memory::Share;
 
-/// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next one is applied:
-/// if all that a client has under way were one batch, disk and processor would wait for each other.
+/// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next
+/// one is applied: if all that a client has under way were one batch, disk and processor would wait for each other.
 const BATCH_UPDATES_MAX: usize = 256;
-/// Batches that are applied and wait until the acknowledging thread is done with another one, besides the last: more of them would only be smaller,
-/// and each costs a commit.
+/// Batches that are applied and wait until the acknowledging thread is done with another one, besides the last: more of
+/// them would only be smaller, and each costs a commit.
 const BATCHES_UNSYNCED_MAX: usize = 0;
 
 /// When no update has come for so long, what the last ones put off is done.
@@ -56,7 +57,8 @@ pub(crate) struct Unit<R: Recipient> {
     pub(crate) replies: Vec<R::Reply>,
     /// One for each update: the stores that it is to be applied in.
     pub(crate) homes: Vec<StoreSet>,
-    /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions hold.
+    /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions
+    /// hold.
     pub(crate) share: Share,
     pub(crate) transactions: Vec<Share>,
 }

@@ -1,5 +1,5 @@
-//! A server over several stores: each has its writer, and clients see one tree in which things happen in the order in which
-//! they ask for them.
+//! A server over several stores: each has its writer, and clients see one tree in which things happen in the order in
+//! which they ask for them.
 
 #![allow(clippy::unwrap_used)]
 

@@ -528,8 +528,8 @@ fn an_identifier_of_the_client_starts_a_transaction() {
     assert!(!other.is_there("b"));
 }
 
-/// A client sends updates and the end in one go. When the server gives the transaction up among them, what comes behind must not become
-/// a transaction of its own: half of what was asked for would be done.
+/// A client sends updates and the end in one go. When the server gives the transaction up among them, what comes behind
+/// must not become a transaction of its own: half of what was asked for would be done.
 #[test]
 fn what_is_left_of_an_aborted_transaction_starts_no_other() {
     let server = TestServer::with(

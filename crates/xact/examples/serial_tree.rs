@@ -1,8 +1,8 @@
-//! A tree written for plain memory, run in transactions: `serial_tree FOLDER` puts the words of its input into a B+tree, one durable
-//! transaction each, and then prints them in order.
+//! A tree written for plain memory, run in transactions: `serial_tree FOLDER` puts the words of its input into a
+//! B+tree, one durable transaction each, and then prints them in order.
 //!
-//! `add` and `words` do not know what memory they run on: they work as well on `Plain` and on a `File`. To share the tree between
-//! processes takes the two lines marked below.
+//! `add` and `words` do not know what memory they run on: they work as well on `Plain` and on a `File`. To share the
+//! tree between processes takes the two lines marked below.
 
 use std::io::BufRead;
 

@@ -1,4 +1,5 @@
-//! The persistent allocator of a space: areas whose sizes are powers of two, cut from free extents, which join when they touch.
+//! The persistent allocator of a space: areas whose sizes are powers of two, cut from free extents, which join when
+//! they touch.
 //!
 //! ```text
 //!  page 0        roots, see `root_page`
@@ -10,13 +11,13 @@
 //!         512        the root of the tree of free extents
 //! ```
 //!
-//! All of it is read and written like everything else in a transaction, so an allocation happens or does not happen with the
-//! rest. Each slot has its arena, so that transactions which run at the same time seldom meet; an arena gets a *chunk* at a
-//! time from the end. What a transaction gives back goes to its own arena, wherever it came from: what lies side by side in two arenas joins
-//! only when there is no room left at all.
+//! All of it is read and written like everything else in a transaction, so an allocation happens or does not happen
+//! with the rest. Each slot has its arena, so that transactions which run at the same time seldom meet; an arena gets a
+//! *chunk* at a time from the end. What a transaction gives back goes to its own arena, wherever it came from: what
+//! lies side by side in two arenas joins only when there is no room left at all.
 //!
-//! The lists hold what found no page for a node when the tree needed one and the space was full, and what earlier releases, which had nothing
-//! else, have left there. It goes into the tree before an arena gets another chunk.
+//! The lists hold what found no page for a node when the tree needed one and the space was full, and what earlier
+//! releases, which had nothing else, have left there. It goes into the tree before an arena gets another chunk.
 
 use crate::error::{Error, Result};
 use crate::fixed::{Fixed, Ptr};
@@ -138,8 +139,8 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         })
     }
 
-    /// Makes what was never handed out a free extent, enough for an area of a class together with what is free right before it. Gives
-    /// `false` if there is not enough.
+    /// Makes what was never handed out a free extent, enough for an area of a class together with what is free right
+    /// before it. Gives `false` if there is not enough.
     fn add_chunk(&mut self, class: u32) -> Result<bool> {
         let end = self.end()?;
         let before = self.last_until(end)?.filter(|last| last.end() == end);
@@ -172,7 +173,8 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         end(self.memory)
     }
 
-    /// Takes an area of a class from extents that lie side by side in several arenas, or before what was never handed out.
+    /// Takes an area of a class from extents that lie side by side in several arenas, or before what was never handed
+    /// out.
     fn take_across(&mut self, class: u32) -> Result<Option<u64>> {
         let own = self.arena;
         let mut pieces = Vec::new();

@@ -1,7 +1,8 @@
-//! The allocator against a model, under power cuts, and with damaged pages. Processes that die while they allocate are in `kill_tests`.
+//! The allocator against a model, under power cuts, and with damaged pages. Processes that die while they allocate are
+//! in `kill_tests`.
 //!
-//! After everything that happened, areas in use, free extents and nodes must make up all that was ever handed out, with nothing left out
-//! and nothing twice: `allocator::audit`.
+//! After everything that happened, areas in use, free extents and nodes must make up all that was ever handed out, with
+//! nothing left out and nothing twice: `allocator::audit`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -15,9 +15,9 @@
 //!  cells     …  cells: 2 bytes length of key, 4 bytes length of value, key, value
 //! ```
 //!
-//! Slots are sorted, cells are not: a change moves slots and writes one cell, which keeps logs short. A search compares the first
-//! bytes that the slots repeat, and rarely looks at more than one cell. The top bit of a value's length says that the value is
-//! stored outside of the block and these are its offset and length.
+//! Slots are sorted, cells are not: a change moves slots and writes one cell, which keeps logs short. A search compares
+//! the first bytes that the slots repeat, and rarely looks at more than one cell. The top bit of a value's length says
+//! that the value is stored outside of the block and these are its offset and length.
 //!
 //! Every number is checked before it is used; a contradiction is [`Fault::Damaged`].
 

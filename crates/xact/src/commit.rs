@@ -2,15 +2,17 @@
 //!
 //! 1. Nothing that the transaction touched may have changed since it began.
 //! 2. Nothing that it wrote may be what an older transaction has lost over before: that one goes first.
-//! 3. The granules that changed go into the log in one record. This is the moment at which the commit happens, if it does.
+//! 3. The granules that changed go into the log in one record. This is the moment at which the commit happens, if it
+//!    does.
 //! 4. The new pages go into frames, see `versions`.
 //! 5. The commit becomes the last one: it is seen by transactions that begin now.
-//! 6. The log is synced, once for all that wait. The commit is acknowledged. A *relaxed* one does not wait: it is as durable as the next that does.
+//! 6. The log is synced, once for all that wait. The commit is acknowledged. A *relaxed* one does not wait: it is as
+//!    durable as the next that does.
 //!
 //! 1 to 5 happen under the commit lock, whose dead holder's heir looks whether 3 was completed, and then does 4 and 5.
 //!
-//! Between 5 and 6 others may build on the commit, but what they do comes later in the log, and is acknowledged later. Those that
-//! only read see nothing that is not durable.
+//! Between 5 and 6 others may build on the commit, but what they do comes later in the log, and is acknowledged later.
+//! Those that only read see nothing that is not durable.
 
 // Versions are copied for the heir of a dead committer.
 #![allow(unsafe_code)]
@@ -124,7 +126,8 @@ impl Inner {
         })
     }
 
-    /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may have ended afterwards.
+    /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may have ended
+    /// afterwards.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Pinned`], [`Error::Log`] and others. Nothing has happened then.
@@ -182,8 +185,8 @@ impl Inner {
         self.wal.capacity() / 4
     }
 
-    /// Waits until a commit is as safe as the space promises, unless nobody is promised anything, and does a part of what is to be done from time
-    /// to time.
+    /// Waits until a commit is as safe as the space promises, unless nobody is promised anything, and does a part of
+    /// what is to be done from time to time.
     pub(crate) fn acknowledge(&self, commit: Committed, frames: u64, wait: Wait) -> Result<()> {
         let waits = wait == Wait::Promised && self.durability == Durability::Durable;
         if waits && self.options.guards.has(Guard::SyncCommit) {
@@ -193,8 +196,8 @@ impl Inner {
         self.maintain_after(frames)
     }
 
-    /// Whether nothing that a transaction touched has changed since a version, as far as can be told: of a transaction that has
-    /// waited, the frames that would tell may be gone. For the holder of the commit lock.
+    /// Whether nothing that a transaction touched has changed since a version, as far as can be told: of a transaction
+    /// that has waited, the frames that would tell may be gone. For the holder of the commit lock.
     pub(crate) fn is_current(&self, attempt: &Attempt<'_>, version: u64) -> bool {
         let region = &*self.region;
         if region.last_version() == version {
@@ -207,8 +210,8 @@ impl Inner {
             && region.large.load(Ordering::SeqCst) <= version
     }
 
-    /// A transaction that began before this one, has lost since, and might lose again if this one was committed with what it
-    /// has written.
+    /// A transaction that began before this one, has lost since, and might lose again if this one was committed with
+    /// what it has written.
     fn older_in_the_way(&self, own: Age, written: impl FnOnce() -> Signature) -> Option<u32> {
         if self.region.slots.losers.load(Ordering::SeqCst) == 0 {
             return None;
@@ -221,8 +224,8 @@ impl Inner {
         older.map(|(number, _)| number)
     }
 
-    /// Has one that has lost wait for those that it would make way for after its next attempt, if it writes to the same pages
-    /// again.
+    /// Has one that has lost wait for those that it would make way for after its next attempt, if it writes to the same
+    /// pages again.
     pub(crate) fn give_way(&self, own: Age, written: Signature) -> Result<()> {
         while let Some(older) = self.older_in_the_way(own, || written) {
             let turn = self.slot(older).turn();
@@ -292,8 +295,8 @@ impl Inner {
         match self.region.newest_published(page) {
             // SAFETY: the commit lock is held, so that no frame is filled.
             Some(found) => into.copy_from_slice(unsafe { self.region.version(found) }),
-            // SAFETY: the page is within the mapping and the file. It is not written to: versions on their way into the file are
-            // found above.
+            // SAFETY: the page is within the mapping and the file. It is not written to: versions on their way into the
+            // file are found above.
             None => into.copy_from_slice(unsafe { &*self.page_in_file(page) }),
         }
     }

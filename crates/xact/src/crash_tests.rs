@@ -1,8 +1,8 @@
-//! A space survives power cuts, restarts and failing disks, and it survives them because of its guards: without any single one
-//! of them this suite fails.
+//! A space survives power cuts, restarts and failing disks, and it survives them because of its guards: without any
+//! single one of them this suite fails.
 //!
-//! A *life* is what happens on a disk between two power cuts: recovery, then commits, each of which is known by its number alone.
-//! Each life is cut off in many states, each of which is the beginning of another life.
+//! A *life* is what happens on a disk between two power cuts: recovery, then commits, each of which is known by its
+//! number alone. Each life is cut off in many states, each of which is the beginning of another life.
 
 #![allow(clippy::unwrap_used)]
 

@@ -16,7 +16,8 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// The log refused. After [`sapwood_wal::Error::Poisoned`] the space must be closed by all processes and opened again.
+    /// The log refused. After [`sapwood_wal::Error::Poisoned`] the space must be closed by all processes and opened
+    /// again.
     #[error(transparent)]
     Log(#[from] sapwood_wal::Error),
     /// Another transaction has changed what this one used: it has changed nothing and may be tried again, which
@@ -92,8 +93,8 @@ pub enum Error {
     /// The space was opened by a process of which this one is a child: it must open the space itself.
     #[error("the space was opened before this process was forked")]
     Forked,
-    /// An earlier sync of the data file failed, or a dead process left what could not be completed. The space must be closed by
-    /// all processes and opened again, which recovers it from the log.
+    /// An earlier sync of the data file failed, or a dead process left what could not be completed. The space must be
+    /// closed by all processes and opened again, which recovers it from the log.
     #[error("an earlier failure left the space unusable until it is closed and recovered")]
     Poisoned,
     /// A space that is there already was opened with options that say otherwise than those that it was made with.

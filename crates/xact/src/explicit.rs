@@ -1,11 +1,11 @@
 //! Explicit access: the program says what it reads and writes.
 //!
-//! What is read is lent straight from where it is: the mapped file, or the frame with the right version, or the transaction's own
-//! copy of a page it has written to. Only a range over pages that do not lie side by side is copied together. Pages that are written
-//! to are copied first, into *extents* of as many pages as one call asked for.
+//! What is read is lent straight from where it is: the mapped file, or the frame with the right version, or the
+//! transaction's own copy of a page it has written to. Only a range over pages that do not lie side by side is copied
+//! together. Pages that are written to are copied first, into *extents* of as many pages as one call asked for.
 
-// Pages are lent to the program while more of them are looked up; the borrows of `Transaction` see to it that none is written to
-// while it is lent.
+// Pages are lent to the program while more of them are looked up; the borrows of `Transaction` see to it that none is
+// written to while it is lent.
 #![allow(unsafe_code)]
 
 use std::ptr;

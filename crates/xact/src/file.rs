@@ -1,5 +1,5 @@
-//! A mapped file without transactions: as fast as memory, and as forgetful. After a crash of the program its contents are
-//! whatever was stored last, after a crash of the machine anything.
+//! A mapped file without transactions: as fast as memory, and as forgetful. After a crash of the program its contents
+//! are whatever was stored last, after a crash of the machine anything.
 
 // A mapping as a slice: see `Mapping`.
 #![allow(unsafe_code)]
@@ -50,7 +50,8 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> FileError {
 
 /// A file mapped into memory, locked against other programs that use it this way.
 ///
-/// Whoever writes to or shortens the file in spite of the lock can crash the program; that is the nature of mapped files.
+/// Whoever writes to or shortens the file in spite of the lock can crash the program; that is the nature of mapped
+/// files.
 #[derive(Debug)]
 pub struct File {
     file: fs::File,
@@ -158,8 +159,8 @@ impl Memory for File {
 
     fn free(&mut self, offset: u64, bytes: u64) -> Result<(), FileError> {
         heap::free(self, offset, bytes)?;
-        // The first page has the place of the next free area. What is in the others need not go to the disk any more; it
-        // stays reserved there. A file system that cannot do so writes them.
+        // The first page has the place of the next free area. What is in the others need not go to the disk any more;
+        // it stays reserved there. A file system that cannot do so writes them.
         let start = (offset + 1).next_multiple_of(PAGE_BYTES as u64);
         let end = (offset + bytes) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         if bytes >= DISCARDED_BYTES_MIN {
@@ -185,8 +186,8 @@ impl Memory for File {
 
 /// The mapping of the whole file, in an address range under which it grows.
 ///
-/// The first `length` bytes are within the file. Only [`File`] has the mapping, and the file is locked, so that its bytes change
-/// through `&mut self` alone.
+/// The first `length` bytes are within the file. Only [`File`] has the mapping, and the file is locked, so that its
+/// bytes change through `&mut self` alone.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
@@ -228,7 +229,8 @@ impl Mapping {
         let start = offset - offset % PAGE_BYTES as u64;
         if let (Ok(at), Some(bytes)) = (usize::try_from(start), end.checked_sub(start)) {
             let bytes = usize::try_from(bytes).unwrap_or(0);
-            // SAFETY: `at..at + bytes` is within the mapping; this advice changes no memory, and is a hint whose error means nothing.
+            // SAFETY: `at..at + bytes` is within the mapping; this advice changes no memory, and is a hint whose error
+            // means nothing.
             let _ =
                 unsafe { mm::madvise(self.base.as_ptr().add(at).cast(), bytes, Advice::WillNeed) };
         }

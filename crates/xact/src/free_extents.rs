@@ -1,8 +1,10 @@
-//! The free extents of an arena: a tree in order of their offsets, so that an extent that is given back meets its neighbours and joins them.
+//! The free extents of an arena: a tree in order of their offsets, so that an extent that is given back meets its
+//! neighbours and joins them.
 //!
-//! The root has what the arena's page has left; all other nodes are pages, which are taken from the end of what was ever handed out. A
-//! leaf's entries are extents, in any order: one of them changes without the others being written. An inner node's entries are its
-//! children, each with the offset from which on extents belong to it, and the largest area that an extent below it has room for.
+//! The root has what the arena's page has left; all other nodes are pages, which are taken from the end of what was
+//! ever handed out. A leaf's entries are extents, in any order: one of them changes without the others being written.
+//! An inner node's entries are its children, each with the offset from which on extents belong to it, and the largest
+//! area that an extent below it has room for.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
@@ -18,8 +20,9 @@
 //!         8     8  the child's offset, plus the class of the largest area that fits into an extent there
 //! ```
 //!
-//! Nothing here is looked at by anybody but an arena's own transactions, as long as there is room. In snapshot mode two of them may miss that what they give
-//! back touches; everything else that two could do to the same extent or node is a write to the same page.
+//! Nothing here is looked at by anybody but an arena's own transactions, as long as there is room. In snapshot mode two
+//! of them may miss that what they give back touches; everything else that two could do to the same extent or node is a
+//! write to the same page.
 
 use crate::allocator::Heap;
 use crate::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! How many pages a fault gives a transaction access to.
 //!
-//! As a rule one. But each change of protection from a page to its neighbour begins another *area*, and the system bounds how
-//! many of them a process has (`vm.max_map_count`, 65,530 by default). So the areas of all views are counted, and the more there
-//! are, the more pages a fault lets in at once: those count as used, which may make for conflicts that need not be, but a
-//! transaction may use as many pages as there are.
+//! As a rule one. But each change of protection from a page to its neighbour begins another *area*, and the system
+//! bounds how many of them a process has (`vm.max_map_count`, 65,530 by default). So the areas of all views are
+//! counted, and the more there are, the more pages a fault lets in at once: those count as used, which may make for
+//! conflicts that need not be, but a transaction may use as many pages as there are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -15,7 +15,8 @@ pub(crate) enum Guard {
     SyncHeader,
     /// A version that the next pass may supersede is written by this one.
     ApplyWholePass,
-    /// A version is brought into the file together with what the one before it has changed, which may never have been there.
+    /// A version is brought into the file together with what the one before it has changed, which may never have been
+    /// there.
     CarryChanges,
     /// The file of a transaction too large for the log is synced before its record is written.
     SyncLarge,
@@ -29,7 +30,8 @@ pub(crate) enum Guard {
     SyncMovedSums,
     /// A header that says so is synced before the next step of growing.
     SyncGrownHeader,
-    /// A transaction that begins looks whether somebody has gone further meanwhile. (The model tests prove this one and the next.)
+    /// A transaction that begins looks whether somebody has gone further meanwhile. (The model tests prove this one and
+    /// the next.)
     LookAgain,
     /// A frame that a running transaction may look at is not used again.
     KeepSeenFrames,

@@ -1,8 +1,9 @@
 //! The allocator of memory without transactions.
 //!
-//! Small areas are of a size class each, and each class has a list of the free ones. Large areas are so many pages, and free pages that
-//! are next to each other join: what was several areas becomes room for one that is larger, and what is free at the end was never
-//! handed out. The free extents of pages stand in a table; when that is full, the smallest of them goes into the lists.
+//! Small areas are of a size class each, and each class has a list of the free ones. Large areas are so many pages, and
+//! free pages that are next to each other join: what was several areas becomes room for one that is larger, and what is
+//! free at the end was never handed out. The free extents of pages stand in a table; when that is full, the smallest of
+//! them goes into the lists.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION

@@ -1,7 +1,8 @@
 //! Processes that die anywhere leave the others running and the space right.
 //!
-//! Everything that is committed is a function of the number of commits, see [`commit_next`]. A child is this test program once
-//! more; it dies at a given step of the code (`step`), or when it is killed. What it was told is committed stands in a file.
+//! Everything that is committed is a function of the number of commits, see [`commit_next`]. A child is this test
+//! program once more; it dies at a given step of the code (`step`), or when it is killed. What it was told is committed
+//! stands in a file.
 
 // In the modes in which the space is plain memory it is used as such.
 #![allow(clippy::unwrap_used, unsafe_code)]
@@ -111,7 +112,8 @@ fn commit_next(space: &Space) -> Result<u64, Error> {
     space.transaction(change_next)
 }
 
-/// Commits after having lost to another thread, whose commit comes first; unless that is a large one, which would wait for this one.
+/// Commits after having lost to another thread, whose commit comes first; unless that is a large one, which would wait
+/// for this one.
 fn commit_after_losing(space: &Space, acknowledged: &Acknowledged) -> Result<u64, Error> {
     let mut is_first = true;
     space.transaction(|t| {
@@ -480,7 +482,8 @@ fn go_on_with_areas(space: &Space, acknowledged: &Acknowledged) {
     check_areas(space, may_touch).unwrap();
 }
 
-/// Begins to read, and leaves a child behind that came about without anything that programs do when they fork; for nobody else.
+/// Begins to read, and leaves a child behind that came about without anything that programs do when they fork; for
+/// nobody else.
 #[test]
 fn orphaned() {
     let Some(folder) = std::env::var_os(FOLDER) else {

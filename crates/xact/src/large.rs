@@ -1,8 +1,9 @@
 //! Transactions too large for the log.
 //!
-//! Such a transaction waits until it runs alone, and keeps others from beginning meanwhile (the *gate*). It writes its record into
-//! a file of its own, syncs that, and appends a short record to the log that names it: that is its commit. Then its pages go
-//! straight into the data file, a checkpoint makes an end to the record in the log, and the file goes.
+//! Such a transaction waits until it runs alone, and keeps others from beginning meanwhile (the *gate*). It writes its
+//! record into a file of its own, syncs that, and appends a short record to the log that names it: that is its commit.
+//! Then its pages go straight into the data file, a checkpoint makes an end to the record in the log, and the file
+//! goes.
 
 use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads
-//! and processes at once.
+//! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several
+//! threads and processes at once.
 //!
-//! A [`Space`] is a folder whose file is memory. What happens there happens in a [`Transaction`], as a whole or not at all;
-//! it is on the disk when it has been committed.
+//! A [`Space`] is a folder whose file is memory. What happens there happens in a [`Transaction`], as a whole or not at
+//! all; it is on the disk when it has been committed.
 //!
 //! ```
 //! use sapwood_xact::{Error, Memory, Options, Ptr, Space};
@@ -28,10 +28,11 @@
 //! ```
 //!
 //! The closure runs again if another transaction got in the way. Structures are serial code over a [`Memory`]: the
-//! [`BPlusTree`], the [`CacheObliviousTree`], the [`HashMap`], the [`Vector`], the [`Queue`], the [`Text`], and any other.
+//! [`BPlusTree`], the [`CacheObliviousTree`], the [`HashMap`], the [`Vector`], the [`Queue`], the [`Text`], and any
+//! other.
 //!
-//! Where it runs: Linux, 64 bits, pages of 4096 bytes. Limits: 16 TiB less 16 GiB a space, [`SLOTS_MAX`] transactions at
-//! once, 128 processes, [`NAMED_ROOTS_MAX`] named roots, [`VALUE_BYTES_MAX`] for a value of a tree.
+//! Where it runs: Linux, 64 bits, pages of 4096 bytes. Limits: 16 TiB less 16 GiB a space, [`SLOTS_MAX`] transactions
+//! at once, 128 processes, [`NAMED_ROOTS_MAX`] named roots, [`VALUE_BYTES_MAX`] for a value of a tree.
 
 pub mod abi;
 mod allocator;

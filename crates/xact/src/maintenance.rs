@@ -1,12 +1,13 @@
 //! Maintenance: committed versions go into the file, and the log begins later.
 //!
-//! A *pass* has a commit as its target, up to which the log is durable. It takes the frames from the tail on whose versions every
-//! running transaction may see, and writes each into the file unless the target supersedes it. When the target is reached the
-//! file holds that commit or, page by page, something later: a *checkpoint* may sync it and have the log replayed from there.
+//! A *pass* has a commit as its target, up to which the log is durable. It takes the frames from the tail on whose
+//! versions every running transaction may see, and writes each into the file unless the target supersedes it. When the
+//! target is reached the file holds that commit or, page by page, something later: a *checkpoint* may sync it and have
+//! the log replayed from there.
 //!
-//! Passes go in small steps, by whoever has just committed, and either finds that all that was committed is durable, so that nothing keeps it from
-//! the file, or finds the frames or the log half used. A pass that meets a version which a running transaction must not see stays there, and is
-//! gone on with later.
+//! Passes go in small steps, by whoever has just committed, and either finds that all that was committed is durable, so
+//! that nothing keeps it from the file, or finds the frames or the log half used. A pass that meets a version which a
+//! running transaction must not see stays there, and is gone on with later.
 
 // Frames are looked at as pages.
 #![allow(unsafe_code)]

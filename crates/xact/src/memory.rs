@@ -1,12 +1,13 @@
 //! The memory that a persistent data structure lives in: bytes at offsets.
 //!
 //! A structure written against [`Memory`] exists once and runs on plain memory (`Plain`), on a mapped file without
-//! transactions (`File`) and inside a transaction on a space. It names places by offset, never by address, and asks
-//! for bytes before it touches them: `read` and `write` are where a transaction learns what it used, and where an offset from a
-//! damaged file is found out. Everything is generic over the memory, so on plain memory an access costs a bounds check.
+//! transactions (`File`) and inside a transaction on a space. It names places by offset, never by address, and asks for
+//! bytes before it touches them: `read` and `write` are where a transaction learns what it used, and where an offset
+//! from a damaged file is found out. Everything is generic over the memory, so on plain memory an access costs a bounds
+//! check.
 //!
-//! Transactions conflict by pages of [`PAGE_BYTES`]: what is changed by different processes at once belongs on different pages,
-//! and whatever invalidates a page for others must write to it.
+//! Transactions conflict by pages of [`PAGE_BYTES`]: what is changed by different processes at once belongs on
+//! different pages, and whatever invalidates a page for others must write to it.
 
 use crate::fixed::{Fixed, Ptr};
 
@@ -27,14 +28,15 @@ pub trait Memory {
     /// If they are not all within the memory. In a transaction: if another one has changed them in the meantime.
     fn read(&self, offset: u64, bytes: usize) -> Result<&[u8], Self::Error>;
 
-    /// The bytes `offset..offset + bytes` in order to change them; until they are, they hold what [`Memory::read`] shows.
+    /// The bytes `offset..offset + bytes` in order to change them; until they are, they hold what [`Memory::read`]
+    /// shows.
     ///
     /// # Errors
     /// As for [`Memory::read`], and in a read-only transaction.
     fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8], Self::Error>;
 
-    /// Takes an area of at least `bytes`, more than 0, whose contents are unspecified, and returns its offset, which is a multiple
-    /// of the largest power of two that is not above `bytes` nor above [`PAGE_BYTES`].
+    /// Takes an area of at least `bytes`, more than 0, whose contents are unspecified, and returns its offset, which is
+    /// a multiple of the largest power of two that is not above `bytes` nor above [`PAGE_BYTES`].
     ///
     /// # Errors
     /// If the memory cannot grow that far.
@@ -63,8 +65,8 @@ pub trait Memory {
         let _ = (offset, bytes);
     }
 
-    /// Whether others may change this memory at the same time, as in a transaction. Then whatever takes a place away from
-    /// them writes to it, so that they find out that they lost.
+    /// Whether others may change this memory at the same time, as in a transaction. Then whatever takes a place away
+    /// from them writes to it, so that they find out that they lost.
     fn is_shared(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! Transactions under a model checker, which runs them in many orders that real threads would hardly ever take: waiting for room,
-//! for older ones, and for one that is too large for the log, beside readers.
+//! Transactions under a model checker, which runs them in many orders that real threads would hardly ever take: waiting
+//! for room, for older ones, and for one that is too large for the log, beside readers.
 //!
-//! `cargo test -p sapwood-xact --lib --features shuttle model` runs only these: nothing else works outside of the checker then. A
-//! wait has no end in time there, so a wake-up that gets lost is a deadlock, which the checker reports.
+//! `cargo test -p sapwood-xact --lib --features shuttle model` runs only these: nothing else works outside of the
+//! checker then. A wait has no end in time there, so a wake-up that gets lost is a deadlock, which the checker reports.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +18,8 @@ use crate::{Durability, Error, Memory, Options, PAGE_BYTES, Ptr, Space, Transact
 const SCHEDULES: usize = 400;
 /// Of little work many more can be run.
 const SCHEDULES_SHORT: usize = 10_000;
-/// In how many ways the checker prefers one thread to another in half of the schedules: it lets a thread stop anywhere for as long as
-/// others have something to do.
+/// In how many ways the checker prefers one thread to another in half of the schedules: it lets a thread stop anywhere
+/// for as long as others have something to do.
 const PREFERENCES: usize = 3;
 /// Each thread's; pages are copied on it.
 const STACK_BYTES: usize = 1 << 20;
@@ -30,7 +30,8 @@ const COMMITS: u64 = 3;
 /// How often others may go on while a long reader looks at nothing.
 const LASTING: usize = 1500;
 const COUNTER: Ptr<u64> = Ptr::new(40 * PAGE_BYTES as u64);
-/// Each writer has two pages of its own, and uses so many bytes of them: nearly a quarter of the log, which would be too much.
+/// Each writer has two pages of its own, and uses so many bytes of them: nearly a quarter of the log, which would be
+/// too much.
 const OWN_AT: u64 = 50;
 const OWN_BYTES: usize = PAGE_BYTES + PAGE_BYTES / 2;
 
@@ -126,7 +127,8 @@ fn all_find_room() {
     assert!(space.stat().checkpoints > 0, "the log was never full");
 }
 
-/// One looks at a version that is not in the file yet while another one commits so much that its frames would be used again.
+/// One looks at a version that is not in the file yet while another one commits so much that its frames would be used
+/// again.
 fn one_looks_meanwhile(guards: Guards) {
     let space = open(guards, true);
     // Whoever looks keeps it from getting into the file at once.

@@ -7,8 +7,8 @@
 //!  large       the pages of a transaction too large for the log, while it is being committed
 //! ```
 //!
-//! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no process
-//! has the space open, the lock region is of no value, whatever it holds: it is made anew.
+//! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
+//! process has the space open, the lock region is of no value, whatever it holds: it is made anew.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -249,8 +249,8 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
     })
 }
 
-/// Makes the files of a space whose pages are what is written to them then. Its data file gets its name last: if that is
-/// there, everything is.
+/// Makes the files of a space whose pages are what is written to them then. Its data file gets its name last: if that
+/// is there, everything is.
 pub(crate) fn create_files(
     storage: &Arc<dyn Storage>,
     header: &Header,

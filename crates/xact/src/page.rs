@@ -27,13 +27,14 @@ pub(crate) const fn within_page(offset: u64) -> usize {
     (offset % PAGE_BYTES as u64) as usize
 }
 
-/// Has the processor fetch the lines of a page, all at once instead of one after the other as they are looked at. The page may be anywhere: what is
-/// not in memory is left alone.
+/// Has the processor fetch the lines of a page, all at once instead of one after the other as they are looked at. The
+/// page may be anywhere: what is not in memory is left alone.
 pub(crate) fn fetch(page: *const PageBytes) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in (0..PAGE_BYTES).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching reads nothing that the program could see, faults nowhere, and SSE, which it belongs to, is part of x86-64.
+        // SAFETY: prefetching reads nothing that the program could see, faults nowhere, and SSE, which it belongs to,
+        // is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(page.cast::<i8>().wrapping_add(line)) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

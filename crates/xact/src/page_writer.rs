@@ -1,9 +1,10 @@
 //! How versions get into the data file: by writes at first, and by stores from then on.
 //!
-//! A page that was never written has no room on the disk yet, and a store to it through a mapping would be a SIGBUS where a write is an error
-//! that says that the disk is full. So each process writes a page when it first brings a version of it into the file, and stores later ones
-//! through a window, and only what has changed. A store to a page that is dirty costs no system call; one to a page that was synced since costs a
-//! fault, which is no more than a write.
+//! A page that was never written has no room on the disk yet, and a store to it through a mapping would be a SIGBUS
+//! where a write is an error that says that the disk is full. So each process writes a page when it first brings a
+//! version of it into the file, and stores later ones through a window, and only what has changed. A store to a page
+//! that is dirty costs no system call; one to a page that was synced since costs a fault, which is no more than a
+//! write.
 
 // Pages are stored to through a mapping.
 #![allow(unsafe_code)]

@@ -6,7 +6,8 @@ use crate::block::{Block, Record};
 use crate::memory::Memory;
 use crate::{bplus, cache_oblivious, value};
 
-/// A walk asks for no more than so many bytes ahead of it, 4 MiB: half of it keeps a disk busy while the walk goes through the other half.
+/// A walk asks for no more than so many bytes ahead of it, 4 MiB: half of it keeps a disk busy while the walk goes
+/// through the other half.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// How many bytes a walk asks for when it goes beyond its first block: 32 KiB.
@@ -54,7 +55,8 @@ pub(crate) enum Way<'t, M> {
     CacheOblivious(Box<cache_oblivious::Way<'t, M>>),
 }
 
-/// How far ahead of a cursor blocks were asked for: little at first, as most walks are short, and twice as much each time.
+/// How far ahead of a cursor blocks were asked for: little at first, as most walks are short, and twice as much each
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     /// How many blocks behind the cursor's are asked for.
@@ -181,11 +183,12 @@ impl Ahead {
         }
     }
 
-    /// The cursor gets into the next block, behind which the walk has `left` blocks in a row. Returns which of those are
-    /// to be asked for now, counted from 0.
+    /// The cursor gets into the next block, behind which the walk has `left` blocks in a row. Returns which of those
+    /// are to be asked for now, counted from 0.
     pub(crate) fn turn(&mut self, left: u64) -> std::ops::Range<u64> {
         self.asked = self.asked.saturating_sub(1);
-        // It asks again while half as much as it will ask for is still to come, so that the disk always has something to do.
+        // It asks again while half as much as it will ask for is still to come, so that the disk always has something
+        // to do.
         if self.asked > self.next / 2 || self.asked >= left {
             return 0..0;
         }

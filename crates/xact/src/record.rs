@@ -19,8 +19,8 @@
 //! | 4 | 4 | CRC-32 of the file |
 //! | 8 | 8 | length of the file, which holds one record of pages |
 //!
-//! A record says nothing of what the granules held before: to apply it twice, or to a page that already has later changes
-//! which are applied again after it, does no harm. Order and integrity are the log's business.
+//! A record says nothing of what the granules held before: to apply it twice, or to a page that already has later
+//! changes which are applied again after it, does no harm. Order and integrity are the log's business.
 
 #![deny(clippy::indexing_slicing)]
 

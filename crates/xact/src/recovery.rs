@@ -1,8 +1,9 @@
 //! Recovery: the newest header, and what the log holds behind its position.
 //!
-//! A page in the file may come from any moment between the header's position and the end of the log, or from several, sector by
-//! sector. Replay goes over all of it: whatever a record says a granule holds, it holds when the last such record was
-//! applied, and what no record speaks of has not changed. So it may also be interrupted, and is begun anew then.
+//! A page in the file may come from any moment between the header's position and the end of the log, or from several,
+//! sector by sector. Replay goes over all of it: whatever a record says a granule holds, it holds when the last such
+//! record was applied, and what no record speaks of has not changed. So it may also be interrupted, and is begun anew
+//! then.
 //!
 //! Where the disk is full, pages that have no room in the file go into frames, as they were when the space was open
 //! before. They are brought into the file when it has room again, and the log is kept until then.

@@ -1,7 +1,7 @@
 //! The lock region: what all threads and processes that have a space open share.
 //!
-//! It consists of atomics and page frames, is valid when all its bytes are zero, and is volatile: the first process to open
-//! the space makes it anew. Everything in it that changes often has a cache line to itself.
+//! It consists of atomics and page frames, is valid when all its bytes are zero, and is volatile: the first process to
+//! open the space makes it anew. Everything in it that changes often has a cache line to itself.
 //!
 //! ```text
 //!  magic, layout version, number of frames, pages of the space
@@ -50,8 +50,8 @@ use self::model::Parts;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
-/// The version of everything in the region, that of the log's shared state included. Processes that disagree about it cannot
-/// share a space.
+/// The version of everything in the region, that of the log's shared state included. Processes that disagree about it
+/// cannot share a space.
 const LAYOUT: u32 = 6;
 
 /// What may be on its way to the log: many small commits. Larger ones gain little by it.
@@ -103,8 +103,8 @@ pub(crate) struct Layout {
 #[repr(C)]
 struct Last {
     version: AtomicU64,
-    /// The one whose version is not `version` is free for the next commit, so that whoever dies between two stores leaves the
-    /// other one whole.
+    /// The one whose version is not `version` is free for the next commit, so that whoever dies between two stores
+    /// leaves the other one whole.
     positions: [LastPosition; 2],
 }
 
@@ -139,7 +139,8 @@ pub(crate) struct Progress {
     pub(crate) target: [AtomicU64; 2],
     /// The commit up to which the file has been brought.
     pub(crate) applied: [AtomicU64; 2],
-    /// The LSN from which the newest header has the log replayed, that header's number, and in which of the two pages it is.
+    /// The LSN from which the newest header has the log replayed, that header's number, and in which of the two pages
+    /// it is.
     pub(crate) checkpoint: AtomicU64,
     pub(crate) header: AtomicU64,
     pub(crate) header_place: AtomicU64,

@@ -1,7 +1,7 @@
 //! Slots: what every process knows of every running transaction.
 //!
-//! A slot says which commit a transaction sees and from which frame on it may look at frames, and so keeps both from going
-//! away. To begin is to say so, and then to look whether somebody has gone further meanwhile:
+//! A slot says which commit a transaction sees and from which frame on it may look at frames, and so keeps both from
+//! going away. To begin is to say so, and then to look whether somebody has gone further meanwhile:
 //!
 //! ```text
 //!  a transaction begins                      maintenance
@@ -12,11 +12,12 @@
 //!     otherwise again from 1
 //! ```
 //!
-//! Either step 3 on the right sees the slot, or step 4 on the left sees what was done. One that is too large for the log closes the gate
-//! in place of step 1, and raises the floor before it opens it: so whoever begins looks at the gate before the floor.
+//! Either step 3 on the right sees the slot, or step 4 on the left sees what was done. One that is too large for the
+//! log closes the gate in place of step 1, and raises the floor before it opens it: so whoever begins looks at the gate
+//! before the floor.
 //!
-//! A transaction that has lost to others also says how old it is and what it touched, and younger ones make way for it, see
-//! `commit`.
+//! A transaction that has lost to others also says how old it is and what it touched, and younger ones make way for it,
+//! see `commit`.
 
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ impl Slot {
             .is_ok()
     }
 
-    /// Begins a transaction that sees the newest commit that `newest` names, which never goes back. If the gate is closed no
-    /// transaction has begun, but the slot may say so until it is ended; gives what the gate says then.
+    /// Begins a transaction that sees the newest commit that `newest` names, which never goes back. If the gate is
+    /// closed no transaction has begun, but the slot may say so until it is ended; gives what the gate says then.
     pub(crate) fn begin(
         &self,
         region: &Region,
@@ -132,7 +133,8 @@ impl Slot {
         })
     }
 
-    /// Says that the transaction has lost, and what it had touched; after its second loss others make way whatever they do.
+    /// Says that the transaction has lost, and what it had touched; after its second loss others make way whatever they
+    /// do.
     pub(crate) fn lose(
         &self,
         slots: &crate::region::Slots,

@@ -25,18 +25,19 @@ use crate::slot::{Slot, Snapshot, wait_while};
 use crate::sums::{Checked, Verified};
 use crate::transaction::Transaction;
 
-/// How the system learns what a transaction reads and writes, and with it what isolation means. Chosen when a space is made.
+/// How the system learns what a transaction reads and writes, and with it what isolation means. Chosen when a space is
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// The program says what it reads and writes, with [`Memory::read`](crate::Memory::read) and
     /// [`Memory::write`](crate::Memory::write). Costs least. Transactions are serialisable.
     Explicit,
-    /// Loads and stores in plain memory, see [`Transaction::map`]: the first access to a page in a transaction is a fault, by which
-    /// the system learns of it. Transactions are serialisable.
+    /// Loads and stores in plain memory, see [`Transaction::map`]: the first access to a page in a transaction is a
+    /// fault, by which the system learns of it. Transactions are serialisable.
     Tracked,
-    /// Loads and stores in plain memory, of which only stores are noticed: what a transaction has read may change before it is
-    /// committed, but what it has written may not. Transactions are isolated by snapshots (*snapshot isolation*): two that each
-    /// read what the other one writes may both be committed.
+    /// Loads and stores in plain memory, of which only stores are noticed: what a transaction has read may change
+    /// before it is committed, but what it has written may not. Transactions are isolated by snapshots (*snapshot
+    /// isolation*): two that each read what the other one writes may both be committed.
     Snapshot,
 }
 
@@ -55,8 +56,8 @@ impl Mode {
 pub enum Durability {
     /// A commit is on the disk when it returns.
     Durable,
-    /// A commit survives the death of processes. After a power cut the last ones may be missing, but none is there without all
-    /// before it.
+    /// A commit survives the death of processes. After a power cut the last ones may be missing, but none is there
+    /// without all before it.
     Eventual,
 }
 
@@ -144,9 +145,9 @@ impl Options {
     }
 
     /// What the program stores in the space, and in which version of its form: a name of 1 to
-    /// [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes. A new space is said to hold that; one that holds something else,
-    /// or does not say what it holds, is not opened ([`Error::OtherLayout`]). Who asks for no layout gets any: so a
-    /// program that knows older versions looks at [`Transaction::layout`], and changes it with what it stores.
+    /// [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes. A new space is said to hold that; one that holds something
+    /// else, or does not say what it holds, is not opened ([`Error::OtherLayout`]). Who asks for no layout gets any: so
+    /// a program that knows older versions looks at [`Transaction::layout`], and changes it with what it stores.
     pub fn layout(mut self, name: &str, version: u64) -> Self {
         let name = name.to_owned();
         self.layout = Some(Layout { name, version });
@@ -216,8 +217,8 @@ impl Options {
         self
     }
 
-    /// Whether a transaction that has lost waits, before it tries again, for older ones that have lost too and that it would have
-    /// to make way for after its work. It does by default.
+    /// Whether a transaction that has lost waits, before it tries again, for older ones that have lost too and that it
+    /// would have to make way for after its work. It does by default.
     pub fn backoff(mut self, backoff: bool) -> Self {
         self.backoff = backoff;
         self
@@ -368,9 +369,9 @@ impl Space {
         self.inner.check_pages()
     }
 
-    /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside whoever
-    /// uses it; gives how many pages that were. The copy is a space of its own: to restore it, open it, or have it
-    /// copied to where it is wanted. Every page is verified.
+    /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside
+    /// whoever uses it; gives how many pages that were. The copy is a space of its own: to restore it, open it, or have
+    /// it copied to where it is wanted. Every page is verified.
     ///
     /// As long as it takes versions are kept for it as for any long reader, see [`Options::spill_bytes`].
     ///
@@ -393,9 +394,10 @@ impl Space {
         self.repeat(body, Wait::Promised)
     }
 
-    /// As [`Space::transaction`], for what nobody is promised, such as the rebalancing of a tree: it does not wait for the disk. In a durable space
-    /// the commit becomes durable with the next one that is waited for, or with a checkpoint. If all processes die before that, or the
-    /// machine stops, it may be missing: as a whole, and with everything that was committed after it.
+    /// As [`Space::transaction`], for what nobody is promised, such as the rebalancing of a tree: it does not wait for
+    /// the disk. In a durable space the commit becomes durable with the next one that is waited for, or with a
+    /// checkpoint. If all processes die before that, or the machine stops, it may be missing: as a whole, and with
+    /// everything that was committed after it.
     ///
     /// # Errors
     /// As [`Space::transaction`].
@@ -430,8 +432,8 @@ impl Space {
         }
     }
 
-    /// Runs a transaction that only reads. It sees what was durable when it began, is never in anybody's way, and never has to be
-    /// repeated.
+    /// Runs a transaction that only reads. It sees what was durable when it began, is never in anybody's way, and never
+    /// has to be repeated.
     ///
     /// # Errors
     /// Those of `body`; [`Error::SlotsFull`], [`Error::Nested`].
@@ -459,8 +461,8 @@ impl Space {
         Transaction::begin(&self.inner, true)
     }
 
-    /// Brings all commits that no running transaction must not see into the file and lets their part of the log be used again. Happens
-    /// by itself when the log or the memory for versions is half full.
+    /// Brings all commits that no running transaction must not see into the file and lets their part of the log be used
+    /// again. Happens by itself when the log or the memory for versions is half full.
     ///
     /// # Errors
     /// [`Error::Stalled`], [`Error::Damaged`] if the data file was cut, [`Error::Io`], [`Error::Log`],

@@ -93,8 +93,8 @@ impl<'s> Transaction<'s> {
         })
     }
 
-    /// Runs `body` as a part of this transaction: what it does happens when this transaction is committed. If `body` fails this
-    /// transaction can no longer be committed.
+    /// Runs `body` as a part of this transaction: what it does happens when this transaction is committed. If `body`
+    /// fails this transaction can no longer be committed.
     ///
     /// # Errors
     /// Those of `body`.
@@ -145,8 +145,8 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The transaction as plain memory, unless the mode is explicit: a structure over it, such as a tree, uses the space
-    /// with loads and stores alone, each first one of which to a page is a fault that tells of it.
+    /// The transaction as plain memory, unless the mode is explicit: a structure over it, such as a tree, uses the
+    /// space with loads and stores alone, each first one of which to a page is a fault that tells of it.
     pub fn mapped(&mut self) -> Option<Mapped<'_, 's>> {
         let base = self.map()?;
         Some(Mapped {
@@ -155,8 +155,8 @@ impl<'s> Transaction<'s> {
         })
     }
 
-    /// Says that these bytes will be read, or written to as well: for memory that is handed to system calls, and to spare a
-    /// fault for each page. The pages count as used then. In explicit mode there is no need for it.
+    /// Says that these bytes will be read, or written to as well: for memory that is handed to system calls, and to
+    /// spare a fault for each page. The pages count as used then. In explicit mode there is no need for it.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Io`], [`Error::PageDamaged`], [`Fault::OutOfBounds`], [`Fault::Reserved`].
@@ -179,8 +179,8 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The offset that [`Transaction::set_named_root`] has stored under a name, or 0. A structure is found so by whoever
-    /// knows its name, beside [`Memory::root`], and none has to know of the others.
+    /// The offset that [`Transaction::set_named_root`] has stored under a name, or 0. A structure is found so by
+    /// whoever knows its name, beside [`Memory::root`], and none has to know of the others.
     ///
     /// # Errors
     /// As for [`Memory::read`].
@@ -396,8 +396,8 @@ impl Memory for Transaction<'_> {
                 view.place(offset).cast_const()
             }
         };
-        // SAFETY: so many bytes lie there until the transaction ends. Nothing writes to them while `self` is borrowed: others
-        // write only where this transaction's slot lets them, and this one only through `&mut self`.
+        // SAFETY: so many bytes lie there until the transaction ends. Nothing writes to them while `self` is borrowed:
+        // others write only where this transaction's slot lets them, and this one only through `&mut self`.
         Ok(unsafe { slice::from_raw_parts(start, bytes) })
     }
 

@@ -1,9 +1,9 @@
-//! Versions of pages that are committed but not in the file yet, because a running transaction must not see them there, or
-//! because nobody has moved them yet.
+//! Versions of pages that are committed but not in the file yet, because a running transaction must not see them there,
+//! or because nobody has moved them yet.
 //!
-//! A version is a whole page in a *frame*. Frames form a ring and are used in the order of commits; maintenance takes them
-//! from its tail into the file. The versions of a page are found through a bucket chosen by its number, which holds the newest
-//! frame of that bucket, which names the one before, and so on, back to the tail:
+//! A version is a whole page in a *frame*. Frames form a ring and are used in the order of commits; maintenance takes
+//! them from its tail into the file. The versions of a page are found through a bucket chosen by its number, which
+//! holds the newest frame of that bucket, which names the one before, and so on, back to the tail:
 //!
 //! ```text
 //!  bucket --> frame 19: page 7, commit 900 --> frame 12: page 7, commit 640 --> frame 4: behind the tail, not looked at
@@ -11,11 +11,11 @@
 //!
 //! The ring has a second area on the disk, the spill, for the versions that a long transaction keeps, see `region`.
 //!
-//! Whoever looks needs no lock: its slot keeps the frames from the tail of its beginning on, it skips what was committed
-//! after it began, and it stops before the tail.
+//! Whoever looks needs no lock: its slot keeps the frames from the tail of its beginning on, it skips what was
+//! committed after it began, and it stops before the tail.
 //!
-//! A committer puts its record into the log before it touches frames. Whoever takes over from a dead one fills the same frames
-//! with the same pages again, so that each of the stores below may have happened or not.
+//! A committer puts its record into the log before it touches frames. Whoever takes over from a dead one fills the same
+//! frames with the same pages again, so that each of the stores below may have happened or not.
 
 // Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
@@ -119,15 +119,15 @@ impl Region {
     /// The page in a frame that was found.
     ///
     /// # Safety
-    /// The slot of a running transaction that began no later than the frame's becoming obsolete, or the maintenance lock with
-    /// the frame not behind the tail, keeps the frame while the reference lives.
+    /// The slot of a running transaction that began no later than the frame's becoming obsolete, or the maintenance
+    /// lock with the frame not behind the tail, keeps the frame while the reference lives.
     pub(crate) unsafe fn version(&self, found: Found) -> &PageBytes {
         // SAFETY: frames that can be looked at are not written to; the caller's promise.
         unsafe { self.frame(found.frame) }
     }
 
-    /// Puts the pages of a commit into frames, visible to those who begin when the commit is the last. The caller holds the
-    /// commit lock and has seen to the room. May be repeated with the same pages if whoever began it died.
+    /// Puts the pages of a commit into frames, visible to those who begin when the commit is the last. The caller holds
+    /// the commit lock and has seen to the room. May be repeated with the same pages if whoever began it died.
     pub(crate) fn publish<'a>(
         &self,
         version: u64,
@@ -189,7 +189,8 @@ impl Region {
         at == frame + 1
     }
 
-    /// The newest version of a page that is not of a commit under way, unless it is in the file. For the holder of the commit lock.
+    /// The newest version of a page that is not of a commit under way, unless it is in the file. For the holder of the
+    /// commit lock.
     pub(crate) fn newest_published(&self, page: u64) -> Option<Found> {
         self.search(
             page,

@@ -1,8 +1,9 @@
 //! Views: the space as plain memory, for the modes *tracked* and *snapshot*.
 //!
-//! A view is a private mapping of the data file that belongs to one context. The file never holds anything that a running
-//! transaction must not see, so a page is either as the file has it, or is copied from a frame when it is first touched; what the
-//! transaction writes stays in the view. Which pages are touched is learnt from the protection of pages, see `fault`:
+//! A view is a private mapping of the data file that belongs to one context. The file never holds anything that a
+//! running transaction must not see, so a page is either as the file has it, or is copied from a frame when it is first
+//! touched; what the transaction writes stays in the view. Which pages are touched is learnt from the protection of
+//! pages, see `fault`:
 //!
 //! ```text
 //!               tracked                       snapshot
@@ -14,8 +15,9 @@
 //! (*) In a space with checksums: no access either. Pages that were verified are shown with the first of them that is
 //! looked at, and stay so.
 //!
-//! In snapshot mode a copy of a page outlives the transaction as long as no later version of the page is known: what was copied from a
-//! frame, and what was committed. So a page that others leave alone is read without a fault, and written to with one.
+//! In snapshot mode a copy of a page outlives the transaction as long as no later version of the page is known: what
+//! was copied from a frame, and what was committed. So a page that others leave alone is read without a fault, and
+//! written to with one.
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
 
@@ -47,11 +49,12 @@ const WRITTEN: u8 = 2;
 const COPIED: u8 = 4;
 /// Snapshot mode: it may not be read yet, or it may, contrary to how pages are at first. Outlives the transaction.
 const TURNED: u8 = 8;
-/// Snapshot mode: the view has a copy of its own from a transaction before, which is as `kept` says. Outlives the transaction.
+/// Snapshot mode: the view has a copy of its own from a transaction before, which is as `kept` says. Outlives the
+/// transaction.
 const KEPT: u8 = 16;
 
-/// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest readable
-/// looked up once more.
+/// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest
+/// readable looked up once more.
 const PAGES_ONE_BY_ONE: usize = 256;
 const PAGES_ONE_BY_ONE_IN_SNAPSHOT: usize = 4096;
 /// So many pages are looked at when verified ones are shown.
@@ -85,7 +88,8 @@ pub(crate) struct View {
     snapshot: Snapshot,
     /// Snapshot mode: frames before it are accounted for.
     seen: u64,
-    /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are accounted for.
+    /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are
+    /// accounted for.
     kept: Area,
     /// How many are kept, and the newest of these versions.
     kept_count: usize,
@@ -225,8 +229,8 @@ impl View {
         })
     }
 
-    /// Does something with a page, or with as many of its neighbours besides as are needed to remain within the number of
-    /// areas that the system allows.
+    /// Does something with a page, or with as many of its neighbours besides as are needed to remain within the number
+    /// of areas that the system allows.
     fn in_granules(
         &mut self,
         page: u64,
@@ -316,8 +320,9 @@ impl View {
         Ok(())
     }
 
-    /// Learns of an access to an address that was not allowed; gives whether it may be repeated. `is_store` is `None` where the
-    /// processor does not say: the first access to a page counts as reading then, and if it was a store it comes here again.
+    /// Learns of an access to an address that was not allowed; gives whether it may be repeated. `is_store` is `None`
+    /// where the processor does not say: the first access to a page counts as reading then, and if it was a store it
+    /// comes here again.
     ///
     /// # Safety
     /// The view is registered.

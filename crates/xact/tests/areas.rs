@@ -1,5 +1,5 @@
-//! Transactions on more pages than the system protects one by one. What is counted is counted for the whole process, and has
-//! conflicts noticed less precisely in all its spaces: so this is a process of its own.
+//! Transactions on more pages than the system protects one by one. What is counted is counted for the whole process,
+//! and has conflicts noticed less precisely in all its spaces: so this is a process of its own.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The programs of the tutorial for C, built as it says: with pkg-config, and against the static library. Their processes
-//! share what they store, and are killed.
+//! The programs of the tutorial for C, built as it says: with pkg-config, and against the static library. Their
+//! processes share what they store, and are killed.
 
 #![allow(clippy::unwrap_used)]
 

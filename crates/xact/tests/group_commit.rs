@@ -47,7 +47,8 @@ fn all_that_are_made_during_a_sync_share_the_next_one() {
         });
         let stat = space.stat();
         assert_eq!(stat.durable, stat.last);
-        // One for the first and one for the others; more only if somebody gave up waiting for a leader on a busy machine.
+        // One for the first and one for the others; more only if somebody gave up waiting for a leader on a busy
+        // machine.
         let shared = stat.syncs - syncs;
         assert!((2..=OTHERS / 2).contains(&shared), "{shared} syncs");
     }

@@ -1,16 +1,16 @@
 //! The clock that change sequence numbers come from.
 //!
-//! It is a hybrid logical clock: it shows the time of the day, but never goes back. Wherever the system's clock is set to,
-//! a change comes behind all that this directory has made or received before, and behind the last change of its own entry.
-//! All writers of a directory share it, and so does an import. What it has shown last is recovered from the feed when the
-//! directory is opened, and when another process has written to it.
+//! It is a hybrid logical clock: it shows the time of the day, but never goes back. Wherever the system's clock is set
+//! to, a change comes behind all that this directory has made or received before, and behind the last change of its own
+//! entry. All writers of a directory share it, and so does an import. What it has shown last is recovered from the feed
+//! when the directory is opened, and when another process has written to it.
 //!
-//! A time that was received moves it ahead by [`AHEAD_MICROS_MAX`] at most. The change of an entry whose last change seems
-//! to lie further ahead still gets a number behind it, which *stands apart*: the clock does not follow.
+//! A time that was received moves it ahead by [`AHEAD_MICROS_MAX`] at most. The change of an entry whose last change
+//! seems to lie further ahead still gets a number behind it, which *stands apart*: the clock does not follow.
 //!
-//! In a directory of several stores a number may become visible later than a greater one of another writer. So each writer
-//! tells when it begins to draw and when its commit has its place in the log. A record of the feed that is written
-//! meanwhile says up to where all numbers are visible to whoever sees the record: the *watermark*.
+//! In a directory of several stores a number may become visible later than a greater one of another writer. So each
+//! writer tells when it begins to draw and when its commit has its place in the log. A record of the feed that is
+//! written meanwhile says up to where all numbers are visible to whoever sees the record: the *watermark*.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +31,8 @@ pub(crate) struct HybridClock {
 struct State {
     /// What was shown or received last.
     last: Csn,
-    /// What was the last when each writer began that draws now, by the number of its drawing: it has drawn nothing before.
+    /// What was the last when each writer began that draws now, by the number of its drawing: it has drawn nothing
+    /// before.
     drawing: Vec<(u64, Csn)>,
     drawings: u64,
 }

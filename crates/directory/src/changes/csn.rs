@@ -53,8 +53,8 @@ impl Csn {
         }
     }
 
-    /// Reads one that is written as [`Display`](fmt::Display) writes it: `YYYYmmddHHMMSS.uuuuuuZ#count#replica#000000`. Of
-    /// what is written otherwise `None`, or a number that is not written so.
+    /// Reads one that is written as [`Display`](fmt::Display) writes it: `YYYYmmddHHMMSS.uuuuuuZ#count#replica#000000`.
+    /// Of what is written otherwise `None`, or a number that is not written so.
     pub fn parse(text: &str) -> Option<Csn> {
         let (time, rest) = text.split_at_checked(14)?;
         let (micros, rest) = rest.strip_prefix('.')?.split_at_checked(6)?;

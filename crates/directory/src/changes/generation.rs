@@ -5,8 +5,8 @@ use crate::engine::{self, Bundle, Engine, Read, Ticket, Verdict, Write};
 use crate::error::{Error, Result};
 use crate::sources::UuidSource;
 
-/// Begins a new generation of the change feed of the directory that an engine holds, so that nobody takes what follows for
-/// what they have read before: to be called when it was restored, or is a copy of another.
+/// Begins a new generation of the change feed of the directory that an engine holds, so that nobody takes what follows
+/// for what they have read before: to be called when it was restored, or is a copy of another.
 ///
 /// # Errors
 /// When the engine fails.

@@ -42,8 +42,8 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Counts the record of a transaction and, now and then, forgets twice as much of what is too old or too much: so the
-    /// feed shrinks while it is written, and no commit pays for much more than itself.
+    /// Counts the record of a transaction and, now and then, forgets twice as much of what is too old or too much: so
+    /// the feed shrinks while it is written, and no commit pays for much more than itself.
     pub(crate) fn count<W: Write>(
         &mut self,
         txn: &mut W,

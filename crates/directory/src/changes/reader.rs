@@ -9,8 +9,8 @@ use crate::directory::{Directory, Snapshot};
 use crate::engine::{self, CommitNo, Embedded, Engine, FeedPosition, STORES_MAX};
 use crate::error::Result;
 
-/// A place in the change feed of a directory: up to where somebody has read. As text it is the generation and a commit of
-/// each store: `1f00c0ffee.12.7`.
+/// A place in the change feed of a directory: up to where somebody has read. As text it is the generation and a commit
+/// of each store: `1f00c0ffee.12.7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangePosition {
     generation: u64,
@@ -119,8 +119,8 @@ impl<E: Engine> ChangeReader<E> {
     /// an update was answered shows this update.
     ///
     /// # Errors
-    /// [`TooOld`](engine::Error::TooOld) when what follows the position is not kept any more, or the position is not one of
-    /// this directory as it is now: it must be read as a whole.
+    /// [`TooOld`](engine::Error::TooOld) when what follows the position is not kept any more, or the position is not
+    /// one of this directory as it is now: it must be read as a whole.
     pub fn read(
         &mut self,
         snapshot: &Snapshot<E>,

@@ -14,8 +14,9 @@
 //!      dn        length as varint, then the DN that the entry had, as written
 //! ```
 //!
-//! With flag 0x80 the number stands apart: the clock did not follow it. Numbers are little-endian. Updates that are made in
-//! one go have consecutive numbers, so that most take nine bytes. A record without updates says what the clock has shown.
+//! With flag 0x80 the number stands apart: the clock did not follow it. Numbers are little-endian. Updates that are
+//! made in one go have consecutive numbers, so that most take nine bytes. A record without updates says what the clock
+//! has shown.
 
 #![deny(clippy::indexing_slicing)]
 

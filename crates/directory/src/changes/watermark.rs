@@ -1,10 +1,10 @@
-//! The watermark of a snapshot: all changes with a number up to it are visible. It is what a naming context's contextCSN
-//! says, and no cookie of a consumer may be above it.
+//! The watermark of a snapshot: all changes with a number up to it are visible. It is what a naming context's
+//! contextCSN says, and no cookie of a consumer may be above it.
 //!
 //! With one store it is the last number of the feed, since commits become visible in the order in which they drew their
 //! numbers. With several, each record says how far it was when it was written, and a snapshot shows at least as much as
-//! the furthest of its records says. When writers take turns the last of these may lag; [`catch_up`] mends that when they
-//! rest.
+//! the furthest of its records says. When writers take turns the last of these may lag; [`catch_up`] mends that when
+//! they rest.
 
 use super::clock::HybridClock;
 use super::record::{Record, RecordBuf};

@@ -30,8 +30,8 @@ use super::{
 /// Trees of ids under keys are counted, so that long lists can be estimated.
 const INDEX_KIND: TreeKind = TreeKind::COUNTED;
 
-/// The length of the log that a directory gets, which takes so much of the disk only when so much has been written. The longer it is the rarer are checkpoints, and
-/// the fewer times is a page written out that changes again and again.
+/// The length of the log that a directory gets, which takes so much of the disk only when so much has been written. The
+/// longer it is the rarer are checkpoints, and the fewer times is a page written out that changes again and again.
 const LOG_BYTES: u64 = 256 << 20;
 
 impl From<store::Error> for Error {
@@ -65,7 +65,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the environment in a folder, with all the stores that it has. One that has several may be open for writing once at a time.
+    /// Opens the environment in a folder, with all the stores that it has. One that has several may be open for writing
+    /// once at a time.
     pub fn open(path: &Path, options: &store::Options) -> Result<Embedded> {
         let engine = Embedded::over(Env::open(path, options)?);
         if options.is_read_only() {
@@ -81,7 +82,8 @@ impl Embedded {
         Embedded::open(path, &options.log_bytes(LOG_BYTES))
     }
 
-    /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it open.
+    /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it
+    /// open.
     pub fn add_store(path: &Path, options: &store::Options) -> Result<(Embedded, u16)> {
         let options = options.clone();
         let stores = Env::open(path, &options)?.stores() as u16;

@@ -39,7 +39,8 @@ pub use table::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitNo(pub u64);
 
-/// A place in the change feed: up to which commit it reaches in each store. The default is the place before the first change.
+/// A place in the change feed: up to which commit it reaches in each store. The default is the place before the first
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedPosition(Vec<CommitNo>);
 
@@ -140,7 +141,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Ends a snapshot: its commit is held no longer.
     fn end(snapshot: Self::Snapshot) -> Self::Remains;
 
-    /// The newest visible commit, and whether it is the one that `remains` are of. Then it knows what the ended snapshot knew.
+    /// The newest visible commit, and whether it is the one that `remains` are of. Then it knows what the ended
+    /// snapshot knew.
     fn snapshot_after(&self, remains: Self::Remains) -> Result<(Self::Snapshot, bool)>;
 
     /// Runs a bundle as one transaction. The engine owns order, retry and commit: `bundle` may be run more than once.
@@ -151,7 +153,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Builds whole tables from sorted input in one commit; see [`Load`]. Durable and visible on return.
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo>;
 
-    /// Does what commits in some stores have put off, if there is any, so that reading becomes cheaper. Durable on return.
+    /// Does what commits in some stores have put off, if there is any, so that reading becomes cheaper. Durable on
+    /// return.
     fn settle(&self, stores: StoreSet) -> Result<()> {
         let _ = stores;
         Ok(())
@@ -160,10 +163,10 @@ pub trait Engine: Send + Sync + 'static {
     /// The place in the change feed behind all that a snapshot shows.
     fn position(&self, snapshot: &Self::Snapshot) -> FeedPosition;
 
-    /// Hands the records of [`Write::record_change`] that a snapshot shows behind a position to `each`, with the position behind
-    /// each, until `each` answers false. Those of one store come in commit order; those of several in one that each client may
-    /// have seen them done in. [`Error::TooOld`] when records behind the position are no longer kept, or the position is behind
-    /// what the snapshot shows.
+    /// Hands the records of [`Write::record_change`] that a snapshot shows behind a position to `each`, with the
+    /// position behind each, until `each` answers false. Those of one store come in commit order; those of several in
+    /// one that each client may have seen them done in. [`Error::TooOld`] when records behind the position are no
+    /// longer kept, or the position is behind what the snapshot shows.
     fn changes(
         &self,
         snapshot: &Self::Snapshot,
@@ -262,8 +265,9 @@ pub trait Read {
     /// The value of `key`. A table that was never written is empty.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
 
-    /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time. Whether that was worth it.
-    /// Tells `each` where the record of a key, given by its place in `keys`, is to be looked for, if [`get_at`](Read::get_at) is any faster.
+    /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time.
+    /// Whether that was worth it. Tells `each` where the record of a key, given by its place in `keys`, is to be looked
+    /// for, if [`get_at`](Read::get_at) is any faster.
     fn fetch_ahead<K: AsRef<[u8]>>(
         &self,
         table: Table,
@@ -280,7 +284,8 @@ pub trait Read {
         self.get(table, key)
     }
 
-    /// Gives the value of each key to `each`, with the key's place in `keys`, all of them brought from memory at the same time.
+    /// Gives the value of each key to `each`, with the key's place in `keys`, all of them brought from memory at the
+    /// same time.
     fn get_each<K: AsRef<[u8]>>(
         &self,
         table: Table,
@@ -303,7 +308,8 @@ pub trait Read {
         self.get_each(table, keys, each)
     }
 
-    /// As [`fetch_ahead`](Read::fetch_ahead) for the lists that [`cardinality`](Read::cardinality) is going to read under these keys of an index.
+    /// As [`fetch_ahead`](Read::fetch_ahead) for the lists that [`cardinality`](Read::cardinality) is going to read
+    /// under these keys of an index.
     fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let _ = (index, keys);
         Ok(false)
@@ -323,8 +329,8 @@ pub trait Read {
     /// The ids filed under `key`, ascending.
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>>;
 
-    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, store by store in key order, until it answers
-    /// false: how an index is checked, and how a range of values is read from an equality index.
+    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, store by store in key order,
+    /// until it answers false: how an index is checked, and how a range of values is read from an equality index.
     fn scan_index(
         &self,
         index: Index,
@@ -333,7 +339,8 @@ pub trait Read {
     ) -> Result<()>;
 
     /// About how many ids are filed under `key`; exact while they fit a few blocks. If there are no more than
-    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that whoever asks need not read the list; otherwise by none.
+    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that whoever asks need not read the list;
+    /// otherwise by none.
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64>;
 
     /// The store that an entry with this key in the name table is to be numbered in.
@@ -355,16 +362,16 @@ pub trait Write: Read {
     /// Removes `key`; whether it was there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool>;
 
-    /// States that what this operation does depends on what this record is: nobody else may change it meanwhile. What an
-    /// operation writes need not be guarded.
+    /// States that what this operation does depends on what this record is: nobody else may change it meanwhile. What
+    /// an operation writes need not be guarded.
     fn guard(&mut self, table: Table, key: &[u8]) -> Result<()>;
     /// States that this operation needs `parent` to stay while a child is added below it. Free under one writer; a lock
     /// key under snapshot isolation.
     fn guard_child(&mut self, parent: EntryId) -> Result<()>;
     /// States that this operation removes `parent` and needs it to stay without children.
     fn guard_removal(&mut self, parent: EntryId) -> Result<()>;
-    /// States that this operation gives an entry another parent and needs what is above that to stay where it is: no other
-    /// move may take place meanwhile.
+    /// States that this operation gives an entry another parent and needs what is above that to stay where it is: no
+    /// other move may take place meanwhile.
     fn guard_move(&mut self) -> Result<()>;
 
     /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
@@ -381,14 +388,15 @@ pub trait Write: Read {
     /// Takes `id` from under `key`; nothing happens when it is not there.
     fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()>;
 
-    /// Drops an ordinary table with all it holds; whether it existed. (`Table::Order` of an attribute that is no longer indexed.)
+    /// Drops an ordinary table with all it holds; whether it existed. (`Table::Order` of an attribute that is no longer
+    /// indexed.)
     fn drop_table(&mut self, table: Table) -> Result<bool>;
 
     /// Appends the change record of this transaction to the feed. At most once for each transaction.
     fn record_change(&mut self, record: &[u8]) -> Result<()>;
-    /// Forgets the oldest change records of the store that this transaction's record is in, one after the other, as long as
-    /// the feed of all stores would take more than `bytes_max` if all had as much as this one, or `is_old` says so of a
-    /// record: some `work_bytes` of them now, and never the last.
+    /// Forgets the oldest change records of the store that this transaction's record is in, one after the other, as
+    /// long as the feed of all stores would take more than `bytes_max` if all had as much as this one, or `is_old` says
+    /// so of a record: some `work_bytes` of them now, and never the last.
     fn trim_changes(
         &mut self,
         bytes_max: u64,
@@ -413,7 +421,8 @@ pub enum Verdict {
 pub trait Bundle {
     /// How many operations there are. They may become fewer while the bundle runs: asked before each.
     fn operations(&self) -> usize;
-    /// The stores that the operations are known to write to. An engine that finds that there are others runs the bundle again.
+    /// The stores that the operations are known to write to. An engine that finds that there are others runs the bundle
+    /// again.
     fn stores(&self) -> StoreSet {
         StoreSet::FIRST
     }

@@ -1,11 +1,12 @@
 //! Postings that wait to be merged into their lists.
 //!
-//! A value stands in a substrings index under dozens of 3-grams, each on a page of its own. To file them at once would copy, log and write all
-//! of these pages for one entry. So a transaction appends its postings under 3-grams to the last *run* of the index, one page, and the one that would
-//! make more than [`RUNS_MAX`] of them merges all runs into the lists, where many postings share each page. Whoever reads a list reads what is pending
-//! for it, too.
+//! A value stands in a substrings index under dozens of 3-grams, each on a page of its own. To file them at once would
+//! copy, log and write all of these pages for one entry. So a transaction appends its postings under 3-grams to the
+//! last *run* of the index, one page, and the one that would make more than [`RUNS_MAX`] of them merges all runs into
+//! the lists, where many postings share each page. Whoever reads a list reads what is pending for it, too.
 //!
-//! The tree `pending` has the runs of all indexes: attribute number (u16, big-endian) and the run's number (u16, big-endian) -> in little-endian numbers
+//! The tree `pending` has the runs of all indexes: attribute number (u16, big-endian) and the run's number (u16,
+//! big-endian) -> in little-endian numbers
 //!
 //! ```text
 //!  offset  size    field
@@ -30,7 +31,8 @@ pub(crate) const GRAM_BYTES: usize = 3;
 
 pub(super) type Gram = [u8; GRAM_BYTES];
 
-/// So many runs of an index pend at most; some hundred entries. Without optimisation, which is how tests run, few enough for merges to happen.
+/// So many runs of an index pend at most; some hundred entries. Without optimisation, which is how tests run, few
+/// enough for merges to happen.
 const RUNS_MAX: u16 = if cfg!(debug_assertions) { 3 } else { 64 };
 
 /// Two runs fill a page.

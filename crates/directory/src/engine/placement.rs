@@ -1,8 +1,8 @@
 //! Which store of an environment a record is in.
 //!
-//! What an entry is keyed by says it all: an id begins with its store's number, and the id of a partitioned parent names
-//! the stores that its children are spread over. So no table of places has to be read or kept. What concerns the whole
-//! directory (its definition, the numbers of attributes) is in the first store.
+//! What an entry is keyed by says it all: an id begins with its store's number, and the id of a partitioned parent
+//! names the stores that its children are spread over. So no table of places has to be read or kept. What concerns the
+//! whole directory (its definition, the numbers of attributes) is in the first store.
 
 use std::ops::Bound;
 
@@ -152,7 +152,8 @@ fn parent_of(range: Range<'_>) -> Option<EntryId> {
     }
 }
 
-/// The store at the beginning of an id; missing bytes count as zeros, so that the order of keys is that of their stores.
+/// The store at the beginning of an id; missing bytes count as zeros, so that the order of keys is that of their
+/// stores.
 fn leading(key: &[u8]) -> u16 {
     let byte = |at| key.get(at).copied().unwrap_or_default();
     u16::from_be_bytes([byte(0), byte(1)])

@@ -46,7 +46,8 @@ impl EntryId {
         (self.0 >> STORE_SHIFT) as u16
     }
 
-    /// The partitioned parent with a number, which the first store holds, whose children are in `stores` stores from `first` on.
+    /// The partitioned parent with a number, which the first store holds, whose children are in `stores` stores from
+    /// `first` on.
     pub const fn partitioned(number: u32, first: u16, stores: u16) -> EntryId {
         let stores = ((first as u64) << FIRST_SHIFT) | ((stores as u64) << STORES_SHIFT);
         EntryId(PARTITIONED | stores | number as u64)
@@ -126,8 +127,8 @@ pub struct Index {
 /// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id; words of other stores than the first end with 0 and the store's number (u16, big-endian) |
 /// | `order/<attr>` | escaped, terminated ordering value + id -> nothing; counted |
 ///
-/// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form, and what
-/// is put off of them (`pending`).
+/// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form, and
+/// what is put off of them (`pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// `name`

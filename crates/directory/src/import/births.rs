@@ -1,8 +1,9 @@
-//! What new entries of an import have that no source says: who made them and when, and which entry each is (RFC 4512 §3.4,
-//! RFC 4530).
+//! What new entries of an import have that no source says: who made them and when, and which entry each is (RFC 4512
+//! §3.4, RFC 4530).
 //!
-//! What is stored of it is told in brief. For the indexes some of it is spelled out: a record that differs from that of another entry
-//! of the same structural class in a few bytes only, so that it is made once for each class and then copied.
+//! What is stored of it is told in brief. For the indexes some of it is spelled out: a record that differs from that of
+//! another entry of the same structural class in a few bytes only, so that it is made once for each class and then
+//! copied.
 
 use std::collections::HashMap;
 
@@ -97,8 +98,8 @@ impl<'b, E: Engine> Births<'b, E> {
         self.latest
     }
 
-    /// Replaces `out` by the entry's operational record, its own or as much of a new one as is spelled out, and appends to `stored`
-    /// what is stored of it.
+    /// Replaces `out` by the entry's operational record, its own or as much of a new one as is spelled out, and appends
+    /// to `stored` what is stored of it.
     pub(super) fn record(
         &mut self,
         prepared: &Prepared<'_>,
@@ -220,7 +221,8 @@ impl<'b, E: Engine> Births<'b, E> {
                 .finish(EntryId::ROOT, EntryFlags::default(), "", &mut record)
                 .map_err(|error| Error::State(error.to_string()))?;
             if shared.is_none() {
-                // The value is the last that was pushed: as far from the record's end as from the end of the attributes.
+                // The value is the last that was pushed: as far from the record's end as from the end of the
+                // attributes.
                 let rows_behind = numbers.len() - 1 - at;
                 let start = record.len() - value.len() + rows_behind * RecordBuilder::ROW_BYTES;
                 places.push((*attribute, start, value.len()));

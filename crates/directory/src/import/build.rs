@@ -1,9 +1,10 @@
 //! The second half of an import into an empty directory: every table built bottom-up from sorted input.
 //!
-//! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
-//! way (in each store), and a stack of the entries above tells each its parent's id. The table of entries is written on the way; names
-//! and index keys are sorted once more, by the table they belong to and their key in it. What goes through
-//! that sort for an index is not each posting but, for each key of a batch of entries, the ids of the batch that have it.
+//! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along
+//! the way (in each store), and a stack of the entries above tells each its parent's id. The table of entries is
+//! written on the way; names and index keys are sorted once more, by the table they belong to and their key in it. What
+//! goes through that sort for an index is not each posting but, for each key of a batch of entries, the ids of the
+//! batch that have it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -105,9 +106,9 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result
     Ok(())
 }
 
-/// Takes ids and change sequence numbers for all entries in each store before the first is written, so that none is ever given
-/// twice: the first ids by store, and the first number. Since a load leaves nothing to the change feed, it also begins a new
-/// generation.
+/// Takes ids and change sequence numbers for all entries in each store before the first is written, so that none is
+/// ever given twice: the first ids by store, and the first number. Since a load leaves nothing to the change feed, it
+/// also begins a new generation.
 fn reserve<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<(Vec<EntryId>, Csn)> {
     struct Reserve<'c> {
         entries: u64,

@@ -1,5 +1,5 @@
-//! Index keys of a batch of entries, gathered: what goes through the sort is not each posting but, for each key, the ids of the batch that
-//! have it.
+//! Index keys of a batch of entries, gathered: what goes through the sort is not each posting but, for each key, the
+//! ids of the batch that have it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,12 +19,13 @@ pub(super) struct Found {
     lists: Vec<Ids>,
     /// By table.
     before: Vec<Before>,
-    /// The keys of substrings indexes, of which an entry has dozens: 16 bits for the table, 24 for the key and 24 for the entry's
-    /// place in the batch, so that sorting the numbers makes the lists.
+    /// The keys of substrings indexes, of which an entry has dozens: 16 bits for the table, 24 for the key and 24 for
+    /// the entry's place in the batch, so that sorting the numbers makes the lists.
     grams: Vec<u64>,
     /// The id of the batch's first entry; the others follow it without a gap.
     first: EntryId,
-    /// Tagged keys that are records of the sort as they are: those of ordering tables, and of indexes without shared keys.
+    /// Tagged keys that are records of the sort as they are: those of ordering tables, and of indexes without shared
+    /// keys.
     records: KeySet,
     key: Vec<u8>,
     /// By table, as far as there were batches that tell.
@@ -90,8 +91,8 @@ impl Found {
         self.first = first;
     }
 
-    /// Posts an entry whose only attribute of an indexed type is that of the entry before; whether it is. If not, those keys are
-    /// kept that are posted next.
+    /// Posts an entry whose only attribute of an indexed type is that of the entry before; whether it is. If not, those
+    /// keys are kept that are posted next.
     pub(super) fn repeat(&mut self, table: usize, only: Option<&[u8]>, id: EntryId) -> bool {
         if self.is_rare(table) {
             return false;
@@ -271,7 +272,8 @@ mod tests {
                 })
                 .unwrap();
             assert_eq!(drained, posted);
-            // Once it is known that identifiers are not shared, they are not gathered: the second of an entry is left to the sort.
+            // Once it is known that identifiers are not shared, they are not gathered: the second of an entry is left
+            // to the sort.
             assert_eq!(records, 8 + if batch == 0 { 1000 } else { 2000 });
         }
     }

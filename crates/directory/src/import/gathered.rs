@@ -1,5 +1,5 @@
-//! Records on their way to another thread, or to a sorter that several share: gathered, so that they are handed over, and it is locked, once
-//! for many.
+//! Records on their way to another thread, or to a sorter that several share: gathered, so that they are handed over,
+//! and it is locked, once for many.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Bulk import of LDIF and of AddRequest messages: parallel parsing and checking, an external sort that puts parents before children, then tables
-//! built bottom-up when the directory is empty and ordinary additions otherwise.
+//! Bulk import of LDIF and of AddRequest messages: parallel parsing and checking, an external sort that puts parents
+//! before children, then tables built bottom-up when the directory is empty and ordinary additions otherwise.
 //!
 //! ```text
 //! sources -> blocks -> workers: parse, check, make records -> sort by DN   (prepare)
@@ -7,9 +7,11 @@
 //!   else:   transactions of additions   (graft)
 //! ```
 //!
-//! One file in the order of the tree is not sorted ([`ordered`]): its entries go into the entry table as they are parsed.
+//! One file in the order of the tree is not sorted ([`ordered`]): its entries go into the entry table as they are
+//! parsed.
 //!
-//! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest entry.
+//! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest
+//! entry.
 
 mod births;
 mod build;
@@ -255,8 +257,8 @@ pub(crate) fn sort_failed(error: sapwood_store::Error) -> Error {
 }
 
 impl<E: Engine> Directory<E> {
-    /// Imports entries: LDIF content records and `changetype: add`, or AddRequests. An entry that cannot be added is handed to the observer and
-    /// the import goes on.
+    /// Imports entries: LDIF content records and `changetype: add`, or AddRequests. An entry that cannot be added is
+    /// handed to the observer and the import goes on.
     ///
     /// Nobody else may write to an empty directory meanwhile; a directory with entries may be in use.
     ///

@@ -1,8 +1,9 @@
-//! Entries that come in the order in which the tables want them, that of their normal DNs read from the root down: so do entries below one
-//! parent that are numbered or were exported. They go into the tables while the source is still being read, and are not sorted.
+//! Entries that come in the order in which the tables want them, that of their normal DNs read from the root down: so
+//! do entries below one parent that are numbered or were exported. They go into the tables while the source is still
+//! being read, and are not sorted.
 //!
-//! Whether they do is only known at the end. If one does not, what was built is dropped and the source is read once more, from its
-//! beginning, to be sorted.
+//! Whether they do is only known at the end. If one does not, what was built is dropped and the source is read once
+//! more, from its beginning, to be sorted.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! Entries that resemble one before: the same attributes in the same order, and the same object classes. What the schema says of these was
-//! found out then, so that only the values are left to be looked at.
+//! Entries that resemble one before: the same attributes in the same order, and the same object classes. What the
+//! schema says of these was found out then, so that only the values are left to be looked at.
 //!
 //! Whatever is not plainly right goes the long way, which finds out what is wrong with it.
 
@@ -57,8 +57,8 @@ impl<'s> Patterns<'s> {
         }
     }
 
-    /// Replaces `record` by that of an entry with this RDN, which is written plainly, and these values, if it has the pattern of one
-    /// before and is correct. Its class and its flags.
+    /// Replaces `record` by that of an entry with this RDN, which is written plainly, and these values, if it has the
+    /// pattern of one before and is correct. Its class and its flags.
     pub(super) fn write(
         &mut self,
         rdn: &str,

@@ -56,13 +56,14 @@ pub(crate) struct Prepared<'p> {
     pub(crate) rdn_start: usize,
     /// Its DN as written.
     pub(crate) dn: &'p str,
-    /// Its two records. The parent's id is still missing; the second is empty if the source says nothing of operational attributes.
+    /// Its two records. The parent's id is still missing; the second is empty if the source says nothing of operational
+    /// attributes.
     pub(crate) records: [&'p [u8]; 2],
 }
 
 impl<'p> Prepared<'p> {
-    /// Appends the sorter's value: what of the normal DN its key has no room for, then everything else. Entries with the same
-    /// DN come in the order of the sources.
+    /// Appends the sorter's value: what of the normal DN its key has no room for, then everything else. Entries with
+    /// the same DN come in the order of the sources.
     fn write(&self, normal: &[u8], value: &mut Vec<u8>) {
         let [user, operational] = self.records;
         append_escaped(value, normal.get(KEY_BYTES_MAX..).unwrap_or_default());
@@ -276,7 +277,8 @@ fn read<'s>(
     }
 }
 
-/// Whose turn it is to deal with a block: says so if nothing comes of it, or else who wants the blocks in order would wait forever.
+/// Whose turn it is to deal with a block: says so if nothing comes of it, or else who wants the blocks in order would
+/// wait forever.
 struct Turn<'t> {
     sink: &'t Sink<'t>,
     at: Option<u64>,
@@ -308,8 +310,8 @@ struct Worker<'w, E: Engine> {
 /// Most attributes of a pattern: each is compared with the others, and hardly any entries with more are alike.
 const PATTERN_ATTRIBUTES_MAX: usize = 64;
 
-/// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in the same
-/// order, so that the one wanted is that behind the last.
+/// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in
+/// the same order, so that the one wanted is that behind the last.
 #[derive(Default)]
 struct Descriptions<'s> {
     known: Vec<Described<'s>>,
@@ -565,8 +567,8 @@ impl<'w, E: Engine> Worker<'w, E> {
         });
     }
 
-    /// Learns the pattern of a correct entry, which is that of [`records`](Self::records), unless more has to be known of others like it than
-    /// their values.
+    /// Learns the pattern of a correct entry, which is that of [`records`](Self::records), unless more has to be known
+    /// of others like it than their values.
     fn learn(
         &mut self,
         rdn: &str,

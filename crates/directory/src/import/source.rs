@@ -1,5 +1,5 @@
-//! Where entries come from: files and streams of LDIF, or of LDAP messages with AddRequests, cut into blocks that threads
-//! work on.
+//! Where entries come from: files and streams of LDIF, or of LDAP messages with AddRequests, cut into blocks that
+//! threads work on.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -25,8 +25,8 @@ pub struct ImportSource<'s> {
     pub reader: Box<dyn Read + Send + 's>,
     /// How they are written.
     pub format: ImportFormat,
-    /// The same entries once more, if they can be read twice, as from a file: whether the entries of a source have to be sorted can then
-    /// be tried.
+    /// The same entries once more, if they can be read twice, as from a file: whether the entries of a source have to
+    /// be sorted can then be tried.
     pub again: Option<Box<dyn Read + Send + 's>>,
 }
 
@@ -409,8 +409,8 @@ mod tests {
         assert_eq!(read(b""), (Vec::new(), None));
     }
 
-    /// Whatever the format: of what a critical control asks for, such as that an entry be added only if an assertion is true of it,
-    /// an import would do nothing.
+    /// Whatever the format: of what a critical control asks for, such as that an entry be added only if an assertion is
+    /// true of it, an import would do nothing.
     #[test]
     fn an_addition_with_a_critical_control_is_no_entry() {
         let ldif = |critical: &str| {

@@ -76,7 +76,8 @@ impl Schema {
         })
     }
 
-    /// Checks a whole entry: its classes, required and allowed attributes, and [every attribute's values](Self::check_values).
+    /// Checks a whole entry: its classes, required and allowed attributes, and [every attribute's
+    /// values](Self::check_values).
     ///
     /// # Errors
     /// The first violation found.
@@ -146,7 +147,8 @@ impl Schema {
         implied
     }
 
-    /// The most subordinate structural class of an entry (RFC 4512 §2.4.2): every other structural class must be above it.
+    /// The most subordinate structural class of an entry (RFC 4512 §2.4.2): every other structural class must be above
+    /// it.
     ///
     /// # Errors
     /// objectClassViolation when there is none, or two that are not in one chain.
@@ -317,7 +319,8 @@ impl Schema {
             .min()
     }
 
-    /// Checks that the attributes of an RDN can name an entry and that the entry has their values (RFC 4512 §2.3.1, §2.3.2).
+    /// Checks that the attributes of an RDN can name an entry and that the entry has their values (RFC 4512 §2.3.1,
+    /// §2.3.2).
     ///
     /// # Errors
     /// namingViolation; undefinedAttributeType for a type that the schema does not know.

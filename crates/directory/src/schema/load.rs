@@ -115,8 +115,8 @@ pub enum SchemaError {
     TooMany,
 }
 
-/// Collects definitions. Those of files may refer to each other in any order, and a file's definition takes the place of
-/// a built-in one with the same OID, so that the schema files of other servers can be loaded as they are.
+/// Collects definitions. Those of files may refer to each other in any order, and a file's definition takes the place
+/// of a built-in one with the same OID, so that the schema files of other servers can be loaded as they are.
 pub struct SchemaBuilder {
     types: Vec<Defined<language::AttributeType>>,
     classes: Vec<Defined<language::ObjectClass>>,
@@ -153,9 +153,10 @@ impl SchemaBuilder {
         builder
     }
 
-    /// Adds the definitions of a file: `attributetype ( ... )` directives as in OpenLDAP's `.schema` files, or LDIF with values of
-    /// attributeTypes and objectClasses (also olcAttributeTypes and olcObjectClasses). `file` is its name, for messages. What the
-    /// file says of matching rules, syntaxes, name forms and rules of content and structure is read past: the former are built in.
+    /// Adds the definitions of a file: `attributetype ( ... )` directives as in OpenLDAP's `.schema` files, or LDIF
+    /// with values of attributeTypes and objectClasses (also olcAttributeTypes and olcObjectClasses). `file` is its
+    /// name, for messages. What the file says of matching rules, syntaxes, name forms and rules of content and
+    /// structure is read past: the former are built in.
     ///
     /// # Errors
     /// When the text does not parse.
@@ -612,7 +613,8 @@ fn link_types(
     Ok(types)
 }
 
-/// Whether any printable ASCII is a value of a type whose values are compared as words, and whether letter case matters then.
+/// Whether any printable ASCII is a value of a type whose values are compared as words, and whether letter case matters
+/// then.
 fn plain_text(known: &AttributeType) -> Option<Case> {
     let any_text = known.syntax?.takes_any_ascii();
     match known.equality?.method {

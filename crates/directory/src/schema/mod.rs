@@ -147,8 +147,9 @@ impl Schema {
         &self.content.well_known
     }
 
-    /// The dotted-decimal form of an object identifier given in either form (objectIdentifierMatch, RFC 4517 §4.2.26); `None`
-    /// for a name that nothing in the schema has. A name that a class shares with an attribute type stands for the class.
+    /// The dotted-decimal form of an object identifier given in either form (objectIdentifierMatch, RFC 4517 §4.2.26);
+    /// `None` for a name that nothing in the schema has. A name that a class shares with an attribute type stands for
+    /// the class.
     fn object_identifier<'a>(&'a self, value: &'a [u8]) -> Option<&'a [u8]> {
         if value.first()?.is_ascii_digit() {
             return std::str::from_utf8(value)

@@ -44,8 +44,8 @@ const RDN_END: [u8; 2] = [0, 0];
 /// root first. Two DNs match exactly when their [`bytes`](Self::bytes) are equal, and a DN is at or below
 /// another exactly when its bytes begin with the other's.
 ///
-/// An RDN is its attribute values sorted, each as lower-case type name, `=`, normal value with 0x00 written
-/// as 0x00 0xFF; 0x00 0x01 stands between two of them and 0x00 0x00 after the last. The value of a type that the schema does
+/// An RDN is its attribute values sorted, each as lower-case type name, `=`, normal value with 0x00 written as 0x00
+/// 0xFF; 0x00 0x01 stands between two of them and 0x00 0x00 after the last. The value of a type that the schema does
 /// not know, or that has no equality rule, is taken as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NormalDn {
@@ -77,8 +77,8 @@ impl NormalDn {
         Ok(())
     }
 
-    /// As [`parse`](Self::parse) for a name as plain as most are: printable ASCII without escapes, one value to an RDN, of types that
-    /// hold text. Whether it is; if not, the content is the root.
+    /// As [`parse`](Self::parse) for a name as plain as most are: printable ASCII without escapes, one value to an RDN,
+    /// of types that hold text. Whether it is; if not, the content is the root.
     pub(crate) fn parse_plain(&mut self, schema: &Schema, dn: &[u8]) -> bool {
         self.truncate(0);
         let is_plain = append_plain(schema, dn, &mut self.bytes, |end| self.ends.push(end));
@@ -89,7 +89,8 @@ impl NormalDn {
         is_plain
     }
 
-    /// Puts an RDN that is written plainly in the place of the last. Whether it is; if not, the content is the name above.
+    /// Puts an RDN that is written plainly in the place of the last. Whether it is; if not, the content is the name
+    /// above.
     pub(crate) fn replace_plain(&mut self, schema: &Schema, rdn: &[u8]) -> bool {
         let above = self.len().saturating_sub(1);
         self.truncate(above);
@@ -180,7 +181,8 @@ pub(crate) struct Siblings {
 }
 
 impl Siblings {
-    /// Reads a DN. Answers the RDN if the DN is written as plainly as most are: printable ASCII without escapes and spaces around it.
+    /// Reads a DN. Answers the RDN if the DN is written as plainly as most are: printable ASCII without escapes and
+    /// spaces around it.
     pub(crate) fn read<'d>(
         &mut self,
         schema: &Schema,
@@ -208,8 +210,9 @@ impl Siblings {
     }
 }
 
-/// Appends the normal form of a name in one pass, if it is as plain as most are: printable ASCII without escapes, one value to an
-/// RDN, of types that hold text. `ended` is told where each RDN ends. Otherwise `false`, with any part of the form appended.
+/// Appends the normal form of a name in one pass, if it is as plain as most are: printable ASCII without escapes, one
+/// value to an RDN, of types that hold text. `ended` is told where each RDN ends. Otherwise `false`, with any part of
+/// the form appended.
 fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl FnMut(u32)) -> bool {
     let plain = |byte: &u8| {
         (byte.wrapping_sub(b' ') < 0x5f)
@@ -252,8 +255,8 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
     true
 }
 
-/// Where a name stands. The value of an attribute type with DN syntax is itself a name, and that name may have such values
-/// again, without end: the third and deeper ones are compared octet by octet.
+/// Where a name stands. The value of an attribute type with DN syntax is itself a name, and that name may have such
+/// values again, without end: the third and deeper ones are compared octet by octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nesting {
     Outer,

@@ -19,8 +19,8 @@ use unicode_normalization::char::is_combining_mark;
 use self::nfkc::Composer;
 use crate::steps;
 
-/// Version of everything that shapes normal forms: the rules of this crate and the Unicode tables beneath them. An index or
-/// name table written under another version is rebuilt.
+/// Version of everything that shapes normal forms: the rules of this crate and the Unicode tables beneath them. An
+/// index or name table written under another version is rebuilt.
 pub const PREPARATION_VERSION: u32 = 1 << 24
     | (char::UNICODE_VERSION.0 as u32) << 16
     | (char::UNICODE_VERSION.1 as u32) << 8
@@ -132,7 +132,8 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Whether a value equals a [`Shape::Words`] form, decided without copying it; `None` when that takes a real preparation.
+/// Whether a value equals a [`Shape::Words`] form, decided without copying it; `None` when that takes a real
+/// preparation.
 pub(super) fn ascii_words_equal(value: &[u8], case: Case, prepared: &[u8]) -> Option<bool> {
     if !is_printable_ascii(value) {
         return None;

@@ -178,7 +178,8 @@ impl MatchingRule {
         self.method == other.method
     }
 
-    /// Whether the rule compares character strings, whatever their letter case and spaces: its substrings index holds text.
+    /// Whether the rule compares character strings, whatever their letter case and spaces: its substrings index holds
+    /// text.
     pub fn is_textual(&self) -> bool {
         matches!(
             self.method,
@@ -186,9 +187,10 @@ impl MatchingRule {
         )
     }
 
-    /// Appends the normal form of an attribute value: equal exactly when the values match, and in the order
-    /// of the rule under `memcmp`. For a substrings rule this is the prepared string in which
-    /// [`SubstringPattern`](super::SubstringPattern) looks for its parts (RFC 4518 §2.6.1: one space around, two between words).
+    /// Appends the normal form of an attribute value: equal exactly when the values match, and in the order of the rule
+    /// under `memcmp`. For a substrings rule this is the prepared string in which
+    /// [`SubstringPattern`](super::SubstringPattern) looks for its parts (RFC 4518 §2.6.1: one space around, two
+    /// between words).
     ///
     /// # Errors
     /// When the value does not have the form the rule needs, or has code points that RFC 4518 prohibits; `out` is
@@ -278,7 +280,8 @@ impl MatchingRule {
 }
 
 impl Method {
-    /// Appends the normal form of an attribute value. What was appended before an error is left to the caller to remove.
+    /// Appends the normal form of an attribute value. What was appended before an error is left to the caller to
+    /// remove.
     fn key(
         self,
         schema: &Schema,
@@ -379,9 +382,9 @@ pub(super) fn parse_i64(value: &[u8]) -> Option<i64> {
 /// Digits of a number whose count fits the first byte of its key.
 const SHORT_DIGITS_MAX: usize = 0x7e;
 
-/// Appends a whole number of any magnitude so that `memcmp` orders: a byte that counts the digits (0x80 and up), or 0xff and the
-/// count as four big-endian bytes; then the digits, two to a byte. A negative number is its magnitude's key with every bit flipped,
-/// and zero has no digits.
+/// Appends a whole number of any magnitude so that `memcmp` orders: a byte that counts the digits (0x80 and up), or
+/// 0xff and the count as four big-endian bytes; then the digits, two to a byte. A negative number is its magnitude's
+/// key with every bit flipped, and zero has no digits.
 fn integer_key(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (digits, negative) = match value.split_first()? {
         (b'-', digits) => (digits, true),
@@ -411,8 +414,8 @@ fn integer_key(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The lines of a postal address, each prepared, with a zero byte between them: prepared text has none, so that no substring
-/// spans two lines.
+/// The lines of a postal address, each prepared, with a zero byte between them: prepared text has none, so that no
+/// substring spans two lines.
 fn list_key(value: &[u8], shape: Shape, out: &mut Vec<u8>) -> Result<(), &'static str> {
     let mut line_bytes = Vec::new();
     for (at, line) in value.split(|byte| *byte == b'$').enumerate() {

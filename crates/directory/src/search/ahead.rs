@@ -1,6 +1,6 @@
-//! The searches of a burst begun together: what they read next is brought from memory for all of them at the same time. In a large
-//! directory each has a name, a place in an index and an entry on pages of its own, which no cache holds, so that searches that
-//! begin one after the other mostly wait.
+//! The searches of a burst begun together: what they read next is brought from memory for all of them at the same time.
+//! In a large directory each has a name, a place in an index and an entry on pages of its own, which no cache holds, so
+//! that searches that begin one after the other mostly wait.
 //!
 //! It goes in steps: the names of all bases, then the lists of all filters, then the entries that they lead to.
 
@@ -78,8 +78,8 @@ impl<E: Engine> Searches<E> {
         &self.snapshot
     }
 
-    /// Begins searches as [`Search::new`] does, all of them together. They should be few, so that what was fetched for the last is
-    /// not lost before the first one uses it: about sixteen.
+    /// Begins searches as [`Search::new`] does, all of them together. They should be few, so that what was fetched for
+    /// the last is not lost before the first one uses it: about sixteen.
     pub fn begin<'r>(
         &mut self,
         identity: &Identity,

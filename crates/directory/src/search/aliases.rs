@@ -1,10 +1,10 @@
 //! Following the aliases that a search covers (RFC 4511 §4.5.1.3): what they name is searched, too.
 //!
-//! Every alias of the directory is looked at, in the order of ids, and followed when it is covered. What it leads to may
-//! cover aliases that were passed over before. So if one leads out of the scope, all are looked at a second time, and
-//! those that are not covered are remembered, with the entries above them: a tree. When an entry of it becomes covered,
-//! the aliases below are found by going down. Each alias is followed twice at most and each entry passed once, however
-//! aliases lead to each other. A loop ends where it leads to nothing new.
+//! Every alias of the directory is looked at, in the order of ids, and followed when it is covered. What it leads to
+//! may cover aliases that were passed over before. So if one leads out of the scope, all are looked at a second time,
+//! and those that are not covered are remembered, with the entries above them: a tree. When an entry of it becomes
+//! covered, the aliases below are found by going down. Each alias is followed twice at most and each entry passed once,
+//! however aliases lead to each other. A loop ends where it leads to nothing new.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;

@@ -402,7 +402,8 @@ fn choose<E: Engine>(
         _ => None,
     };
     let (from, to) = (running.ids.0.to_key(), running.ids.1.to_key());
-    // How many there are in all is known, while counting up to a key means to add up the children of the pages on the way.
+    // How many there are in all is known, while counting up to a key means to add up the children of the pages on the
+    // way.
     let range = match snapshot.directory().stores() {
         1 => Range::ALL,
         _ => Range::between(&from, &to),

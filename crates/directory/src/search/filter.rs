@@ -151,8 +151,8 @@ impl Item {
     }
 }
 
-/// No more values, and no longer ones, are looked up among those of a large attribute: others are compared with one value
-/// after the other, which is done in steps.
+/// No more values, and no longer ones, are looked up among those of a large attribute: others are compared with one
+/// value after the other, which is done in steps.
 const FORMS_MAX: usize = 1 << 8;
 const FORM_BYTES_MAX: usize = 1 << 12;
 
@@ -625,8 +625,8 @@ impl<'c> Compiler<'c> {
 
 const DIRECTORY_STRING: &str = "1.3.6.1.4.1.1466.115.121.1.15";
 
-/// Printable String, Country String, Telephone Number: what rules for Directory String are for as well (RFC 4517 §4.2.4,
-/// §4.2.11).
+/// Printable String, Country String, Telephone Number: what rules for Directory String are for as well (RFC 4517
+/// §4.2.4, §4.2.11).
 const DIRECTORY_STRINGS: [&str; 3] = [
     "1.3.6.1.4.1.1466.115.121.1.44",
     "1.3.6.1.4.1.1466.115.121.1.11",

@@ -7,7 +7,8 @@ use super::plan::Term;
 use crate::error::Result;
 use crate::names::{Child, Superior};
 
-/// Shared by all snapshots of a commit. Of each thing the first that was found stays: most searches of a directory are for the same.
+/// Shared by all snapshots of a commit. Of each thing the first that was found stays: most searches of a directory are
+/// for the same.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     referrals: OnceLock<Term>,

@@ -36,8 +36,8 @@ pub(crate) struct Locator<'l, R: Read> {
 }
 
 impl<R: Read> Locator<'_, R> {
-    /// The entry named by a DN, or the outcome that says why there is none: invalidDNSyntax, noSuchObject with its matchedDN, referral,
-    /// aliasProblem.
+    /// The entry named by a DN, or the outcome that says why there is none: invalidDNSyntax, noSuchObject with its
+    /// matchedDN, referral, aliasProblem.
     pub(crate) fn locate(
         &self,
         dn: &str,

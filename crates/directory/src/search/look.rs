@@ -1,5 +1,5 @@
-//! Looking at one entry by itself, in a snapshot or in the middle of an update: what the assertion control (RFC 4528) and
-//! the read entry controls (RFC 4527) ask for.
+//! Looking at one entry by itself, in a snapshot or in the middle of an update: what the assertion control (RFC 4528)
+//! and the read entry controls (RFC 4527) ask for.
 
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;

@@ -42,7 +42,7 @@ use crate::access::Identity;
 use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
 use crate::indexes::Completeness;
@@ -267,8 +267,8 @@ impl<E: Engine> Search<E> {
         }
     }
 
-    /// Whether it is known where the candidates come from. Until then [`step`](Self::step) goes on finding that out, and
-    /// appends nothing.
+    /// Whether it is known where the candidates come from. Until then [`step`](Self::step) goes on finding that out,
+    /// and appends nothing.
     pub fn is_planned(&self) -> bool {
         !matches!(self.stage, Stage::Planning(_))
     }
@@ -319,6 +319,15 @@ impl Stage {
 }
 
 impl Limits {
+    /// How many entries may be sent of a page that comes after so many others, and what is reached then.
+    fn sent_max(&self, sent_before: u32) -> (u32, Flow) {
+        let left = self.entries_max.saturating_sub(sent_before);
+        match self.page_max {
+            1.. if self.page_max < left => (self.page_max, Flow::PageFull),
+            _ => (left, Flow::SizeLimit),
+        }
+    }
+
     /// The outcome when the time is over.
     fn exceeded<E: Engine>(&self, snapshot: &Snapshot<E>, sent: u32) -> Option<Outcome> {
         let deadline = self.deadline_micros?;
@@ -465,6 +474,7 @@ impl Running {
     ) -> Result<Step> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let mut names = snapshot.take_names();
+        let (sent_max, full) = self.limits.sent_max(self.sent_before);
         let mut visitor = walk::Visitor {
             schema,
             state,
@@ -472,6 +482,7 @@ impl Running {
             message_id: self.message_id,
             manage_dsa_it: self.manage_dsa_it,
             subentries: self.subentries,
+            usual: self.subentries.is_none().then_some(EntryFlags::PLAIN),
             filter: &self.filter,
             covered: &mut self.covered,
             end: self.ids.1,
@@ -488,8 +499,8 @@ impl Running {
             ),
             out,
             sent: self.sent,
-            sent_before: self.sent_before,
-            limits: self.limits,
+            sent_max,
+            full,
             looked_at: 0,
             budget,
         };

@@ -1,7 +1,7 @@
 //! Where a page of results ended (RFC 2696): the whole state of a paged search, kept by the client in its cookie.
 //!
-//! Nothing is held between pages, neither snapshot nor memory: the next page goes on behind the last entry looked at, in
-//! what the directory is then. A cookie is
+//! Nothing is held between pages, neither snapshot nor memory: the next page goes on behind the last entry looked at,
+//! in what the directory is then. A cookie is
 //!
 //! ```text
 //!  offset  size  field

@@ -192,8 +192,8 @@ const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
 /// Bytes of a virtual attribute at most, besides a DN.
 const VIRTUAL_BYTES_MAX: usize = 128;
 
-/// The values of the large attributes of one entry, on their way into a message: they may be a hundred thousand, and are
-/// gathered in steps.
+/// The values of the large attributes of one entry, on their way into a message: they may be a hundred thousand, and
+/// are gathered in steps.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     /// So many of the entry's large attributes are done with.

@@ -19,7 +19,7 @@ use crate::search::page::{Level, Position};
 use crate::search::plan::Stream;
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
-use crate::search::{Budget, Flow, Limits, Source, sees};
+use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
 
 /// Looks at candidates and sends those that match.
@@ -30,6 +30,8 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) message_id: u32,
     pub(super) manage_dsa_it: bool,
     pub(super) subentries: Option<bool>,
+    /// The flags of entries that are results if they match; with any others [`Treatment`] says.
+    pub(super) usual: Option<EntryFlags>,
     pub(super) filter: &'v Node,
     pub(super) covered: &'v mut Covered,
     /// No entry from here on is covered.
@@ -42,8 +44,9 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) sender: Sender<'v>,
     pub(super) out: &'v mut Vec<u8>,
     pub(super) sent: u32,
-    pub(super) sent_before: u32,
-    pub(super) limits: Limits,
+    /// When so many are sent, the next that matches is told `full` of.
+    pub(super) sent_max: u32,
+    pub(super) full: Flow,
     pub(super) looked_at: u32,
     pub(super) budget: Budget,
 }
@@ -80,7 +83,8 @@ impl Treatment {
     }
 }
 
-/// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no more.
+/// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no
+/// more.
 pub(super) fn walk<R: Read>(
     visitor: &mut Visitor<'_, R>,
     source: &Source,
@@ -112,7 +116,8 @@ pub(super) fn walk<R: Read>(
             Ok(None)
         }
         (Source::Names, Position::Levels(levels)) => names(visitor, levels),
-        // A search begins with the position that fits its source, and a resumed one takes the source that fits its position.
+        // A search begins with the position that fits its source, and a resumed one takes the source that fits its
+        // position.
         _ => Ok(None),
     }
 }
@@ -244,7 +249,7 @@ impl<R: Read> Visitor<'_, R> {
         };
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
-        if !flags.is_plain() || self.subentries.is_some() {
+        if Some(flags) != self.usual {
             match Treatment::of(flags, id, self.subentries, self.manage_dsa_it, self.covered) {
                 Treatment::Result => {}
                 Treatment::None => return Ok(Flow::Next),
@@ -262,11 +267,8 @@ impl<R: Read> Visitor<'_, R> {
             Some(_) => return Ok(Flow::Next),
             None => return Ok(Flow::Interrupted),
         }
-        if self.sent_before.saturating_add(self.sent) >= self.limits.entries_max {
-            return Ok(Flow::SizeLimit);
-        }
-        if self.limits.page_max > 0 && self.sent >= self.limits.page_max {
-            return Ok(Flow::PageFull);
+        if self.sent >= self.sent_max {
+            return Ok(self.full);
         }
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;

@@ -1,6 +1,7 @@
-//! What the next updates are going to read, brought from memory at the same time: in a large directory each has a name and an entry on pages of
-//! its own, which no cache holds. The entries that are found so are kept, so that they need not be looked up again. The modifications of a
-//! transaction are also put into the order of their entries, so that those with neighbouring pages come one after the other.
+//! What the next updates are going to read, brought from memory at the same time: in a large directory each has a name
+//! and an entry on pages of its own, which no cache holds. The entries that are found so are kept, so that they need
+//! not be looked up again. The modifications of a transaction are also put into the order of their entries, so that
+//! those with neighbouring pages come one after the other.
 
 use sapwood_ldap::message::{Request, RequestMessage};
 
@@ -91,8 +92,9 @@ impl Ahead {
         self.fetch_entries(view, count)
     }
 
-    /// The updates in the order of their entries, if all are modifications of entries that may be modified, and none has to do with what becomes of
-    /// another: then it makes no difference in which order entries are changed. Those of the same entry stay in their order.
+    /// The updates in the order of their entries, if all are modifications of entries that may be modified, and none
+    /// has to do with what becomes of another: then it makes no difference in which order entries are changed. Those of
+    /// the same entry stay in their order.
     pub(super) fn order<'u, R: Read>(
         &mut self,
         view: &R,
@@ -243,7 +245,8 @@ impl Ahead {
         target.id
     }
 
-    /// Puts the record of the entry that was found last, if it is this one and nobody has changed it, in place of `record`; whether it has.
+    /// Puts the record of the entry that was found last, if it is this one and nobody has changed it, in place of
+    /// `record`; whether it has.
     pub(super) fn take_record(&mut self, id: EntryId, record: &mut Vec<u8>) -> bool {
         let last = self.targets[..self.next.min(self.count)].last_mut();
         let Some(target) = last.filter(|target| target.has_record && target.id == Some(id)) else {

@@ -1,5 +1,5 @@
-//! An entry while it is made or changed: attributes that nobody touches stay where they are stored, the others are lists
-//! of values that borrow from the old record and the request.
+//! An entry while it is made or changed: attributes that nobody touches stay where they are stored, the others are
+//! lists of values that borrow from the old record and the request.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -653,7 +653,8 @@ impl<'a> Draft<'a> {
             .map_err(|why| Stop::refuse(ResultCode::ConstraintViolation, why))
     }
 
-    /// Checks that the attributes of an RDN can name an entry and are there; `missing` is the result code when they are not.
+    /// Checks that the attributes of an RDN can name an entry and are there; `missing` is the result code when they are
+    /// not.
     pub(crate) fn check_rdn(
         &self,
         schema: &Schema,
@@ -692,8 +693,8 @@ impl<'a> Draft<'a> {
             .any(|named| self.touches(named))
     }
 
-    /// Whether one of the types of the first RDN of a name may have been touched. Of a name with one type alone, as most entries have, it is certain,
-    /// and seen without reading the name.
+    /// Whether one of the types of the first RDN of a name may have been touched. Of a name with one type alone, as
+    /// most entries have, it is certain, and seen without reading the name.
     pub(crate) fn may_touch_rdn(&self, schema: &Schema, name: &str) -> bool {
         let mut parts = name.as_bytes().split(|&byte| byte == b'=');
         let (Some(only), Some(_), None) = (parts.next(), parts.next(), parts.next()) else {

@@ -55,11 +55,12 @@ pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 
-/// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for it, and all is
-/// kept until the end. More than this, clients would not take as one message.
+/// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
+/// it, and all is kept until the end. More than this, clients would not take as one message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 
-/// The same of all updates of a batch, whoever they are of: more is kept until the batch is durable for a single one only.
+/// The same of all updates of a batch, whoever they are of: more is kept until the batch is durable for a single one
+/// only.
 const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
 
 /// What became of a batch.
@@ -99,7 +100,8 @@ pub(crate) struct Batch<'b> {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
-    /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only that one.
+    /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only
+    /// that one.
     next: Vec<Option<RequestMessage<'b>>>,
     /// When the first of its updates was made, in microseconds since 1970.
     now: Option<u64>,
@@ -165,7 +167,8 @@ impl<'b> Batch<'b> {
 }
 
 impl Batch<'_> {
-    /// An update's outcome, unless there are too many response controls with its own: then it is not done, and may be sent again.
+    /// An update's outcome, unless there are too many response controls with its own: then it is not done, and may be
+    /// sent again.
     fn with_room(&mut self, outcome: Outcome, verdict: Verdict) -> (Outcome, Verdict) {
         let settled = outcome
             .settlement
@@ -394,7 +397,8 @@ impl<'r, T: Write> Run<'r, T> {
         // The first that is refused; those behind it would not have been applied.
         let mut refused: Option<(usize, Box<Outcome>)> = None;
         for next in order.chunks(UPDATES_AHEAD) {
-            // The messages were read in another order, so that the caches do not hold these: what is to be read of them comes together.
+            // The messages were read in another order, so that the caches do not hold these: what is to be read of them
+            // comes together.
             let asked: Vec<_> = next
                 .iter()
                 .map(|update| own_controls(&messages[update.at]))
@@ -816,8 +820,8 @@ impl<'r, T: Write> Run<'r, T> {
     }
 }
 
-/// The outcome of a transaction of which an update was refused. There are no response controls: of the updates before it nothing was
-/// done either, and what would have been read after them never was (RFC 4527 §3).
+/// The outcome of a transaction of which an update was refused. There are no response controls: of the updates before
+/// it nothing was done either, and what would have been read after them never was (RFC 4527 §3).
 fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
     let settlement = Settlement {
         failed: id,
@@ -826,7 +830,8 @@ fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
     settled(refused, settlement)
 }
 
-/// Counts the response controls of an update, and refuses the transaction when they are too many. That is no single update's fault.
+/// Counts the response controls of an update, and refuses the transaction when they are too many. That is no single
+/// update's fault.
 fn count_controls(bytes: &mut usize, outcome: &Outcome) -> Result<(), Stop> {
     *bytes += outcome.controls.len();
     if *bytes <= TRANSACTION_CONTROLS_BYTES_MAX {

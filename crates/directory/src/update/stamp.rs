@@ -21,8 +21,8 @@ impl From<Csn> for Stamp {
     }
 }
 
-/// Seconds since 1970 of a GeneralizedTime that begins with `YYYYmmddHHMMSS` and is in UTC. What is no time gives any number:
-/// writing it again tells.
+/// Seconds since 1970 of a GeneralizedTime that begins with `YYYYmmddHHMMSS` and is in UTC. What is no time gives any
+/// number: writing it again tells.
 pub(crate) fn seconds_of(time: &str) -> Option<u64> {
     let part = |from: usize, to: usize| time.get(from..to).and_then(|digits| number(digits, 10));
     let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);

@@ -1,5 +1,5 @@
-//! `contextCSN`, of draft-chu-ldap-csn: up to which change a naming context is complete, a value for each replica that has
-//! made changes. Its own entry has it, as soon as there was a change.
+//! `contextCSN`, of draft-chu-ldap-csn: up to which change a naming context is complete, a value for each replica that
+//! has made changes. Its own entry has it, as soon as there was a change.
 
 use super::{Subject, Values};
 use crate::changes::watermark;

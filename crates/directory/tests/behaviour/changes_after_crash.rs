@@ -25,7 +25,8 @@ const MADE: u64 = 0;
 const BEGUN: u64 = 1;
 const ACKNOWLEDGED: u64 = 2;
 
-/// Changes of one batch: what happened, and the DN that the entry had before or, if it had none, what is told of an add.
+/// Changes of one batch: what happened, and the DN that the entry had before or, if it had none, what is told of an
+/// add.
 type Batch = Vec<(ChangeKind, Option<String>)>;
 
 fn at(micros: u64) -> Options {

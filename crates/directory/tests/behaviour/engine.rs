@@ -1,5 +1,5 @@
-//! The conformance suite for engines: the same random bundles are run on an engine and on the model, and everything that
-//! can be read must be the same, inside the transaction and after it.
+//! The conformance suite for engines: the same random bundles are run on an engine and on the model, and everything
+//! that can be read must be the same, inside the transaction and after it.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -1,5 +1,5 @@
-//! Filters beside a plain evaluator that knows RFC 4511 §4.5.1.7 and the matching rules of a few attributes by heart: after
-//! any adds, modifications and deletes, with indexes and without, a search finds what the evaluator finds.
+//! Filters beside a plain evaluator that knows RFC 4511 §4.5.1.7 and the matching rules of a few attributes by heart:
+//! after any adds, modifications and deletes, with indexes and without, a search finds what the evaluator finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

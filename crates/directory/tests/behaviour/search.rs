@@ -701,8 +701,8 @@ proptest! {
         }
     }
 
-    /// Beginning searches together changes no answer either: bases that are siblings or the same, that are missing, aliases, referrals
-    /// or below one, or no DN at all; on an engine that fetches ahead and on one that does not.
+    /// Beginning searches together changes no answer either: bases that are siblings or the same, that are missing,
+    /// aliases, referrals or below one, or no DN at all; on an engine that fetches ahead and on one that does not.
     #[test]
     fn together_and_alone_are_the_same(asked in prop::collection::vec((0..BASES.len(), 0..4u8, 0..4u8, filter(), any::<bool>()), 1..20)) {
         let model = indexed();

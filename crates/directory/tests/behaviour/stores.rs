@@ -1,5 +1,5 @@
-//! Directories in several stores: naming contexts with stores of their own, and children spread over partitions. (The model
-//! test and the tests of the engine run on several stores, too.)
+//! Directories in several stores: naming contexts with stores of their own, and children spread over partitions. (The
+//! model test and the tests of the engine run on several stores, too.)
 
 use std::collections::BTreeSet;
 use std::io::Cursor;

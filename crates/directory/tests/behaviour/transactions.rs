@@ -196,8 +196,8 @@ fn updates_of_a_batch_see_the_names_that_those_before_them_made() {
     assert!(directory.check(|_| {}).unwrap().problems.is_empty());
 }
 
-/// RFC 4527 §3: a read entry control goes with success. What stood in the entry after an update that was undone, such as a number
-/// from a counter, never was.
+/// RFC 4527 §3: a read entry control goes with success. What stood in the entry after an update that was undone, such
+/// as a number from a counter, never was.
 #[test]
 fn a_failed_transaction_tells_nothing_that_was_read() {
     let directory = peopled();

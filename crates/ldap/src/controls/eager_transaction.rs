@@ -1,5 +1,5 @@
-//! Eager transaction, Sapwood's own (`docs/protocol-extensions.md`): the transaction being started tries its updates at
-//! once. It has no value.
+//! Eager transaction, Sapwood's own (`docs/reference/protocol-extensions.md`): the transaction being started tries its
+//! updates at once. It has no value.
 
 use super::{Control, Fault, Layer, OF_UPDATES, Spec};
 

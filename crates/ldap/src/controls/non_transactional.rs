@@ -1,5 +1,5 @@
-//! Non-transactional, Sapwood's own (`docs/protocol-extensions.md`): the update stands alone although a transaction is
-//! open. It has no value.
+//! Non-transactional, Sapwood's own (`docs/reference/protocol-extensions.md`): the update stands alone although a
+//! transaction is open. It has no value.
 
 use super::{Control, Fault, Layer, OF_UPDATES, Spec};
 

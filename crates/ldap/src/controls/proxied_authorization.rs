@@ -1,5 +1,5 @@
-//! Proxied authorization (RFC 4370): the operation is done for somebody else. It is read so that it can be refused where
-//! RFC 5805 §4.4 says how.
+//! Proxied authorization (RFC 4370): the operation is done for somebody else. It is read so that it can be refused
+//! where RFC 5805 §4.4 says how.
 //!
 //! controlValue: the authzId itself, empty for anonymous
 

@@ -1,5 +1,5 @@
-//! Queue length, Sapwood's own (`docs/protocol-extensions.md`): how many responses the client waits for, so that they can
-//! travel in full segments.
+//! Queue length, Sapwood's own (`docs/reference/protocol-extensions.md`): how many responses the client waits for, so
+//! that they can travel in full segments.
 //!
 //! controlValue: `INTEGER (1..maxInt)`
 

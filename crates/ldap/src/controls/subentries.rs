@@ -1,5 +1,5 @@
-//! Subentries (RFC 3672 §3): whether a search sees subentries, and they only, or normal entries only. Without it a search
-//! sees subentries where its scope is the base alone.
+//! Subentries (RFC 3672 §3): whether a search sees subentries, and they only, or normal entries only. Without it a
+//! search sees subentries where its scope is the base alone.
 //!
 //! controlValue: `BOOLEAN`, TRUE for subentries
 //!

@@ -50,8 +50,8 @@ impl<'a> StartLburp<'a> {
     }
 }
 
-/// Reads the response value of StartLBURP: the most operations in one update request (RFC 4373 §5.2.1). A response without a value
-/// sets no limit.
+/// Reads the response value of StartLBURP: the most operations in one update request (RFC 4373 §5.2.1). A response
+/// without a value sets no limit.
 pub fn max_operations(value: &[u8]) -> Result<u32, PartError> {
     let mut reader = Reader::new(value);
     let operations = reader.integer("maxOperations")?;
@@ -265,7 +265,8 @@ impl UpdateOperationsBuf {
     }
 }
 
-/// OperationResults, the response value of LBURPUpdate (RFC 4373 §5.4.1): the operations that failed. Without any there is no value.
+/// OperationResults, the response value of LBURPUpdate (RFC 4373 §5.4.1): the operations that failed. Without any there
+/// is no value.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationResults<'a> {
     ber: &'a [u8],

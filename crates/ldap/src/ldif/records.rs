@@ -184,8 +184,8 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The value of the next line, if that is one of the attribute with just this description, neither folded nor in base 64 nor behind a
-    /// URL; otherwise nothing is read.
+    /// The value of the next line, if that is one of the attribute with just this description, neither folded nor in
+    /// base 64 nor behind a URL; otherwise nothing is read.
     fn next_plain_value(&mut self, description: &str) -> Option<&'a [u8]> {
         let after = self.rest.strip_prefix(description.as_bytes())?;
         let text = match after {

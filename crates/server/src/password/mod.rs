@@ -1,4 +1,5 @@
-//! Passwords as `userPassword` keeps them: `{SCHEME}` and a hash (RFC 3112 §2, and the names that servers share in practice).
+//! Passwords as `userPassword` keeps them: `{SCHEME}` and a hash (RFC 3112 §2, and the names that servers share in
+//! practice).
 //!
 //! New passwords are hashed with Argon2id. Verification also knows the schemes that people bring along from elsewhere
 //! ([`StoredPassword`]). Each stored hash names its own cost, and a stored hash may come from a client: what one may
@@ -19,7 +20,8 @@ pub use stored::{
 };
 pub use verifier::{Verified, Verifier};
 
-/// Memory of one new Argon2id hash, in KiB (the second choice of the OWASP recommendations; [`HasherPool`] runs one at a time).
+/// Memory of one new Argon2id hash, in KiB (the second choice of the OWASP recommendations; [`HasherPool`] runs one at
+/// a time).
 pub const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
 /// Passes over the memory of one new Argon2id hash.
 pub const ARGON2_PASSES: u32 = 2;

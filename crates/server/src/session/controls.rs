@@ -1,5 +1,5 @@
-//! Which controls a request takes on this connection, and what Get Server ID adds to the answers. What other controls ask
-//! for stands with the operation: `RequestControls` says it decoded.
+//! Which controls a request takes on this connection, and what Get Server ID adds to the answers. What other controls
+//! ask for stands with the operation: `RequestControls` says it decoded.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Message ids, each once.
 pub(super) type MessageIds = HashSet<u32, Spread>;
 
-/// Spreads ids over a table by multiplying them with a secret number: quickly, and without anybody being able to choose ids that meet.
+/// Spreads ids over a table by multiplying them with a secret number: quickly, and without anybody being able to choose
+/// ids that meet.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     factor: u64,

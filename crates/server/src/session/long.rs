@@ -3,9 +3,9 @@
 //!
 //! Text that expands takes up to 0.12 s per MiB until it is prepared, and a request can bring megabytes. To divide that
 //! into steps, the filter, the base and every rule that prepares a value would each have to stop and go on anywhere; so
-//! the whole beginning of a search goes to another thread instead, in one piece, and then, in steps, its plan. Meanwhile
-//! the session reads on: what is being made ready counts as under way, and can be abandoned and canceled. The worker may
-//! still finish its step for nobody.
+//! the whole beginning of a search goes to another thread instead, in one piece, and then, in steps, its plan.
+//! Meanwhile the session reads on: what is being made ready counts as under way, and can be abandoned and canceled. The
+//! worker may still finish its step for nobody.
 //!
 //! A request of up to [`MEDIUM_BYTES_MAX`] takes a worker eight milliseconds at most. So there are workers who take no
 //! longer ones: who asks for little waits for others who do, not for a megabyte of somebody else.

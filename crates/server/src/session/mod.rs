@@ -1,10 +1,10 @@
 //! A session: the protocol of one connection as a state machine on byte buffers, without input or output of its own.
 //!
 //! The [connection](crate::connection) reads into [`Session::input`], calls [`Session::process`] and writes what is in
-//! [`Session::output`]. One call decodes every complete request: the *burst*. Its reads run on one snapshot, its updates
-//! go to the writer as one unit, and its answers gather in the output buffer for one write. Searches that are not done
-//! at once stay in [`searches`](search) and go on in turn, whenever there is room for output. A call ends when one of them
-//! has used up its step.
+//! [`Session::output`]. One call decodes every complete request: the *burst*. Its reads run on one snapshot, its
+//! updates go to the writer as one unit, and its answers gather in the output buffer for one write. Searches that are
+//! not done at once stay in [`searches`](search) and go on in turn, whenever there is room for output. A call ends when
+//! one of them has used up its step.
 //!
 //! Bind, StartTLS and what needs a password hashed are *exclusive*: they wait until what came before has been answered,
 //! and what comes after waits for them.
@@ -66,8 +66,8 @@ enum Draining {
     ServerStops,
 }
 
-/// What is left of the last snapshot of a thread's sessions. When nothing was written since, as mostly, the next one knows what
-/// that one knew.
+/// What is left of the last snapshot of a thread's sessions. When nothing was written since, as mostly, the next one
+/// knows what that one knew.
 #[derive(Clone, Default)]
 pub(crate) struct LastSnapshot(Rc<Cell<Option<Remains>>>);
 
@@ -187,7 +187,8 @@ impl Session {
         self.has_room() && self.then != Then::Close && (self.can_step() || has_requests())
     }
 
-    /// Whether [`process`](Self::process) would find nothing to do: only input, or another thread, makes the session go on.
+    /// Whether [`process`](Self::process) would find nothing to do: only input, or another thread, makes the session go
+    /// on.
     pub(crate) fn waits(&self) -> bool {
         self.input.bytes.is_empty()
             && self.operations.searches.is_empty()
@@ -195,7 +196,8 @@ impl Session {
             && self.then == Then::Continue
     }
 
-    /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by others.
+    /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by
+    /// others.
     pub(crate) fn secured(&mut self) {
         self.context.channel.is_under_tls = true;
         self.input.bytes.clear();
@@ -203,8 +205,8 @@ impl Session {
         self.then = Then::Continue;
     }
 
-    /// Decodes and does every complete request that there is room for, then goes on with the searches under way. Requests
-    /// come first: one of them may abandon a search.
+    /// Decodes and does every complete request that there is room for, then goes on with the searches under way.
+    /// Requests come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
         self.service.renew(&mut self.settings);
         if let Identity::User { entry, .. } = *self.context.identity

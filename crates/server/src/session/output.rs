@@ -48,8 +48,8 @@ impl Default for Output {
 }
 
 impl Session {
-    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come; not
-    /// while the session waits for memory, for then others may wait for what they take.
+    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come;
+    /// not while the session waits for memory, for then others may wait for what they take.
     pub(crate) fn output(&self) -> &[u8] {
         let output = &self.output.bytes[self.output.written..];
         let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
@@ -58,13 +58,14 @@ impl Session {
         if held && !waits() { &[] } else { output }
     }
 
-    /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is written.
+    /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is
+    /// written.
     pub(crate) fn awaits_queue(&self) -> bool {
         self.output.queue_length > 0 && self.then == Then::Continue && self.draining.is_none()
     }
 
-    /// Notes that the first `count` bytes of [`Session::output`] have been written; with `flushed` the stream keeps none of
-    /// them.
+    /// Notes that the first `count` bytes of [`Session::output`] have been written; with `flushed` the stream keeps
+    /// none of them.
     pub(crate) fn wrote(&mut self, count: usize, flushed: bool) {
         self.output.written += count;
         self.output.flushed = flushed;
@@ -90,7 +91,8 @@ impl Session {
         self.output().is_empty() && self.output.flushed
     }
 
-    /// Takes the output buffer away when it has been written, for a session that waits holds none; its room is given back.
+    /// Takes the output buffer away when it has been written, for a session that waits holds none; its room is given
+    /// back.
     pub(crate) fn take_output_buffer(&mut self) -> Option<Vec<u8>> {
         if !self.output.bytes.is_empty() {
             return None;
@@ -123,7 +125,8 @@ impl Session {
             .saturating_sub(self.output.answers_due * UPDATE_ANSWER_BYTES)
     }
 
-    /// Tries to have room for a full output and the answers of the updates under way; whether there is more than before.
+    /// Tries to have room for a full output and the answers of the updates under way; whether there is more than
+    /// before.
     pub(super) fn reserve_room(&mut self) -> bool {
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
         let wanted = output_bytes_max + self.output.answers_due * UPDATE_ANSWER_BYTES;

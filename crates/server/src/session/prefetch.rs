@@ -1,5 +1,5 @@
-//! Prefetch in a burst: searches that follow each other are begun together, so that what they read comes from memory at the
-//! same time.
+//! Prefetch in a burst: searches that follow each other are begun together, so that what they read comes from memory at
+//! the same time.
 
 use sapwood_directory::{Search, Searches};
 use sapwood_ldap::controls::RequestControls;

@@ -356,8 +356,8 @@ impl Session {
         self.next_search().is_some()
     }
 
-    /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until what
-    /// is there has been written, or it might wait for ever.
+    /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until
+    /// what is there has been written, or it might wait for ever.
     fn next_search(&self) -> Option<usize> {
         for (index, queued) in self.operations.searches.queue.iter().enumerate() {
             let Queued::UnderWay(running) = queued else {

@@ -79,8 +79,9 @@ impl Session {
         true
     }
 
-    /// Whether an update with these homes could be applied before one that came earlier and that it may depend on. Those of
-    /// different partitions do not depend on each other; all depend on what is in the first store, above the partitions.
+    /// Whether an update with these homes could be applied before one that came earlier and that it may depend on.
+    /// Those of different partitions do not depend on each other; all depend on what is in the first store, above the
+    /// partitions.
     pub(super) fn overtakes(&self, homes: StoreSet, unit: &Unit) -> bool {
         !homes.is_empty()
             && self.service.directory.stores() > 1
@@ -296,7 +297,8 @@ fn is_cleartext(attribute: &Attribute<'_>) -> bool {
             .any(|value| !password::is_hashed(value))
 }
 
-/// Whether a request adds or replaces with a password in the clear. (A value to delete is compared with what is stored.)
+/// Whether a request adds or replaces with a password in the clear. (A value to delete is compared with what is
+/// stored.)
 pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
     match request {
         Request::Add(add) => add

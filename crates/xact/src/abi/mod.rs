@@ -556,7 +556,8 @@ mod tests {
             assert_eq!(unsafe { xact_root(transaction, &mut root) }, OK);
             root
         };
-        // SAFETY: here and below, transactions are used in this thread, until they have ended, and spaces until they are closed.
+        // SAFETY: here and below, transactions are used in this thread, until they have ended, and spaces until they
+        // are closed.
         unsafe {
             let outer = begin(space, WRITE);
             assert_eq!(xact_set_root(outer, 5), OK);

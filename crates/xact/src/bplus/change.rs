@@ -173,8 +173,8 @@ impl<M: Memory> BPlusTree<M> {
         Ok(i8::from(last) - i8::from(first))
     }
 
-    /// Where to split records that are too many for a block: in the middle by bytes, but at the very end or beginning when keys
-    /// arrive in order there, so that blocks stay full.
+    /// Where to split records that are too many for a block: in the middle by bytes, but at the very end or beginning
+    /// when keys arrive in order there, so that blocks stay full.
     fn cut(&self, records: &Records, edge: i8) -> usize {
         let count = records.len();
         match edge {

@@ -10,9 +10,9 @@
 //!     16     8  root block
 //! ```
 //!
-//! Blocks have no links to their neighbours and nothing is counted, so that an insert that splits nothing changes one block, and
-//! inserts of several processes meet only where their keys do. A block that is merged away is marked before it is freed: a
-//! transaction that is about to change it must find that it lost.
+//! Blocks have no links to their neighbours and nothing is counted, so that an insert that splits nothing changes one
+//! block, and inserts of several processes meet only where their keys do. A block that is merged away is marked before
+//! it is freed: a transaction that is about to change it must find that it lost.
 
 mod change;
 mod range;
@@ -39,12 +39,14 @@ const MAGIC: Magic = Magic {
 };
 const DESCRIPTION_BYTES: usize = 24;
 
-/// No tree is higher: with blocks of the smallest size and the longest keys this many levels hold more than any memory does.
+/// No tree is higher: with blocks of the smallest size and the longest keys this many levels hold more than any memory
+/// does.
 const HEIGHT_MAX: usize = 32;
 
 /// A B+tree in a memory.
 ///
-/// The memory is whatever implements [`Memory`]; `&mut M` does too, so that a tree can be opened for a moment, as in a transaction.
+/// The memory is whatever implements [`Memory`]; `&mut M` does too, so that a tree can be opened for a moment, as in a
+/// transaction.
 #[derive(Debug)]
 pub struct BPlusTree<M> {
     memory: M,

@@ -70,7 +70,8 @@ impl<'t, M: Memory> Way<'t, M> {
         Ok(block)
     }
 
-    /// Goes to the next leaf or the one before, which must hold higher or lower keys: so no walk through a damaged tree is endless.
+    /// Goes to the next leaf or the one before, which must hold higher or lower keys: so no walk through a damaged tree
+    /// is endless.
     pub(crate) fn turn(
         &mut self,
         leaf: &Block<'t, M>,

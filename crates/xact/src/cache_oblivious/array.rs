@@ -1,8 +1,8 @@
 //! An array of segments in key order, with room left in each, and its index.
 //!
-//! The segments are in use from the first one to the last one that the index bounds; those behind it have never been touched. They
-//! lie in a few areas of the memory of the same size, which find room where a single one would not. When the array has grown at its
-//! end there are more: each further area has as many segments as all before it.
+//! The segments are in use from the first one to the last one that the index bounds; those behind it have never been
+//! touched. They lie in a few areas of the memory of the same size, which find room where a single one would not. When
+//! the array has grown at its end there are more: each further area has as many segments as all before it.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
@@ -72,7 +72,8 @@ pub(super) enum Spread {
 }
 
 impl Array {
-    /// Takes room for an array of so many segments or a few more. Its index is not cleared and its segments are not made yet.
+    /// Takes room for an array of so many segments or a few more. Its index is not cleared and its segments are not
+    /// made yet.
     pub(super) fn allocate<M: Memory>(memory: &mut M, segments: u64) -> Result<Self, M::Error> {
         if !(1..=SEGMENTS_MAX).contains(&segments) {
             let bytes = segments.saturating_mul(SEGMENT_BYTES as u64);
@@ -97,7 +98,8 @@ impl Array {
         })
     }
 
-    /// Makes room for as many segments again at the end; they are not made yet. `None` if the array is as large as it can be.
+    /// Makes room for as many segments again at the end; they are not made yet. `None` if the array is as large as it
+    /// can be.
     pub(super) fn grow<M: Memory>(&self, memory: &mut M) -> Result<Option<Self>, M::Error> {
         let count = self.count();
         let free = self.areas.iter().position(|area| *area == 0);
@@ -118,7 +120,8 @@ impl Array {
         Ok(Some(grown))
     }
 
-    /// Gives back an array that no search reaches any more, of which the areas of the first `released` segments already are.
+    /// Gives back an array that no search reaches any more, of which the areas of the first `released` segments already
+    /// are.
     pub(super) fn release<M: Memory>(&self, memory: &mut M, released: u64) -> Result<(), M::Error> {
         let pages = Index::pages(self.count());
         memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;
@@ -126,7 +129,8 @@ impl Array {
         Ok(())
     }
 
-    /// Gives back the areas that lie within these segments, of which the first begins one, and returns the end of the last area.
+    /// Gives back the areas that lie within these segments, of which the first begins one, and returns the end of the
+    /// last area.
     pub(super) fn release_areas<M: Memory>(
         &self,
         memory: &mut M,
@@ -264,7 +268,8 @@ impl Array {
         }
     }
 
-    /// The lower bound of a segment; there is none for the first, for those behind the last in use, and behind the array.
+    /// The lower bound of a segment; there is none for the first, for those behind the last in use, and behind the
+    /// array.
     pub(super) fn bound<'m, M: Memory>(
         &self,
         memory: &'m M,
@@ -309,8 +314,9 @@ impl Array {
         Ok(used)
     }
 
-    /// Spreads records over a window of segments whose earlier contents they replace. `upper` is the lower bound of what
-    /// follows. Returns how many segments were needed, or `None`, with nothing changed, where the records do not fit this way.
+    /// Spreads records over a window of segments whose earlier contents they replace. `upper` is the lower bound of
+    /// what follows. Returns how many segments were needed, or `None`, with nothing changed, where the records do not
+    /// fit this way.
     pub(super) fn lay_out<M: Memory>(
         &self,
         memory: &mut M,
@@ -413,7 +419,8 @@ impl Array {
         Ok(())
     }
 
-    /// Verifies these segments: their blocks, and that keys lie between the bounds. `last` is the highest key before them.
+    /// Verifies these segments: their blocks, and that keys lie between the bounds. `last` is the highest key before
+    /// them.
     pub(super) fn check<M: Memory>(
         &self,
         memory: &M,
@@ -467,8 +474,9 @@ fn even(records: &Records, segments: usize) -> Vec<usize> {
     cuts
 }
 
-/// Where the records of each segment end when they take about `goal` bytes each, never more than that or [`DENSE_BYTES`], and at
-/// least one record. What one takes too little the next may take more, so that the loss at their ends does not add up.
+/// Where the records of each segment end when they take about `goal` bytes each, never more than that or
+/// [`DENSE_BYTES`], and at least one record. What one takes too little the next may take more, so that the loss at
+/// their ends does not add up.
 fn filled(records: &Records, range: Range<usize>, goal: usize) -> Vec<usize> {
     let mut cuts = Vec::new();
     let (mut total, mut sum) = (0, 0);
@@ -488,7 +496,8 @@ fn filled(records: &Records, range: Range<usize>, goal: usize) -> Vec<usize> {
     cuts
 }
 
-/// Records before the gap densely at the beginning, those behind it at the end, nothing between; `None` if there is no room.
+/// Records before the gap densely at the beginning, those behind it at the end, nothing between; `None` if there is no
+/// room.
 fn gapped(records: &Records, segments: usize, gap: usize) -> Option<Vec<usize>> {
     let mut cuts = filled(records, 0..gap, DENSE_BYTES);
     let after = match gap < records.len() {

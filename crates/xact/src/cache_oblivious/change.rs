@@ -21,7 +21,8 @@ const DEFERRED_LEVEL: u32 = 4;
 /// With deferred rebalancing, how full a window at that level may become meanwhile.
 const CROWDED_MAX: f64 = 0.97;
 
-/// The largest window rebalanced in one go, in segments: 4 MiB, as its records are in memory meanwhile. Beyond, the whole array moves.
+/// The largest window rebalanced in one go, in segments: 4 MiB, as its records are in memory meanwhile. Beyond, the
+/// whole array moves.
 const WINDOW_SEGMENTS_MAX: u64 = 1 << 10;
 
 /// The largest record in a segment: an eighth of it, so that windows at their densest can still be spread.
@@ -143,8 +144,8 @@ impl<M: Memory> CacheObliviousTree<M> {
             .remove(index)
     }
 
-    /// Puts a record that comes after all others into a new segment behind the last one. Returns `false` if other records come after
-    /// it or there is no room.
+    /// Puts a record that comes after all others into a new segment behind the last one. Returns `false` if other
+    /// records come after it or there is no room.
     fn extend(
         &mut self,
         description: &Description,
@@ -183,8 +184,8 @@ impl<M: Memory> CacheObliviousTree<M> {
         Ok(true)
     }
 
-    /// Rebalances the smallest window around a full segment that has room to spare, with the new record in it. Returns `false` if
-    /// the record is still to be inserted, because the whole array had to move.
+    /// Rebalances the smallest window around a full segment that has room to spare, with the new record in it. Returns
+    /// `false` if the record is still to be inserted, because the whole array had to move.
     fn make_room(
         &mut self,
         description: &Description,
@@ -235,8 +236,8 @@ impl<M: Memory> CacheObliviousTree<M> {
         Ok(false)
     }
 
-    /// Rebalances the smallest window around a nearly empty segment that is not too empty itself; an array that is moves to a
-    /// smaller one.
+    /// Rebalances the smallest window around a nearly empty segment that is not too empty itself; an array that is
+    /// moves to a smaller one.
     fn close_up(
         &mut self,
         description: &Description,
@@ -273,8 +274,9 @@ impl<M: Memory> CacheObliviousTree<M> {
         Ok(())
     }
 
-    /// Spreads the records of a window, with one more at a place in one of its segments, evenly or, where keys arrive in order, with the
-    /// room where the next ones will come. The window may get a further end than it had. Returns `false` if they do not fit.
+    /// Spreads the records of a window, with one more at a place in one of its segments, evenly or, where keys arrive
+    /// in order, with the room where the next ones will come. The window may get a further end than it had. Returns
+    /// `false` if they do not fit.
     fn rebalance(
         &mut self,
         description: &Description,

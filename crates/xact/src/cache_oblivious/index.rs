@@ -1,12 +1,14 @@
 //! The static search tree over the segments of an array: where each segment's keys begin.
 //!
-//! The tree is binary and has a fixed shape; the lower bound of segment `i` has one place in it, whatever the keys. Seven of
-//! its levels are a page, so that a page leads to 128 pages below it or to 128 segments. Pages are laid out in van Emde Boas order:
-//! the pages of the upper half of the levels first, then for each of them the pages below it together. Within a page the root has a
-//! cache line of its own, and below it every line is a node with its two children: four lines decide between 128 ways.
+//! The tree is binary and has a fixed shape; the lower bound of segment `i` has one place in it, whatever the keys.
+//! Seven of its levels are a page, so that a page leads to 128 pages below it or to 128 segments. Pages are laid out in
+//! van Emde Boas order: the pages of the upper half of the levels first, then for each of them the pages below it
+//! together. Within a page the root has a cache line of its own, and below it every line is a node with its two
+//! children: four lines decide between 128 ways.
 //!
-//! A place in a page is 16 bytes: a tag and the first 15 bytes of the bound. A longer bound is kept in full beside the records of
-//! its segment, where a search looks when the first 15 bytes do not decide. A page of zeros bounds nothing: every search goes left.
+//! A place in a page is 16 bytes: a tag and the first 15 bytes of the bound. A longer bound is kept in full beside the
+//! records of its segment, where a search looks when the first 15 bytes do not decide. A page of zeros bounds nothing:
+//! every search goes left.
 //!
 //! ```text
 //! TAG    THE BOUND
@@ -222,7 +224,8 @@ impl Index {
         }
     }
 
-    /// Sets the lower bound of a segment, not of the first one. A bound longer than [`HEAD_BYTES`] must also stand in the segment.
+    /// Sets the lower bound of a segment, not of the first one. A bound longer than [`HEAD_BYTES`] must also stand in
+    /// the segment.
     pub(super) fn set<M: Memory>(
         &self,
         memory: &mut M,

@@ -1,16 +1,18 @@
 //! A cache-oblivious B-tree: records in key order in an array with gaps, under a static search tree.
 //!
-//! The array is a packed memory array. It is divided into segments of a page; a segment is a sorted block of records. When one is full, the
-//! records of the smallest aligned window around it that has room to spare are spread over that window: how full a window may be
-//! falls with its size, from [`LEAF_MAX`] to [`ROOT_MAX`], and how empty from [`ROOT_MIN`] to [`LEAF_MIN`]. A walk through
-//! all records is a walk through the array from one end to the other, however the disk below likes its blocks.
+//! The array is a packed memory array. It is divided into segments of a page; a segment is a sorted block of records.
+//! When one is full, the records of the smallest aligned window around it that has room to spare are spread over that
+//! window: how full a window may be falls with its size, from [`LEAF_MAX`] to [`ROOT_MAX`], and how empty from
+//! [`ROOT_MIN`] to [`LEAF_MIN`]. A walk through all records is a walk through the array from one end to the other,
+//! however the disk below likes its blocks.
 //!
-//! A record that comes after all others begins a new segment behind the last when that is full, and an array that has no room for it
-//! grows where it is: keys in order are written once, as in a log.
+//! A record that comes after all others begins a new segment behind the last when that is full, and an array that has
+//! no room for it grows where it is: keys in order are written once, as in a log.
 //!
 //! When the whole array is too full or too empty, its records move to another one. They move from left to right in
-//! steps of a few segments, each step complete in itself, so that it can be a transaction of its own: a search that finds its segment
-//! moved goes on in the next array. Windows too large for one transaction are not rebalanced either: the array moves then too.
+//! steps of a few segments, each step complete in itself, so that it can be a transaction of its own: a search that
+//! finds its segment moved goes on in the next array. Windows too large for one transaction are not rebalanced either:
+//! the array moves then too.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
@@ -65,9 +67,9 @@ const DESCRIPTION_BYTES: usize = PROGRESS_AT + 8;
 
 /// A cache-oblivious B-tree in a memory.
 ///
-/// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an [`Rebalancer`]
-/// that outlives the transaction, and [`CacheObliviousTree::maintain`] is called in transactions of its own while it says so
-/// ([`Space::transaction_relaxed`](crate::Space::transaction_relaxed), as nobody waits for them).
+/// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an
+/// [`Rebalancer`] that outlives the transaction, and [`CacheObliviousTree::maintain`] is called in transactions of its
+/// own while it says so ([`Space::transaction_relaxed`](crate::Space::transaction_relaxed), as nobody waits for them).
 #[derive(Debug)]
 pub struct CacheObliviousTree<M> {
     memory: M,

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 /// After so many keys, each next to the one before, free room is left where the next ones will come.
 const RUN_KEYS: i32 = 8;
 
-/// What a [`CacheObliviousTree`](super::CacheObliviousTree) remembers from one operation to the next, shared by all who open the tree in a process.
+/// What a [`CacheObliviousTree`](super::CacheObliviousTree) remembers from one operation to the next, shared by all who
+/// open the tree in a process.
 ///
 /// Forgetting it costs speed and nothing else.
 #[derive(Debug)]
@@ -49,8 +50,8 @@ impl Rebalancer {
         Self::new(false)
     }
 
-    /// Operations rebalance a few segments at most and leave the rest to [`CacheObliviousTree::maintain`](super::CacheObliviousTree::maintain),
-    /// unless they find no room at all.
+    /// Operations rebalance a few segments at most and leave the rest to
+    /// [`CacheObliviousTree::maintain`](super::CacheObliviousTree::maintain), unless they find no room at all.
     pub fn deferred() -> Self {
         Self::new(true)
     }

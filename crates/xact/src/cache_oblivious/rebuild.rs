@@ -1,8 +1,8 @@
 //! Moving the whole array: to a larger or smaller one, or to one whose free room is where it is wanted.
 //!
-//! A move goes from left to right. Each step takes some segments of the current array, appends their records to the segments of
-//! the next one that are in use, and marks them as moved. Only the first step and the last change the tree's description; how far the move is
-//! stands on a page that searches do not read:
+//! A move goes from left to right. Each step takes some segments of the current array, appends their records to the
+//! segments of the next one that are in use, and marks them as moved. Only the first step and the last change the
+//! tree's description; how far the move is stands on a page that searches do not read:
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
@@ -25,11 +25,12 @@ use crate::block::{Kind, Records};
 use crate::fixed::Fixed;
 use crate::memory::{Memory, PAGE_BYTES};
 
-/// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a B+tree.
+/// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a
+/// B+tree.
 const NEXT_DENSITY: f64 = 0.67;
 
-/// The same for deferred rebalancing, in transactions: what is moved goes to the log, into a version and into the file, so that records move three times
-/// in their life there instead of five.
+/// The same for deferred rebalancing, in transactions: what is moved goes to the log, into a version and into the file,
+/// so that records move three times in their life there instead of five.
 const NEXT_DENSITY_DEFERRED: f64 = 0.5;
 
 /// One of so many segments of the next array is left for the end.
@@ -101,7 +102,8 @@ impl Progress {
 }
 
 impl<M: Memory> CacheObliviousTree<M> {
-    /// Does a part of what operations have left to do, as much as suits one transaction, and tells whether there is more.
+    /// Does a part of what operations have left to do, as much as suits one transaction, and tells whether there is
+    /// more.
     ///
     /// # Errors
     /// [`Fault::Damaged`](crate::Fault::Damaged), or what the memory says.
@@ -269,8 +271,8 @@ impl<M: Memory> CacheObliviousTree<M> {
                 self.move_in_one_go(description, used)?;
                 return Ok(false);
             };
-            // Where the move is done in one go and nobody else is there, nobody looks for what has moved: the pages are not written
-            // once more, and their room is given back before it is needed for others.
+            // Where the move is done in one go and nobody else is there, nobody looks for what has moved: the pages are
+            // not written once more, and their room is given back before it is needed for others.
             if factor < AT_ONCE || self.memory.is_shared() {
                 for segment in progress.from..end {
                     current
@@ -295,8 +297,8 @@ impl<M: Memory> CacheObliviousTree<M> {
         Ok(true)
     }
 
-    /// Appends the records of some segments to the `used` segments of the next array, and returns how many those are then, or
-    /// `None` if the array is too small.
+    /// Appends the records of some segments to the `used` segments of the next array, and returns how many those are
+    /// then, or `None` if the array is too small.
     fn append(
         &mut self,
         description: &Description,
@@ -360,7 +362,8 @@ impl<M: Memory> CacheObliviousTree<M> {
         Ok(())
     }
 
-    /// Moves everything through memory in one go: for arrays so small that steps are not worth it, or when steps have failed.
+    /// Moves everything through memory in one go: for arrays so small that steps are not worth it, or when steps have
+    /// failed.
     fn move_in_one_go(&mut self, description: &Description, used: u64) -> Result<(), M::Error> {
         let mut records = Records::default();
         for side in [Side::Next, Side::Current] {

@@ -1,5 +1,5 @@
-//! SipHash-2-4 (Aumasson and Bernstein, 2012): a hash function with a secret key, under which nobody who does not know it
-//! can find keys that collide.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012): a hash function with a secret key, under which nobody who does not know
+//! it can find keys that collide.
 
 /// The hash of some bytes.
 pub(super) fn hash(key: [u8; 16], bytes: &[u8]) -> u64 {

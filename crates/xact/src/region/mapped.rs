@@ -107,7 +107,8 @@ impl Parts {
         Ok((Self::map(file, length, frames, spill)?, frames, spill))
     }
 
-    /// Other processes change the memory only by the rules that hold here too, and nobody cuts the file while it is locked.
+    /// Other processes change the memory only by the rules that hold here too, and nobody cuts the file while it is
+    /// locked.
     fn map(file: &File, bytes: usize, frames: u64, spill: u64) -> Result<Self> {
         let window = Window::over(file, bytes).doing(MAPPING)?;
         let file = file.try_clone().doing(MAPPING)?;
@@ -136,8 +137,8 @@ impl Parts {
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        // SAFETY: the mapping begins with the structure, page-aligned, and lives as long as `self`; all its fields are atomics,
-        // for which every bit pattern is a value and which others may change at any time.
+        // SAFETY: the mapping begins with the structure, page-aligned, and lives as long as `self`; all its fields are
+        // atomics, for which every bit pattern is a value and which others may change at any time.
         unsafe { &*self.window.as_mut_ptr().cast() }
     }
 

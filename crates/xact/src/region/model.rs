@@ -22,7 +22,8 @@ pub(super) struct Parts {
     frames: Box<[UnsafeCell<PageBytes>]>,
 }
 
-// SAFETY: the frames are used by the rules of `versions`, which is what the checker is there for; everything else is atomics.
+// SAFETY: the frames are used by the rules of `versions`, which is what the checker is there for; everything else is
+// atomics.
 unsafe impl Sync for Parts {}
 
 impl Parts {

@@ -339,8 +339,9 @@ fn a_move_goes_on_whoever_began_it() {
     }
 }
 
-/// Keys that arrived in order just below what a move had still to take left empty segments at the end of the next array, which were
-/// bounded by nothing instead of by what was still to come: records that the move then put there were in segments that no search found.
+/// Keys that arrived in order just below what a move had still to take left empty segments at the end of the next
+/// array, which were bounded by nothing instead of by what was still to come: records that the move then put there were
+/// in segments that no search found.
 #[test]
 fn keys_arrive_in_order_where_a_move_has_come_to() {
     let mut tree = Deferred::new(CacheObliviousTree::create(Plain::new()).unwrap()).unwrap();
@@ -374,8 +375,9 @@ fn keys_arrive_in_order_where_a_move_has_come_to() {
     }
 }
 
-/// Long keys that arrived in order before a record at the end: a move packed them so that none of the segments in use had room, and
-/// the segments that it had kept behind them were in no window, so that only another such move could follow.
+/// Long keys that arrived in order before a record at the end: a move packed them so that none of the segments in use
+/// had room, and the segments that it had kept behind them were in no window, so that only another such move could
+/// follow.
 #[test]
 fn what_a_move_keeps_at_the_end_is_used_when_all_before_it_is_full() {
     let run = |key: &[u8], count, value| Step::Run(key.to_vec(), count, value);

@@ -22,7 +22,8 @@ pub(crate) trait Subject<M: Memory>: Sized {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error>;
     fn remove(&mut self, key: &[u8]) -> Result<bool, M::Error>;
     fn check(&self) -> Result<Census, M::Error>;
-    /// The records between two keys, taken from the front where `front` says so and from the back otherwise, in the order taken.
+    /// The records between two keys, taken from the front where `front` says so and from the back otherwise, in the
+    /// order taken.
     fn range(&self, keys: Keys<'_>, front: impl FnMut() -> bool) -> Result<Records, M::Error>;
 }
 

@@ -43,7 +43,8 @@ fn census(space: &Space) -> Census {
     tree.check().unwrap()
 }
 
-/// A new segment at the end takes keys away from the segment that was the last one, whose page it need not change otherwise.
+/// A new segment at the end takes keys away from the segment that was the last one, whose page it need not change
+/// otherwise.
 #[test]
 fn a_record_behind_all_others_conflicts_with_a_new_segment() {
     for mode in MODES {

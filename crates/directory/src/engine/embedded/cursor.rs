@@ -236,7 +236,8 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// A posting list of an index: those of all stores, one after the other, for the ids of a store come before those of the next.
+/// A posting list of an index: those of all stores, one after the other, for the ids of a store come before those of
+/// the next.
 pub struct EmbeddedPostings<'t> {
     list: StoreList<'t>,
     /// The lists of the other stores, the last one first.

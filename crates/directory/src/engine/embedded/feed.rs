@@ -1,14 +1,14 @@
 //! The change feed: what each transaction has changed, in a tree of the first of its stores.
 //!
-//! A key is the number of the commit in that store and, in a directory of several stores, the *turn* of the transaction (both u64,
-//! big-endian); its value is the record. Under commit 0 stands the last commit whose record was trimmed.
+//! A key is the number of the commit in that store and, in a directory of several stores, the *turn* of the transaction
+//! (both u64, big-endian); its value is the record. Under commit 0 stands the last commit whose record was trimmed.
 //!
-//! The commits of a store come in the order of their numbers. Those of different stores have these of each store only, and their
-//! places in the log are not known when a record is written. So whoever writes draws the next turn while it holds its stores: of two
-//! transactions that have a store in common the first to commit draws the lower one, and so does one that has ended before the other
-//! begins. Of what a snapshot shows, the order of the turns is therefore one in which it may have been done; and since snapshots
-//! show what stands in the log up to some place, what a later one shows besides came after it. A record without a turn is from
-//! when the directory had one store, before all others.
+//! The commits of a store come in the order of their numbers. Those of different stores have these of each store only,
+//! and their places in the log are not known when a record is written. So whoever writes draws the next turn while it
+//! holds its stores: of two transactions that have a store in common the first to commit draws the lower one, and so
+//! does one that has ended before the other begins. Of what a snapshot shows, the order of the turns is therefore one
+//! in which it may have been done; and since snapshots show what stands in the log up to some place, what a later one
+//! shows besides came after it. A record without a turn is from when the directory had one store, before all others.
 
 use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
@@ -78,8 +78,8 @@ pub(super) fn bytes(tree: &Tree<'_>) -> u64 {
     (record.leaf_pages + record.branch_pages + record.extent_pages) * PAGE_BYTES as u64
 }
 
-/// Forgets the oldest records of a store as long as its feed takes more than `bytes_max` or `is_old` says so of one: some
-/// `work_bytes` of them, and never the last.
+/// Forgets the oldest records of a store as long as its feed takes more than `bytes_max` or `is_old` says so of one:
+/// some `work_bytes` of them, and never the last.
 pub(super) fn trim(
     txn: &mut WriteTxn,
     tree: TreeId,

@@ -11,7 +11,8 @@ use crate::engine::{
     Result, Table,
 };
 
-/// Trees with fewer leaves mostly are in the processor's caches: 16 MiB. Without optimisation, which is how tests run, none is too small.
+/// Trees with fewer leaves mostly are in the processor's caches: 16 MiB. Without optimisation, which is how tests run,
+/// none is too small.
 const FETCHED_LEAF_PAGES_MIN: u64 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 /// Where the trees of tables and indexes are found.
@@ -39,7 +40,8 @@ pub(super) trait Trees {
         [].iter()
     }
 
-    /// The postings of a transaction that are not in the lists of an index yet and will not pend, in the order in which they were made, with their keys.
+    /// The postings of a transaction that are not in the lists of an index yet and will not pend, in the order in which
+    /// they were made, with their keys.
     fn unfiled(&self, store: usize, index: Index) -> impl Iterator<Item = (&[u8], Change)> {
         let _ = (store, index);
         std::iter::empty()

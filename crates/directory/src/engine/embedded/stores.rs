@@ -17,7 +17,8 @@ use crate::engine::{CommitNo, Error, Result};
 #[derive(Clone, Debug)]
 pub(super) struct Stores {
     envs: Vec<Env>,
-    /// The last commit to the first store and others together: what it changed in the others may be written to before it is visible in the first.
+    /// The last commit to the first store and others together: what it changed in the others may be written to before
+    /// it is visible in the first.
     last_multi_store: Arc<Mutex<Option<MultiStoreTicket>>>,
     turns: Arc<Turns>,
     /// The environment's folder, locked, if there are several stores and this may write.
@@ -37,8 +38,9 @@ impl Stores {
         }
     }
 
-    /// Keeps everybody else from writing to the environment in a folder, for as long as there is a handle to it. One store may be written by several
-    /// processes. Of several, who writes remembers the last multi-store commit and the last turn, of which others would not know.
+    /// Keeps everybody else from writing to the environment in a folder, for as long as there is a handle to it. One
+    /// store may be written by several processes. Of several, who writes remembers the last multi-store commit and the
+    /// last turn, of which others would not know.
     pub(super) fn alone(mut self, folder: &Path) -> Result<Stores> {
         if self.count() > 1 {
             self.lock = Some(Arc::new(lock_folder(folder)?));
@@ -76,8 +78,8 @@ impl Stores {
         Ok((first, others))
     }
 
-    /// Waits until what the first store shows is as new as what a transaction finds in the stores that it holds: they may have entries
-    /// with attributes whose numbers came with them.
+    /// Waits until what the first store shows is as new as what a transaction finds in the stores that it holds: they
+    /// may have entries with attributes whose numbers came with them.
     pub(super) fn settle(&self) -> Result<()> {
         let last = lock(&self.last_multi_store).clone();
         match last {

@@ -1,7 +1,7 @@
 //! The write transaction of the embedded store.
 //!
-//! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one of
-//! them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
+//! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one
+//! of them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
 
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
@@ -23,8 +23,8 @@ use crate::engine::{
 #[derive(Debug)]
 pub struct EmbeddedTxn {
     txn: StoresTxn,
-    /// By the position of their store in the transaction: shared with the savepoints that would bring them back, for they
-    /// seldom change.
+    /// By the position of their store in the transaction: shared with the savepoints that would bring them back, for
+    /// they seldom change.
     trees: Vec<Arc<KnownTrees>>,
     all: Stores,
     /// What the other stores show.
@@ -38,7 +38,8 @@ pub struct EmbeddedTxn {
     scratch: ScratchBox,
 }
 
-/// The trees known to a transaction in one store. The fixed tables are looked up at its beginning, all others when they are needed.
+/// The trees known to a transaction in one store. The fixed tables are looked up at its beginning, all others when they
+/// are needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownTrees {
     fixed: [Option<TreeId>; Table::FIXED.len()],

@@ -100,7 +100,8 @@ impl Scratch {
     }
 }
 
-/// Makes changes to the list under `key`. Their ids ascend; to add what is there and to take away what is not changes nothing.
+/// Makes changes to the list under `key`. Their ids ascend; to add what is there and to take away what is not changes
+/// nothing.
 pub(in crate::engine) fn change<T: BlockTreeMut>(
     index: Index,
     tree: &mut T,
@@ -159,8 +160,8 @@ pub(in crate::engine) fn change<T: BlockTreeMut>(
 
 /// Where changes belong.
 struct Place {
-    /// The first id of the block that holds their first id, or would; without one of it, of the list's first block. Its value is copied to
-    /// the scratch. `None`: there is no list.
+    /// The first id of the block that holds their first id, or would; without one of it, of the list's first block. Its
+    /// value is copied to the scratch. `None`: there is no list.
     block: Option<u64>,
     /// The first id of the list's next block, if it was asked for.
     next: Option<u64>,
@@ -232,8 +233,8 @@ fn merge(ids: &[u64], changes: &[Change], out: &mut Vec<u64>) {
     out.extend_from_slice(rest);
 }
 
-/// Writes the ids in `scratch.changed` in place of the block that begins with `old_first`: as one block if they fit, otherwise as several of about
-/// the same size.
+/// Writes the ids in `scratch.changed` in place of the block that begins with `old_first`: as one block if they fit,
+/// otherwise as several of about the same size.
 fn rewrite<T: BlockTreeMut>(
     tree: &mut T,
     scratch: &mut Scratch,

@@ -34,7 +34,8 @@ descriptions! {
     name_form_description: NameForm, "a name form";
 }
 
-/// The first component of a definition in parentheses: an OID, a number or a quoted string (RFC 4517 §4.2.14, §4.2.18, §4.2.25).
+/// The first component of a definition in parentheses: an OID, a number or a quoted string (RFC 4517 §4.2.14, §4.2.18,
+/// §4.2.25).
 pub(in super::super) fn first_component(value: &[u8]) -> Option<&[u8]> {
     let inside = value
         .trim_ascii_start()

@@ -37,7 +37,8 @@ pub(in super::super) struct IssuerAndSerial {
     pub(in super::super) serial: Vec<u8>,
 }
 
-/// Reads a certificate: Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { \[0\] version, serialNumber, signature, issuer, ...
+/// Reads a certificate: Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { \[0\] version, serialNumber, signature,
+/// issuer, ...
 pub(in super::super) fn certificate_issuer_and_serial(value: &[u8]) -> Option<IssuerAndSerial> {
     let (outer, rest) = expect(value, 0x30)?;
     if !rest.is_empty() {
@@ -126,7 +127,8 @@ fn dotted(contents: &[u8]) -> Option<String> {
     (!first).then_some(text)
 }
 
-/// Reads `{ serialNumber 17, issuer rdnSequence:"cn=ca" }` (RFC 4523 §2.5, components in either order) or the older `17$cn=ca`.
+/// Reads `{ serialNumber 17, issuer rdnSequence:"cn=ca" }` (RFC 4523 §2.5, components in either order) or the older
+/// `17$cn=ca`.
 pub(in super::super) fn gser_issuer_and_serial(value: &[u8]) -> Option<IssuerAndSerial> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (serial, issuer) = match text
@@ -166,7 +168,8 @@ pub(in super::super) fn gser_issuer_and_serial(value: &[u8]) -> Option<IssuerAnd
 /// Digits of an assertion's serial number that are read: RFC 5280 §4.1.2.2 has them end at 20 octets.
 const SERIAL_DIGITS_MAX: usize = 128;
 
-/// The shortest two's complement of a non-negative number in decimal or, after `0x` or with an `H` after quotes, hexadecimal.
+/// The shortest two's complement of a non-negative number in decimal or, after `0x` or with an `H` after quotes,
+/// hexadecimal.
 fn integer_octets(text: &str) -> Option<Vec<u8>> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),

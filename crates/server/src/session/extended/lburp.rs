@@ -1,7 +1,8 @@
 //! Bulk updates: LBURP (RFC 4373), with the incremental update style.
 //!
-//! The operations of an update request go to the writer as one part of the burst, so that they share commits; each is judged as if
-//! it had been sent alone. A request that comes before its turn is kept, in the memory of transactions, until those before it have come.
+//! The operations of an update request go to the writer as one part of the burst, so that they share commits; each is
+//! judged as if it had been sent alone. A request that comes before its turn is kept, in the memory of transactions,
+//! until those before it have come.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -440,8 +441,8 @@ impl Session {
         }
     }
 
-    /// The stores that operations are to be applied in. Those of one list that may depend on each other have the same, so that
-    /// their order stays.
+    /// The stores that operations are to be applied in. Those of one list that may depend on each other have the same,
+    /// so that their order stays.
     fn homes_of_operations(
         &self,
         operations: &[Result<UpdateOperation<'_>, Violation>],
@@ -517,8 +518,8 @@ impl Session {
         }
     }
 
-    /// Has the next operation with passwords in the clear hashed, one at a time so that others get their turn between them; when
-    /// there are no more, all go on their way.
+    /// Has the next operation with passwords in the clear hashed, one at a time so that others get their turn between
+    /// them; when there are no more, all go on their way.
     fn hash_next(&mut self) {
         let Some(mut hashing) = self.operations.lburp.hashing.take() else {
             return;

@@ -1,4 +1,4 @@
-//! Transactions (RFC 5805), with the extensions of `docs/protocol-extensions.md`.
+//! Transactions (RFC 5805), with the extensions of `docs/reference/protocol-extensions.md`.
 //!
 //! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
@@ -29,7 +29,8 @@ use crate::session::reply::{Reply, ReplyKind, Trial, Unit};
 const UPDATE_BYTES: usize = 128;
 /// Bytes of the memory of all transactions that one takes at a time.
 const GRANT_BYTES: usize = 64 << 10;
-/// Void identifiers that are remembered. With more, whose ends were not asked for, no identifier starts a transaction until the next bind.
+/// Void identifiers that are remembered. With more, whose ends were not asked for, no identifier starts a transaction
+/// until the next bind.
 const VOID_MAX: usize = 64;
 /// Longest identifier that a client may choose.
 const IDENTIFIER_BYTES_MAX: usize = 256;
@@ -64,8 +65,8 @@ pub(super) const OPERATIONS: &[ExtendedOperation] = &[
 pub(in crate::session) struct Transactions {
     open: Vec<OpenTransaction>,
     started: u64,
-    /// Identifiers of transactions that were aborted, or could not be started, until their end is asked for: what the client had
-    /// sent before it learned of it must not become a transaction of its own (RFC 5805 §3.3).
+    /// Identifiers of transactions that were aborted, or could not be started, until their end is asked for: what the
+    /// client had sent before it learned of it must not become a transaction of its own (RFC 5805 §3.3).
     void: Vec<Vec<u8>>,
     /// There were more of them than are remembered.
     are_all_void: bool,
@@ -290,8 +291,8 @@ impl Session {
         }
     }
 
-    /// Makes an update part of an open transaction and answers it; in an eager one it is tried first. A transaction that
-    /// grows too large is aborted.
+    /// Makes an update part of an open transaction and answers it; in an eager one it is tried first. A transaction
+    /// that grows too large is aborted.
     pub(in crate::session) fn join(
         &mut self,
         at: usize,
