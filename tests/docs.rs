@@ -156,7 +156,6 @@ impl Page {
         shell
             .env("PATH", format!("{}:{path}", folder.display()))
             .env("HOME", self.scratch.path(""))
-            .env("LDAPNOINIT", "1")
             .current_dir(self.scratch.path(""));
         if is_server {
             // The program itself is what is stopped in the end.

@@ -9,6 +9,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I};
 use sapwood_ldap::message::Scope;
@@ -155,20 +156,23 @@ fn idle_anonymous_connections_make_room_for_who_comes() {
         client
     });
     let mut idle: Vec<Client> = idle.collect();
-    // Also for one of the same address.
-    for address in [HONEST, ATTACKER] {
-        let mut honest = Client::new(server.tcp_from(address, 0));
-        assert_eq!(honest.who_am_i(), "");
-        expect_disconnection(
-            &mut idle.remove(0),
-            ResultCode::Unavailable,
-            "connections_max",
-        );
-        while connections(&server) > 20 {
-            std::thread::yield_now();
+    let mut honest = Client::new(server.tcp_from(HONEST, 0));
+    assert_eq!(honest.who_am_i(), "");
+    // One of the same address does not take the place of one that has just come, but of one that has waited.
+    let admitted = loop {
+        let mut another = Client::new(server.tcp_from(ATTACKER, 0));
+        let search = requests::search(1, "", Scope::Base, "(objectClass=*)");
+        if another.try_send(&search).is_ok() && another.receive().is_some_and(|told| told.id == 1) {
+            break another;
         }
-        idle.push(honest);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    for displaced in idle.drain(..2) {
+        let mut displaced = displaced;
+        let code = ResultCode::Unavailable;
+        expect_disconnection(&mut displaced, code, "connections_max");
     }
+    drop(admitted);
     assert!(!bound.who_am_i().is_empty(), "a bound connection stays");
 }
 
