@@ -313,7 +313,7 @@ fn a_directory_in_memory_that_cannot_be_saved_is_kept() {
         server.wait_for("cannot be saved");
         server
     };
-    // Whoever insists ends it, and what was saved before stays.
+    // The one that insists ends it, and what was saved before stays.
     let mut server = serve_and_stop();
     assert!(server.child.try_wait().unwrap().is_none());
     server.signal(Signal::TERM);

@@ -493,7 +493,8 @@ fn dumps_of_several_stores_are_loaded_into_as_many() {
     refused(&["load", &made, "-f", &scratch.arg("env")], &["no dump"]);
 }
 
-/// Whoever writes meanwhile, what one transaction has written to all stores is in all of a dump's files, or in none.
+/// What others write meanwhile does not matter: what one transaction has written to all stores is in all of a dump's
+/// files, or in none.
 #[test]
 fn several_stores_are_dumped_and_copied_as_of_one_moment() {
     use std::sync::atomic::{AtomicBool, Ordering};

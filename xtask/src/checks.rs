@@ -43,7 +43,7 @@ impl Checks {
         let mut reader = BufReader::new(reader);
         let mut bytes = Vec::new();
         while reader.read_until(b'\n', &mut bytes)? > 0 {
-            // Whoever has stopped to read still wants the result.
+            // The one that has stopped to read still wants the result.
             let _ = stdout().write_all(&bytes);
             tests.read(&String::from_utf8_lossy(&bytes));
             bytes.clear();

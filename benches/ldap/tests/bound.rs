@@ -30,7 +30,7 @@ fn what_is_bound_ends_with_a_parent_that_is_killed() {
     }
     parent.kill().expect("the shell runs");
     parent.wait().expect("the shell was killed");
-    // Whoever inherits it may not look after it.
+    // The one that inherits it may not look after it.
     while state(process).is_some_and(|(state, _)| state != "Z") {
         std::thread::yield_now();
     }

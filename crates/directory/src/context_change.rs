@@ -22,7 +22,7 @@ impl<E: Engine> Directory<E> {
     }
 
     /// Adds a naming context in one of the stores: the first, or one that no naming context has, so that it gets this
-    /// one to itself. Whoever has the directory open already does not learn of it.
+    /// one to itself. The one that has the directory open already does not learn of it.
     ///
     /// # Errors
     /// [`Error::Config`] when there is a naming context or an entry with this DN, or the store is another's.

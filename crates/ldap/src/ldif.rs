@@ -38,7 +38,7 @@ pub struct Options<'o> {
     pub record_bytes_max: usize,
     /// The longest line with its continuations, in bytes.
     pub line_bytes_max: usize,
-    /// Fetches the value behind `attribute:< URL`. Without it such values are refused: whoever wrote the file
+    /// Fetches the value behind `attribute:< URL`. Without it such values are refused: the one that wrote the file
     /// would decide which files of this machine are read.
     pub load_url: Option<&'o LoadUrl>,
 }

@@ -68,7 +68,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans up there.
+        // What cannot be removed is left to the one that cleans up there.
         let _: io::Result<()> = fs::remove_dir_all(&self.0);
     }
 }

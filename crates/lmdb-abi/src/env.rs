@@ -454,7 +454,7 @@ impl Place {
         self.with_data(store, data, File::try_lock_shared)
     }
 
-    /// Without a lock file whoever writes is alone, and whoever only reads looks at the files as they are.
+    /// Without a lock file the one that writes is alone, and the one that only reads looks at the files as they are.
     fn open_unlocked(
         &self,
         options: &sapwood_store::Options,

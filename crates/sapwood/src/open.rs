@@ -146,7 +146,7 @@ pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// How the store of a directory is opened for writing: whoever writes to it keeps up its archive.
+/// How the store of a directory is opened for writing: the one that writes to it keeps up its archive.
 pub(crate) fn store_options(folder: &Path, config: &Config) -> Result<sapwood_store::Options> {
     let options = sapwood_store::Options::new().create(false);
     let archive = &config.archive.folder;

@@ -1,4 +1,4 @@
-//! Wakes whoever waits for commits, such as a search that follows changes.
+//! Wakes all who wait for commits, such as a search that follows changes.
 //!
 //! The writer announces its commits when they are visible. Those of other processes, which may write to a directory of
 //! one store, nobody announces: who waits looks for them once a second.
@@ -78,7 +78,7 @@ impl CommitWaiter {
     }
 }
 
-/// The newest visible commit; `None` if the store cannot be read, which whoever reads it next is told.
+/// The newest visible commit; `None` if the store cannot be read, which the one that reads it next is told.
 fn newest(directory: &Directory) -> Option<CommitNo> {
     let snapshot = directory.engine().snapshot().ok()?;
     Some(snapshot.commit())

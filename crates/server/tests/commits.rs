@@ -1,4 +1,4 @@
-//! Whoever waits for commits is woken by those of the server, and by those of other processes.
+//! The one that waits for commits is woken by those of the server, and by those of other processes.
 
 #![allow(clippy::unwrap_used)]
 

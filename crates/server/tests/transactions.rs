@@ -284,7 +284,8 @@ fn proxied_authorization_at_the_end_is_a_protocol_error_and_ends_nothing() {
             name: END_TRANSACTION,
             value: Some(&value),
         });
-        // Whoever is asked for, the client itself included, and whether or not the control is critical (RFC 5805 §4.4).
+        // No matter who is asked for, the client itself included, and whether or not the control is critical (RFC 5805
+        // §4.4).
         let oneself = format!("dn:{ADMIN}");
         for authorization in ["dn:cn=x", "", &oneself] {
             for critical in [true, false] {

@@ -17,7 +17,7 @@ const COMPACTION_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Does what is asked for until it is told to stop.
 pub(crate) fn run(inner: &Weak<Inner>, idle: Duration) {
-    // Whoever ends the thread keeps the environment until it has ended.
+    // The one that ends the thread keeps the environment until it has ended.
     let Some(inner) = inner.upgrade() else {
         return;
     };

@@ -130,8 +130,8 @@ impl WriteTxn {
     }
 
     /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
-    /// [`MultiStoreTxn::commit`](crate::MultiStoreTxn::commit), for whoever begins and uses them one by one. Begin them
-    /// in ascending order of their stores if others do the same: two that wait for each other wait for ever.
+    /// [`MultiStoreTxn::commit`](crate::MultiStoreTxn::commit), for the one that begins and uses them one by one. Begin
+    /// them in ascending order of their stores if others do the same: two that wait for each other wait for ever.
     ///
     /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
     pub fn commit_stores(mut txns: Vec<Self>) -> Result<MultiStoreTicket> {
@@ -507,8 +507,8 @@ fn wait_for_place(inner: &Inner, before: CommitNo, log: Position) -> Result<()> 
     Ok(())
 }
 
-/// What is left to do once the writer lock is free again. The commit has happened: what fails here is told to whoever
-/// waits for it, or by the next one.
+/// What is left to do once the writer lock is free again. The commit has happened: what fails here is told to the one
+/// that waits for it, or by the next one.
 pub(crate) fn afterwards(env: &Env, head: &Head) {
     let inner = env.inner();
     let Some(wal) = &inner.wal else {

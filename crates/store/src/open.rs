@@ -799,7 +799,7 @@ impl Drop for Owner {
         }
         for store in &self.stores {
             if store.options.idle_checkpoint.is_some() && !store.options.read_only {
-                // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
+                // A courtesy to the one that opens the environment next; what it did not achieve, recovery does.
                 let checkpointed = checkpoint::checkpoint(store);
                 let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());
             }

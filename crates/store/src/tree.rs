@@ -1,8 +1,8 @@
 //! B+trees of ordered byte keys over pages.
 //!
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing through
-//! [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing
-//! and seals nothing but the extents of its large values.
+//! [`TreeMut`], which changes the record in place; the one that owns the transaction stores the record. A tree logs
+//! nothing and seals nothing but the extents of its large values.
 
 mod catalog;
 mod changes;

@@ -74,7 +74,7 @@ fn one_of_many(folder: &Path) {
     let tree = snapshot.tree("t").unwrap().unwrap();
     assert_eq!(tree.get(&me).unwrap(), Some(&b"was here"[..]));
     pause();
-    // Whoever is still here is killed with a transaction open and a commit that nobody has waited for.
+    // The one that is still here is killed with a transaction open and a commit that nobody has waited for.
     let mut txn = env.write().unwrap();
     let tree = txn.tree("t").unwrap().unwrap();
     txn.put(tree, &me, b"has gone").unwrap();

@@ -118,7 +118,7 @@ fn alone_there_is_no_lock_file() {
     assert!(holds(&Env::open(folder.path(), &named("a")).unwrap(), b"k"));
 }
 
-/// Whoever opens it next writes its lock region anew; nobody is to be kept from that by what others still use.
+/// The one that opens it next writes its lock region anew; nobody is to be kept from that by what others still use.
 #[test]
 fn the_last_to_close_an_environment_empties_its_lock_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Places and records that were damaged: whoever meets them learns of it, or reads what was there before; and nobody
-//! looks where there is no file, or goes round in circles.
+//! Places and records that were damaged: the one that meets them learns of it, or reads what was there before; and
+//! nobody looks where there is no file, or goes round in circles.
 
 #![allow(clippy::unwrap_used)]
 

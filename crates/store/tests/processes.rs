@@ -326,7 +326,7 @@ fn processes_are_killed_at_any_moment() {
                 acknowledged[victim] = last.max(acknowledged[victim]);
             }
         }
-        // Whoever was here all the time sees at once what was acknowledged, and so does whoever opens it now.
+        // The one that was here all the time sees at once what was acknowledged, and so does the one that opens it now.
         let env = own
             .take()
             .unwrap_or_else(|| Env::open(folder.path(), &options()).unwrap());
@@ -355,7 +355,7 @@ fn processes_are_killed_at_any_moment() {
     assert_clean(&env);
 }
 
-/// Whoever leads a sync for others when it is killed: what was acknowledged is there, and nothing half.
+/// The one that leads a sync for others when it is killed: what was acknowledged is there, and nothing half.
 #[test]
 fn processes_that_update_are_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ fn processes_that_update_are_killed_at_any_moment() {
     }
 }
 
-/// Whoever comes next finds each commit that was visible, also where nobody had asked for it to be durable.
+/// The one that comes next finds each commit that was visible, also where nobody had asked for it to be durable.
 #[test]
 fn visible_commits_survive_the_death_of_all_processes() {
     let folder = tempfile::tempdir().unwrap();

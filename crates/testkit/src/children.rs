@@ -17,7 +17,7 @@ pub fn role() -> Option<(String, PathBuf)> {
     Some((role, std::env::var_os(FOLDER).unwrap().into()))
 }
 
-/// Tells whoever started this process that it has come as far as it should, and waits for permission to go on.
+/// Tells the one that started this process that it has come as far as it should, and waits for permission to go on.
 pub fn pause() {
     println!("{REACHED}");
     let read = stdin().read(&mut [0]).unwrap();

@@ -1,12 +1,12 @@
 //! The end of the log in memory: records that are on their way to the disk.
 //!
 //! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory
-//! that all users of the log share, and whoever leads the next sync writes whole blocks from there past the page cache,
-//! in one call that returns when they are on the disk. That takes less time, and less of the processor's, than a write
-//! and a sync of it. Nor need others be that must survive the death of all processes
-//! ([`Wal::append`](crate::Wal::append)), if the memory does: whoever comes next salvages them (`salvage`), and until
-//! then some of them at a time are handed to the system, or synced with the rest. Everything else is written to the
-//! files as it is appended, and synced as any file is: large records, and all of them where the file system or a
+//! that all users of the log share, and the one that leads the next sync writes whole blocks from there past the page
+//! cache, in one call that returns when they are on the disk. That takes less time, and less of the processor's, than a
+//! write and a sync of it. Nor need others be that must survive the death of all processes
+//! ([`Wal::append`](crate::Wal::append)), if the memory does: the one that comes next salvages them (`salvage`), and
+//! until then some of them at a time are handed to the system, or synced with the rest. Everything else is written to
+//! the files as it is appended, and synced as any file is: large records, and all of them where the file system or a
 //! missing buffer leave no other way.
 //!
 //! ```text
@@ -95,7 +95,7 @@ impl Buffer {
         let filled = offset(to.0 - block.0);
         let bytes = filled.next_multiple_of(BLOCK_BYTES);
         blocks.make_room(bytes);
-        // Whoever wrote last to this block has the beginning of it, and zeroes up to its end.
+        // The one that wrote last to this block has the beginning of it, and zeroes up to its end.
         let (known, zeroed) = if blocks.holds == (block..from) {
             (offset(from.0 - block.0), filled.max(BLOCK_BYTES))
         } else {

@@ -1,9 +1,9 @@
 //! Group commit: how a record becomes durable.
 //!
-//! Whoever waits while nobody syncs becomes the *leader*: it syncs everything that has been appended so far, says so,
-//! and wakes the others. Whoever comes while the leader syncs waits for it to finish; by then more records have been
-//! appended, and one of those still waiting leads the next sync. There is no timer: the group is whatever came in while
-//! the disk was busy.
+//! The one that waits while nobody syncs becomes the *leader*: it syncs everything that has been appended so far, says
+//! so, and wakes the others. The one that comes while the leader syncs waits for it to finish; by then more records
+//! have been appended, and one of those still waiting leads the next sync. There is no timer: the group is whatever
+//! came in while the disk was busy.
 //!
 //! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the
 //! sync under way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and
@@ -12,8 +12,8 @@
 //! woken once. A sleeper woken to lead who has nothing to wait for any more rings for the next one.
 //!
 //! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what its own
-//! sync has shown. So a leader that was killed is simply replaced by whoever finds out first, since the lock `writing`
-//! still names it, or else by whoever loses patience.
+//! sync has shown. So a leader that was killed is simply replaced by the one that finds out first, since the lock
+//! `writing` still names it, or else by the one that loses patience.
 
 use std::time::Duration;
 
@@ -115,15 +115,15 @@ impl Wal {
         synced
     }
 
-    /// Waits until the turn has changed. Whoever waits for the sync of another number than the turn's may be woken to
-    /// lead it.
+    /// Waits until the turn has changed. The one that waits for the sync of another number than the turn's may be woken
+    /// to lead it.
     fn wait_for_end_of(&self, turn: u32, number: u32) -> Waited {
         let shared = self.shared();
         let bell = &shared.bells[bell_of(number)];
         bell.sleepers.fetch_add(1, Ordering::SeqCst);
         let started = std::time::Instant::now();
         let waited = loop {
-            // First: whoever changes what is looked at next rings afterwards.
+            // First: the one that changes what is looked at next rings afterwards.
             let rings = bell.rings.load(Ordering::SeqCst);
             if shared.turn.load(Ordering::SeqCst) != turn || self.is_poisoned() {
                 break Waited::Ended;

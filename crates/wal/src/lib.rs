@@ -1,6 +1,6 @@
 //! A durable redo log: opaque records, group commit, recycled segments, replay after a crash.
 //!
-//! [`Wal`] is the log. It knows nothing of what is in its records; whoever appends them keeps what they describe
+//! [`Wal`] is the log. It knows nothing of what is in its records; the one that appends them keeps what they describe
 //! elsewhere, and tells the log from time to time how much of it is no longer needed ([`Wal::recycle_before`]).
 //!
 //! [`storage`] is the one place that touches files, shared with whatever is built on the log; so are [`process`] and
@@ -12,8 +12,9 @@
 //! 2. The first process to open it rescues what dead ones have left in memory ([`Wal::salvage`]), reads everything back
 //!    from the last checkpoint on ([`Wal::records`]) and starts it at the end it found ([`Wal::start`]). Processes that
 //!    come later share the first one's [`Shared`] state and find it started.
-//! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`], [`Wal::append_buffered`]);
-//!    anybody waits for them to be durable ([`Wal::sync_to`]), and all who wait at the same time share one sync.
+//! 3. The one that has the writer lock, which is the caller's, appends records ([`Wal::append`],
+//!    [`Wal::append_buffered`]); anybody waits for them to be durable ([`Wal::sync_to`]), and all who wait at the same
+//!    time share one sync.
 //! 4. When the holder of the writer lock died, its heir calls [`Wal::inherit`] first.
 //! 5. A checkpoint lets the space be used again ([`Wal::recycle_before`]).
 //!

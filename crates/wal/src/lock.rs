@@ -6,7 +6,7 @@
 //!
 //! What is done under the lock mostly takes less time than going to sleep and being woken. So one waiter, the *heir*,
 //! stays awake for a while, and the others sleep: more than one would take from the owner the processor that it needs.
-//! Whoever unlocks wakes a sleeper only if there is no heir, and now and then all the same, so that no sleeper is
+//! The one that unlocks wakes a sleeper only if there is no heir, and now and then all the same, so that no sleeper is
 //! passed over for ever.
 
 use std::time::Duration;
@@ -124,15 +124,15 @@ impl Lock {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             self.take_free(me)
         });
-        // Whoever has counted on this one has unlocked before: it is seen when the lock is looked at once more, before
-        // sleeping.
+        // The one that has counted on this one has unlocked before: it is seen when the lock is looked at once more,
+        // before sleeping.
         self.heir.store(0, Ordering::SeqCst);
         taken
     }
 
     /// Sleeps until the lock was given back, or for a while; and takes it if it is free then or its owner is dead.
     fn sleep(&self, me: u16, is_alive: &dyn Fn(u16) -> bool) -> Option<Taken> {
-        // Whoever unlocks looks for sleepers afterwards: one of the two sees what the other has done.
+        // The one that unlocks looks for sleepers afterwards: one of the two sees what the other has done.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let wakes = self.wakes.load(Ordering::SeqCst);
         let mut taken = self.take_free(me);

@@ -210,7 +210,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes the files of the log, which is of no use then. For whoever has it alone, and does not need what it
+    /// Removes the files of the log, which is of no use then. For the one that has it alone, and does not need what it
     /// holds.
     ///
     /// # Errors
@@ -288,7 +288,7 @@ impl Wal {
     }
 
     /// Makes the segment that will be needed next, which takes some time, so that no append has to. For anybody, beside
-    /// whoever appends; the log is shared in the sense of [`Wal::share_buffer`] or nobody else uses it now.
+    /// the one that appends; the log is shared in the sense of [`Wal::share_buffer`] or nobody else uses it now.
     ///
     /// # Errors
     /// [`Error::Io`]; the append that needs the segment tries again.
@@ -317,8 +317,8 @@ impl Wal {
     }
 
     /// Goes on at `lap`, which is what [`Wal::next_lap`] says: a log that cannot get the segments of this lap
-    /// ([`Error::NoSegment`]) has those of the one before for the next. All records are durable, and whoever reads the
-    /// log after a crash begins at `lap`, since nothing in the log leads there. For the holder of the writer lock.
+    /// ([`Error::NoSegment`]) has those of the one before for the next. All records are durable, and the one that reads
+    /// the log after a crash begins at `lap`, since nothing in the log leads there. For the holder of the writer lock.
     ///
     /// # Errors
     /// [`Error::NotInLog`] if there are records that are not durable; nothing has happened then.
@@ -409,8 +409,8 @@ impl Wal {
         }
     }
 
-    /// Allows everything before `lsn` to be overwritten. For whoever has made a checkpoint durable that needs nothing
-    /// before.
+    /// Allows everything before `lsn` to be overwritten. For the one that has made a checkpoint durable that needs
+    /// nothing before.
     pub fn recycle_before(&self, lsn: Lsn) {
         let shared = self.shared();
         shared.raise_floor(lsn.min(shared.durable()));
@@ -466,7 +466,7 @@ impl Wal {
         match self.shared().state() {
             State::Stopped => Err(Error::NotStarted),
             State::Poisoned => Err(Error::Poisoned),
-            // Only whoever writes without the writer lock could have left no tail.
+            // Only the one that writes without the writer lock could have left no tail.
             State::Running => self.shared().tail().ok_or(Error::Poisoned),
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! The system drops the locks of a dead process, however it died. A forked child would inherit them and keep its parent
 //! alive beyond death, so a fork handler closes them in the child; and for children that came about without the handler
-//! the entry also holds pid, start time and pid namespace: whoever is in the same namespace believes these.
+//! the entry also holds pid, start time and pid namespace: the one that is in the same namespace believes these.
 
 use std::fs::File;
 use std::io;
@@ -227,8 +227,8 @@ impl Membership {
             entry.is_some_and(|entry| entry.get().has_ended())
         };
         let own = process_byte(index);
-        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever
-        // would take the entry over is kept from opening.
+        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then the one
+        // that would take the entry over is kept from opening.
         let byte = if take(own) {
             own
         } else if has_ended() && take(OPENING_BYTE) {

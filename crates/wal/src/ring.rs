@@ -152,7 +152,7 @@ impl Ring {
         }
     }
 
-    /// Makes the name of a segment durable before anything is written to it. Whoever made it may have been killed
+    /// Makes the name of a segment durable before anything is written to it. The one that made it may have been killed
     /// before that.
     fn sync_name(&self, name: &str) -> Result<()> {
         if self.mode != OpenMode::Read && self.guards.has(Guard::SyncNewName) {

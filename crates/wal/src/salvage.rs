@@ -19,9 +19,9 @@ use crate::{Lsn, Position};
 
 impl Wal {
     /// Hands to the system what the last users of the log, all of whom are dead, have left in the memory of
-    /// [`Wal::share_buffer`], `words`, with their state `left`. For whoever opens the log first, before it is read for
-    /// [`Wal::start`]; `floor` is a position from which it can be read. The memory stays as it is, so that this can be
-    /// interrupted and done again.
+    /// [`Wal::share_buffer`], `words`, with their state `left`. For the one that opens the log first, before it is read
+    /// for [`Wal::start`]; `floor` is a position from which it can be read. The memory stays as it is, so that this can
+    /// be interrupted and done again.
     ///
     /// # Errors
     /// Those of [`Wal::records`] and [`Records::next`](crate::Records::next); [`Error::Io`](crate::Error::Io).

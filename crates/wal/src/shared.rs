@@ -35,13 +35,13 @@ pub struct Shared {
     /// Everything before it may be overwritten.
     floor: AtomicU64,
     /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so
-    /// that whoever dies between two stores leaves the other one whole.
+    /// that the one that dies between two stores leaves the other one whole.
     tails: [Tail; 2],
     /// Everything before it is in the files, if perhaps in the page cache only.
     written: AtomicU64,
-    /// Held by whoever writes to the files; see `buffer`.
+    /// Held by the one that writes to the files; see `buffer`.
     pub(crate) writing: Lock,
-    /// Held by whoever makes a segment.
+    /// Held by the one that makes a segment.
     pub(crate) making: Lock,
 }
 
@@ -148,8 +148,8 @@ impl Shared {
     }
 
     /// Moves the end to a place where nothing is, from one that everything before is durable to; for the one with the
-    /// writer lock, and with `writing`. Whoever dies at this leaves an end that is not behind `written`, and nothing
-    /// said to be durable that is not.
+    /// writer lock, and with `writing`. The one that dies at this leaves an end that is not behind `written`, and
+    /// nothing said to be durable that is not.
     pub(crate) fn skip_to(&self, to: Position) {
         self.set_primed(false);
         self.set_written(to.lsn);

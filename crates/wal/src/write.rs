@@ -16,8 +16,8 @@ impl Wal {
     /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least
     /// 8 KiB. All users of the log who write to it must have the same memory, which may hold anything when the log is
     /// started, before anybody appends to the log or waits for its records. `outlives` says that the memory survives
-    /// the death of all of them, and that whoever opens the log next calls [`Wal::salvage`]. `me` and `is_alive` are
-    /// what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first call counts.
+    /// the death of all of them, and that the one that opens the log next calls [`Wal::salvage`]. `me` and `is_alive`
+    /// are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first call counts.
     pub fn share_buffer(
         &self,
         words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
@@ -142,7 +142,7 @@ impl Wal {
         result
     }
 
-    /// Whether whoever writes to the files is dead.
+    /// Whether the one that writes to the files is dead.
     pub(crate) fn has_writer_died(&self) -> bool {
         let owner = self.shared().writing.owner();
         let buffer = self.buffer.get();

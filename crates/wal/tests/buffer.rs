@@ -55,7 +55,7 @@ impl Log {
         wal.share_buffer(self.words.clone(), self.outlives, process, |_| true);
     }
 
-    /// Salvages what is in the memory, as whoever comes first after all processes have died does.
+    /// Salvages what is in the memory, as the one that comes first after all processes have died does.
     fn salvage(&self) {
         let first = open(&self.storage).unwrap();
         first
@@ -63,7 +63,7 @@ impl Log {
             .unwrap();
     }
 
-    /// What whoever comes first after all processes have died finds.
+    /// What the one that comes first after all processes have died finds.
     fn left(&self, from: Position) -> Vec<Vec<u8>> {
         read_all(&open(&self.storage).unwrap(), from).unwrap().0
     }

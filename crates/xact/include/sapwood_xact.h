@@ -86,10 +86,10 @@ int xact_mode(const xact_space *space);
 uint64_t xact_bytes(const xact_space *space);
 /* Brings what is committed into the file. Happens by itself, too. */
 int xact_checkpoint(const xact_space *space);
-/* Verifies all pages beside whoever uses the space. If one is damaged the result is XACT_DAMAGED, and the first one
+/* Verifies all pages beside the one that uses the space. If one is damaged the result is XACT_DAMAGED, and the first one
  * begins at *damaged. */
 int xact_check(const xact_space *space, uint64_t *pages, uint64_t *damaged);
-/* Copies the space into a folder that is made, beside whoever uses it. The copy is a space of its own. */
+/* Copies the space into a folder that is made, beside the one that uses it. The copy is a space of its own. */
 int xact_back_up(const xact_space *space, const char *folder);
 /* Closes it, after all its transactions have ended. */
 void xact_close(xact_space *space);

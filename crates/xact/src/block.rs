@@ -41,7 +41,7 @@ const OUTSIDE: u32 = 1 << 31;
 /// What a block is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing any more. Whoever still finds its way here has read something outdated.
+    /// Nothing any more. The one that still finds its way here has read something outdated.
     Freed,
     /// Keys with values.
     Leaf,
@@ -574,7 +574,7 @@ impl<'m, M: Memory> BlockMut<'m, M> {
         self.header.fits(bytes)
     }
 
-    /// Changes nothing but the count of changes: for whoever relies on what the block does not hold.
+    /// Changes nothing but the count of changes: for the one that relies on what the block does not hold.
     pub(crate) fn note_change(&mut self) -> Result<(), M::Error> {
         self.store_header()
     }

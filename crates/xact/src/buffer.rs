@@ -49,7 +49,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; whoever borrowed from it is gone.
+        // SAFETY: allocated with this layout; the one that borrowed from it is gone.
         unsafe { alloc::dealloc(self.base.as_ptr(), Self::layout(self.pages)) }
     }
 }

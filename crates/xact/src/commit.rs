@@ -143,7 +143,8 @@ impl Inner {
             if !self.is_current(attempt, version) {
                 return Err(Error::Conflict);
             }
-            // Whoever waits below keeps nothing from being given up: what it waits for may be waiting for just that.
+            // The one that waits below keeps nothing from being given up: what it waits for may be waiting for just
+            // that.
             version = self.region.last_version();
             if let Some(older) = self.older_in_the_way(attempt.age(), || attempt.written()) {
                 self.slot(attempt.slot).end();

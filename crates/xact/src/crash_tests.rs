@@ -68,7 +68,7 @@ fn options_of(guards: Guards, seed: u64) -> Options {
     Options { guards, ..options }
 }
 
-/// The power is cut while a space becomes larger, and whoever comes next goes on with it, or does not.
+/// The power is cut while a space becomes larger, and the one that comes next goes on with it, or does not.
 fn growth(guards: Guards, seed: u64) -> Verdict {
     let options = options_of(guards, seed);
     let larger = options

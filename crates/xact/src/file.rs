@@ -50,7 +50,7 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> FileError {
 
 /// A file mapped into memory, locked against other programs that use it this way.
 ///
-/// Whoever writes to or shortens the file in spite of the lock can crash the program; that is the nature of mapped
+/// The one that writes to or shortens the file in spite of the lock can crash the program; that is the nature of mapped
 /// files.
 #[derive(Debug)]
 pub struct File {

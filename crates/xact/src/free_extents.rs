@@ -617,7 +617,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         if head >> 32 < SPARES_MAX {
             return self.add_spare(page);
         }
-        // Whoever looks at it still finds that it was changed.
+        // The one that looks at it still finds that it was changed.
         self.memory.store(Ptr::new(page), &0_u64)?;
         self.emptied.push(page);
         Ok(())

@@ -43,7 +43,7 @@ fn options_for_areas(mode: Mode) -> Options {
         .versions_bytes(256 * PAGE_BYTES as u64)
 }
 
-/// The mode is that of whoever makes the space.
+/// The mode is that of the one that makes the space.
 fn options(mode: Mode) -> Options {
     Options::new()
         .mode(mode)

@@ -128,7 +128,7 @@ fn finish(inner: &Inner, end: Position, store: impl FnOnce(bool) -> Result<()>) 
 fn end_last(inner: &Inner) -> Result<()> {
     let region = &inner.region;
     let last = region.large.load(Ordering::SeqCst);
-    // Whoever has chosen an older version to begin with, but has not said so yet, chooses again.
+    // The one that has chosen an older version to begin with, but has not said so yet, chooses again.
     region.ring.floor.fetch_max(last, Ordering::SeqCst);
     step();
     if region.progress.checkpoint.load(Ordering::SeqCst) < last {

@@ -5,9 +5,9 @@
 //! target is reached the file holds that commit or, page by page, something later: a *checkpoint* may sync it and have
 //! the log replayed from there.
 //!
-//! Passes go in small steps, by whoever has just committed, and either finds that all that was committed is durable, so
-//! that nothing keeps it from the file, or finds the frames or the log half used. A pass that meets a version which a
-//! running transaction must not see stays there, and is gone on with later.
+//! Passes go in small steps, by the one that has just committed, and either finds that all that was committed is
+//! durable, so that nothing keeps it from the file, or finds the frames or the log half used. A pass that meets a
+//! version which a running transaction must not see stays there, and is gone on with later.
 
 // Frames are looked at as pages.
 #![allow(unsafe_code)]
@@ -52,7 +52,7 @@ pub(crate) enum Alone {
 /// Why versions are brought into the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Because {
-    /// There is little room for more. Whoever is in the way is looked at: it may be dead.
+    /// There is little room for more. The one that is in the way is looked at: it may be dead.
     RoomIsScarce,
     /// They are durable, and the pages still in the processor's caches. Nothing is lost if it is not done now.
     TheyMayBe,
@@ -70,7 +70,7 @@ impl Drop for Maintenance<'_> {
 impl Inner {
     fn maintenance(&self) -> Result<Maintenance<'_>> {
         self.lock_patiently(&self.region.maintainer, MAINTAINS)?;
-        // What a dead one left is whole: a step is repeated by whoever comes next.
+        // What a dead one left is whole: a step is repeated by the one that comes next.
         Ok(Maintenance(self))
     }
 

@@ -131,7 +131,7 @@ fn all_find_room() {
 /// again.
 fn one_looks_meanwhile(guards: Guards) {
     let space = open(guards, true);
-    // Whoever looks keeps it from getting into the file at once.
+    // The one that looks keeps it from getting into the file at once.
     let earlier = space.begin_read().unwrap();
     write(&space, 0, 1);
     drop(earlier);

@@ -25,7 +25,7 @@ use crate::space::offset_in_file;
 use crate::step::step;
 use crate::sums::sum_at;
 
-/// For whoever holds the maintenance lock.
+/// For the one that holds the maintenance lock.
 pub(crate) struct PageWriter {
     file: Arc<dyn File>,
     pages: u64,
@@ -123,8 +123,8 @@ fn store(
         let place = window.place(offset + run.start, run.len());
         let place = place.ok_or_else(outside)?.as_ptr();
         // SAFETY: the run lies within the window and the file, and its page has room. The holder of the maintenance
-        // lock alone brings versions into the file, and whoever may see this one has it in a frame until the tail is
-        // moved, so that nobody looks at this page or its checksum now.
+        // lock alone brings versions into the file, and the one that may see this one has it in a frame until the tail
+        // is moved, so that nobody looks at this page or its checksum now.
         unsafe { ptr::copy_nonoverlapping(bytes[run.clone()].as_ptr(), place, run.len()) };
         step();
     }

@@ -15,8 +15,9 @@
 //!     16     …  values
 //! ```
 //!
-//! Beginning and end are on pages of their own, and whoever takes a value from a block that is not the last one looks
-//! at the beginning only: so one that puts in and one that takes out do not meet while there is a block between them.
+//! Beginning and end are on pages of their own, and the one that takes a value from a block that is not the last one
+//! looks at the beginning only: so one that puts in and one that takes out do not meet while there is a block between
+//! them.
 
 use std::marker::PhantomData;
 
@@ -222,7 +223,7 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
     /// The place of the value that a place stands before: perhaps the first one in the next block.
     fn settled(&self, place: Position) -> Result<Option<Position>, M::Error> {
         match self.next(place.block)? {
-            // Whoever puts in writes elsewhere.
+            // The one that puts in writes elsewhere.
             Some(_) if place.index < Self::BLOCK_LENGTH => Ok(Some(place)),
             Some(block) => {
                 let place = Position { block, index: 0 };

@@ -103,7 +103,7 @@ pub(crate) struct Layout {
 #[repr(C)]
 struct Last {
     version: AtomicU64,
-    /// The one whose version is not `version` is free for the next commit, so that whoever dies between two stores
+    /// The one whose version is not `version` is free for the next commit, so that the one that dies between two stores
     /// leaves the other one whole.
     positions: [LastPosition; 2],
 }

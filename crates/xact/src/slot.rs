@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Either step 3 on the right sees the slot, or step 4 on the left sees what was done. One that is too large for the
-//! log closes the gate in place of step 1, and raises the floor before it opens it: so whoever begins looks at the gate
-//! before the floor.
+//! log closes the gate in place of step 1, and raises the floor before it opens it: so the one that begins looks at the
+//! gate before the floor.
 //!
 //! A transaction that has lost to others also says how old it is and what it touched, and younger ones make way for it,
 //! see `commit`.
@@ -42,7 +42,7 @@ pub(crate) struct Snapshot {
     pub(crate) tail: u64,
 }
 
-/// Who goes first: whoever began first, and among those the lower slot.
+/// Who goes first: the one that began first, and among those the lower slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Age {
     began: u64,

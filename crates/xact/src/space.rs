@@ -131,7 +131,7 @@ impl Options {
     }
 
     /// The mode: of a new space, which is [`Mode::Explicit`] otherwise. One that was made in another mode is not opened
-    /// ([`Error::MadeOtherwise`]); [`Space::mode`] tells it to whoever asks for none.
+    /// ([`Error::MadeOtherwise`]); [`Space::mode`] tells it to the one that asks for none.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
@@ -358,8 +358,8 @@ impl Space {
         self.inner.verified.is_needed()
     }
 
-    /// Brings what is committed into the file and verifies all of its pages, beside whoever uses the space. Without
-    /// checksums there is nothing to verify.
+    /// Brings what is committed into the file and verifies all of its pages, beside the one that uses the space.
+    /// Without checksums there is nothing to verify.
     ///
     /// # Errors
     /// Those of [`Space::checkpoint`] and [`Space::begin_read`]. Pages that are damaged are none.
@@ -369,9 +369,9 @@ impl Space {
         self.inner.check_pages()
     }
 
-    /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside
-    /// whoever uses it; gives how many pages that were. The copy is a space of its own: to restore it, open it, or have
-    /// it copied to where it is wanted. Every page is verified.
+    /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside the
+    /// one that uses it; gives how many pages that were. The copy is a space of its own: to restore it, open it, or
+    /// have it copied to where it is wanted. Every page is verified.
     ///
     /// As long as it takes versions are kept for it as for any long reader, see [`Options::spill_bytes`].
     ///
@@ -382,7 +382,7 @@ impl Space {
     }
 
     /// Runs a transaction: what `body` does happens as a whole, or not at all if it fails. `body` runs again if another
-    /// transaction got in the way; whoever began first gets through.
+    /// transaction got in the way; the one that began first gets through.
     ///
     /// # Errors
     /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Stalled`], [`Error::Log`], [`Error::Io`],

@@ -1,9 +1,9 @@
 //! Checksums of the pages in the data file: damage is noticed before anybody sees it.
 //!
 //! Behind the pages of a space there are four bytes for each of them. A commit computes the sums of the pages that it
-//! has written and puts them into its record; whoever brings a version into the file, or applies a record, stores its
-//! sum besides. As a crash may leave the one without the other so it may leave half a page, and both are mended in the
-//! same way: recovery applies all records since the checkpoint, each with its sums. What no record speaks of was
+//! has written and puts them into its record; the one that brings a version into the file, or applies a record, stores
+//! its sum besides. As a crash may leave the one without the other so it may leave half a page, and both are mended in
+//! the same way: recovery applies all records since the checkpoint, each with its sums. What no record speaks of was
 //! synced, page and sum, before the header that says so.
 //!
 //! A page is verified when a process first looks at it in the file, in a transaction for which the file has what it is

@@ -180,7 +180,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// The offset that [`Transaction::set_named_root`] has stored under a name, or 0. A structure is found so by
-    /// whoever knows its name, beside [`Memory::root`], and none has to know of the others.
+    /// the one that knows its name, beside [`Memory::root`], and none has to know of the others.
     ///
     /// # Errors
     /// As for [`Memory::read`].
@@ -425,7 +425,7 @@ impl Memory for Transaction<'_> {
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {
-        // Whoever writes has little time, and mostly finds the pages in memory.
+        // The one that writes has little time, and mostly finds the pages in memory.
         if self.read_only || bytes >= PREFETCH_BYTES_MIN {
             self.inner.prefetch(offset, bytes);
         }

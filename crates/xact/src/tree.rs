@@ -1,5 +1,5 @@
-//! What the structures have in common for whoever uses them: how one is found in its memory; and what a check of a tree
-//! counts.
+//! What the structures have in common for the one that uses them: how one is found in its memory; and what a check of a
+//! tree counts.
 
 use crate::block::damaged;
 use crate::memory::Memory;

@@ -46,8 +46,8 @@ pub const VECTOR_LENGTH_MAX: u64 = FIRST * ((1 << CHUNKS_MAX) - 1);
 /// # Ok::<(), Fault>(())
 /// ```
 ///
-/// Whoever appends or takes away changes its length, so only one at a time does; values are changed side by side unless
-/// they are on the same page.
+/// The one that appends or takes away changes its length, so only one at a time does; values are changed side by side
+/// unless they are on the same page.
 #[derive(Debug)]
 pub struct Vector<M, T> {
     memory: M,

@@ -11,11 +11,11 @@
 //!
 //! The ring has a second area on the disk, the spill, for the versions that a long transaction keeps, see `region`.
 //!
-//! Whoever looks needs no lock: its slot keeps the frames from the tail of its beginning on, it skips what was
+//! The one that looks needs no lock: its slot keeps the frames from the tail of its beginning on, it skips what was
 //! committed after it began, and it stops before the tail.
 //!
-//! A committer puts its record into the log before it touches frames. Whoever takes over from a dead one fills the same
-//! frames with the same pages again, so that each of the stores below may have happened or not.
+//! A committer puts its record into the log before it touches frames. The one that takes over from a dead one fills the
+//! same frames with the same pages again, so that each of the stores below may have happened or not.
 
 // Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
@@ -127,7 +127,7 @@ impl Region {
     }
 
     /// Puts the pages of a commit into frames, visible to those who begin when the commit is the last. The caller holds
-    /// the commit lock and has seen to the room. May be repeated with the same pages if whoever began it died.
+    /// the commit lock and has seen to the room. May be repeated with the same pages if the one that began it died.
     pub(crate) fn publish<'a>(
         &self,
         version: u64,

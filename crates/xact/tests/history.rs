@@ -1,10 +1,10 @@
 //! Isolation, from histories: processes with several threads run random transactions on a few cells and write down what
 //! each attempt has read and written, and afterwards it is checked that this can have happened.
 //!
-//! Every value is written once, and whoever writes a cell has read it, so the order of a cell's values is known, and
-//! with it what depends on what (Adya 1999): whoever reads a value comes after who wrote it, and before who wrote the
-//! next one. A history is *serialisable* if that has no cycle. It is one of *snapshot isolation* if there is none when
-//! each transaction is taken apart into its beginning, at which it reads, and its commit, at which it writes.
+//! Every value is written once, and the one that writes a cell has read it, so the order of a cell's values is known,
+//! and with it what depends on what (Adya 1999): the one that reads a value comes after who wrote it, and before who
+//! wrote the next one. A history is *serialisable* if that has no cycle. It is one of *snapshot isolation* if there is
+//! none when each transaction is taken apart into its beginning, at which it reads, and its commit, at which it writes.
 //!
 //! Attempts that came to nothing count as transactions that only read: they too must have seen something consistent.
 //! Some transactions are too large for the log, and write the same to a row of pages; nobody may see two values there.

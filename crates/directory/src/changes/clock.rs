@@ -10,7 +10,7 @@
 //!
 //! In a directory of several stores a number may become visible later than a greater one of another writer. So each
 //! writer tells when it begins to draw and when its commit has its place in the log. A record of the feed that is
-//! written meanwhile says up to where all numbers are visible to whoever sees the record: the *watermark*.
+//! written meanwhile says up to where all numbers are visible to all who see the record: the *watermark*.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -121,7 +121,7 @@ impl HybridClock {
         }
     }
 
-    /// Up to which number all changes are visible to whoever sees what a writer is about to write.
+    /// Up to which number all changes are visible to all who see what a writer is about to write.
     pub(crate) fn watermark(&self, own: Option<&Drawing<'_>>) -> Csn {
         let state = self.lock();
         let others = state

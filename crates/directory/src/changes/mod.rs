@@ -1,4 +1,4 @@
-//! The change feed: what every commit has changed, in commit order. Whoever follows a directory reads it.
+//! The change feed: what every commit has changed, in commit order. Those who follow a directory read it.
 //!
 //! Each transaction leaves one [record] in the engine's feed, in the same commit as its changes. A record names the
 //! entries, the change sequence number ([`Csn`]) of each change, and what a deleted or renamed entry was called; the
@@ -6,8 +6,8 @@
 //! behind a [`ChangePosition`]; [`ChangesKept`] says how far back they reach.
 //!
 //! A load writes no records, and a restored directory continues from an older state. Both begin a new *generation* of
-//! the feed, and a position of another one is refused with [`TooOld`](crate::engine::Error::TooOld): whoever has it
-//! reads everything anew.
+//! the feed, and a position of another one is refused with [`TooOld`](crate::engine::Error::TooOld): the one that has
+//! it reads everything anew.
 
 pub(crate) mod clock;
 mod csn;

@@ -3,7 +3,7 @@
 //! ```text
 //!  form:1      2; 3 in a directory of several stores
 //!  clock:13    micros:8 count:3 replica:2: the clock's number for the first update
-//!  watermark:13  of form 3: all changes up to this number are visible to whoever sees the record
+//!  watermark:13  of form 3: all changes up to this number are visible to all who see the record
 //!  then for each update
 //!    kind:1    1 added, 2 deleted, 3 modified, 4 renamed; with flags
 //!    id:8      of the entry
@@ -179,7 +179,7 @@ impl<'r> Record<'r> {
         Ok(changes.last)
     }
 
-    /// All changes up to this number are visible to whoever sees the record.
+    /// All changes up to this number are visible to all who see the record.
     pub(crate) fn watermark(&self) -> Result<Csn, Damaged> {
         match self.watermark {
             Some(watermark) => Ok(watermark),

@@ -339,7 +339,7 @@ pub trait Read {
     ) -> Result<()>;
 
     /// About how many ids are filed under `key`; exact while they fit a few blocks. If there are no more than
-    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that whoever asks need not read the list;
+    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that the one that asks need not read the list;
     /// otherwise by none.
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64>;
 

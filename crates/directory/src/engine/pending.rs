@@ -3,7 +3,7 @@
 //! A value stands in a substrings index under dozens of 3-grams, each on a page of its own. To file them at once would
 //! copy, log and write all of these pages for one entry. So a transaction appends its postings under 3-grams to the
 //! last *run* of the index, one page, and the one that would make more than [`RUNS_MAX`] of them merges all runs into
-//! the lists, where many postings share each page. Whoever reads a list reads what is pending for it, too.
+//! the lists, where many postings share each page. The one that reads a list reads what is pending for it, too.
 //!
 //! The tree `pending` has the runs of all indexes: attribute number (u16, big-endian) and the run's number (u16,
 //! big-endian) -> in little-endian numbers

@@ -179,7 +179,7 @@ impl Ordered {
     }
 }
 
-/// Whoever had what is missing says more.
+/// The one that had what is missing says more.
 fn ended_early() -> Error {
     Error::State("reading the entries ended early".to_owned())
 }

@@ -109,7 +109,7 @@ pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     let restore = || {
         let made = beside.make_missing(folder)?;
         restore.into_folder(&data)?;
-        // Whoever followed the directory before must not go on with what follows now.
+        // The one that followed the directory before must not go on with what follows now.
         let engine = Embedded::open(&data, &sapwood_store::Options::new())?;
         renew_feed(&engine, &TimedUuids)?;
         anyhow::Ok(made.keep())

@@ -110,7 +110,7 @@ impl StoredPassword {
         Ok(this)
     }
 
-    /// Whoever reads the file finds the old password or the new one.
+    /// The one that reads the file finds the old password or the new one.
     pub(crate) fn put_in_place(self) -> Result<()> {
         let put = || {
             fs::rename(&self.new, &self.path)?;

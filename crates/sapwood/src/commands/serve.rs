@@ -74,14 +74,14 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     if saves_memory {
         save_memory(&args.folder, &directory, &mut signals)?;
     }
-    // Until now whoever else wants to have the directory has to wait.
+    // Until now the one that else wants to have the directory has to wait.
     drop(control);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
 /// Saves a directory in memory, and does not end before that has succeeded: its entries are nowhere else, and what is
-/// in the way, such as a full disk, can be mended meanwhile. Whoever would rather lose them sends another signal.
+/// in the way, such as a full disk, can be mended meanwhile. The one that would rather lose them sends another signal.
 fn save_memory(folder: &Path, directory: &Directory, signals: &mut Signals) -> Result<()> {
     let mut is_last = false;
     loop {

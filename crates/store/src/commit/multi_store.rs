@@ -1,8 +1,8 @@
 //! Transactions and snapshots over several stores of an environment.
 //!
 //! A multi-store transaction is one record in the log, so it is durable in all its stores or in none. It becomes
-//! visible when the log is durable up to its record, and whoever wants to see several stores at one moment first shows
-//! in each of them all that is durable and applied; if nothing became durable or visible while the snapshots were
+//! visible when the log is durable up to its record, and the one that wants to see several stores at one moment first
+//! shows in each of them all that is durable and applied; if nothing became durable or visible while the snapshots were
 //! taken, they belong together.
 
 use std::fmt;
@@ -28,7 +28,7 @@ pub(crate) fn read<T>(
     };
     first.check_usable()?;
     let Some(wal) = &first.wal else {
-        // In memory, commits are shown by whoever has this lock.
+        // In memory, commits are shown by the one that has this lock.
         let _nobody_commits = AppendLock::take(first)?;
         return begin_all();
     };

@@ -95,8 +95,8 @@ pub struct MappedPages {
     room: Option<NonNull<AtomicU64>>,
 }
 
-// SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; whoever made this
-// value keeps the mapping.
+// SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; the one that made
+// this value keeps the mapping.
 unsafe impl Send for MappedPages {}
 // SAFETY: as above; there is only reading.
 unsafe impl Sync for MappedPages {}

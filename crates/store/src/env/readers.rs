@@ -10,9 +10,9 @@
 //! reader, looking again, finds a commit that is at least the one the writer noted, and a page is never used again
 //! while that one, or a later one, can see it (see `space`).
 //!
-//! *Parking.* Whoever reads from a snapshot holds references into its pages, which nothing can take back. An owner that
-//! will not read for a while marks its slot as parked: the commit stays pinned, but whoever wants its pages may
-//! exchange the mark for that of an expired snapshot, and the owner takes its own mark back the same way. Both are
+//! *Parking.* The one that reads from a snapshot holds references into its pages, which nothing can take back. An owner
+//! that will not read for a while marks its slot as parked: the commit stays pinned, but the one that wants its pages
+//! may exchange the mark for that of an expired snapshot, and the owner takes its own mark back the same way. Both are
 //! exchanges of the one word, so one of them comes first: either the snapshot goes on, pinned without a gap, or its
 //! owner learns that it is over.
 
@@ -317,7 +317,7 @@ fn reap(inner: &Inner, process: u16) {
         });
 }
 
-/// Gives back the slots that a process left when it died; whoever takes over its entry does this first.
+/// Gives back the slots that a process left when it died; the one that takes over its entry does this first.
 pub(crate) fn give_back_all(region: &Region, process: u16) {
     for slot in &region.slots {
         if slot.owner() == Some(process) {

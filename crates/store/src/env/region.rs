@@ -286,8 +286,8 @@ impl Layout {
     /// Shows the next commits, in order, up to the first that has to be durable and is not. Called when the log has
     /// become durable up to a position that `durable` gives, and when a relaxed commit was applied.
     pub(crate) fn publish_ready(&self, durable: impl FnOnce() -> Lsn) {
-        // Whoever calls this has stored either the durable position or the applied commit before, and looks at both
-        // afterwards: of two that come at the same time, one sees what the other has stored.
+        // The one that calls this has stored either the durable position or the applied commit before, and looks at
+        // both afterwards: of two that come at the same time, one sees what the other has stored.
         fence(Ordering::SeqCst);
         let durable = durable();
         let (visible, applied) = (self.visible(), self.applied());

@@ -2,8 +2,8 @@
 //!
 //! It is a tree itself, of names and [`TreeRecord`]s. Mostly one commit after the other is about the same tree, whose
 //! record would be all that changes in the catalog: it is then held beside the catalog's root, in the roots of each
-//! commit, and goes into the catalog when a commit changes another tree, or more than one. So whoever wants a tree's
-//! record asks here.
+//! commit, and goes into the catalog when a commit changes another tree, or more than one. So the one that wants a
+//! tree's record asks here.
 //!
 //! ```text
 //!  offset  size  field

@@ -205,7 +205,7 @@ impl PointerLeaf {
         }
     }
 
-    /// Stores the pointers of records that a commit has written, for whoever holds the appender's lock.
+    /// Stores the pointers of records that a commit has written, for the one that holds the appender's lock.
     pub(crate) fn store_all(
         &self,
         pointers: impl IntoIterator<Item = (u16, RecordPointer)>,
@@ -220,7 +220,7 @@ impl PointerLeaf {
         Ok(())
     }
 
-    /// Stores the pointer of a record that `commit` has written, for whoever holds the appender's lock.
+    /// Stores the pointer of a record that `commit` has written, for the one that holds the appender's lock.
     pub(crate) fn store(
         &self,
         slot: usize,

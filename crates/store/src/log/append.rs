@@ -1,12 +1,12 @@
 //! The end of the log, which the writers of all stores share: one at a time appends a record and applies what is in it.
 //!
-//! Whoever holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most one
-//! that is not, the last, and the next to take the lock completes it, to whichever stores it belongs.
+//! The one that holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most
+//! one that is not, the last, and the next to take the lock completes it, to whichever stores it belongs.
 //!
 //! Pointers to records in leaves that are there already are stored between the two: not before the record is appended,
 //! since a commit that never happens would leave pointers whose records are taken for those of the next one of its
-//! number; and not after it is applied, since the next transaction goes on from them. Whoever completes what a dead
-//! holder left stores them again.
+//! number; and not after it is applied, since the next transaction goes on from them. The one that completes what a
+//! dead holder left stores them again.
 
 use std::io::IoSlice;
 
@@ -25,7 +25,7 @@ use crate::ids::PageNo;
 use crate::log::record::{Item, Items, Parts, RecordHeader};
 use crate::sync::{Arc, Ordering};
 
-/// Held by whoever appends.
+/// Held by the one that appends.
 pub(crate) struct AppendLock<'i> {
     inner: &'i Inner,
 }
@@ -37,7 +37,7 @@ impl<'i> AppendLock<'i> {
         let taken = lock.lock(me, |process| inner.is_alive(process));
         let this = Self { inner };
         if taken == Taken::Inherited {
-            // Whoever took the lock after a failure here would know of no heritage, and write over it.
+            // The one that took the lock after a failure here would know of no heritage, and write over it.
             this.complete().inspect_err(|_| inner.poison())?;
         }
         Ok(this)
@@ -63,8 +63,8 @@ impl<'i> AppendLock<'i> {
     }
 
     /// Stores pointers to records of the commit with this head, whose record is appended, in one leaf, before the
-    /// commit is applied. Whoever did not get so far as to apply it afterwards has left the store in an order that only
-    /// a recovery mends, and nobody else goes on with it.
+    /// commit is applied. The one that did not get so far as to apply it afterwards has left the store in an order that
+    /// only a recovery mends, and nobody else goes on with it.
     ///
     /// To a leaf that is no younger than a checkpoint's target a meta page may lead, now or soon. What is stored there
     /// must not be on the disk without the record, from which every replay stores it again.
@@ -80,7 +80,7 @@ impl<'i> AppendLock<'i> {
         let stored = || {
             check_inside(leaf, head)?;
             // SAFETY: within the file by the test, as the store's pages are. It is a leaf of the newest commit, of
-            // which only words change, and only in the hands of whoever holds this lock.
+            // which only words change, and only in the hands of the one that holds this lock.
             let leaf = unsafe { windows.pointer_leaf(leaf)? };
             if let Some(wal) = &store.wal
                 && leaf.commit() <= store.region.metas.newest()

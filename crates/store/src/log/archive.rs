@@ -65,7 +65,7 @@ pub enum Until {
     Time(SystemTime),
 }
 
-/// Held by whoever archives.
+/// Held by the one that archives.
 struct ArchiveLock<'i>(&'i Inner);
 
 impl<'i> ArchiveLock<'i> {

@@ -48,7 +48,7 @@ const WAITED_FOR: Duration = Duration::from_millis(10);
 /// So many times a part is written out at most before it is synced.
 const TIMES_WRITTEN_OUT: usize = 3;
 
-/// Held by whoever writes meta pages.
+/// Held by the one that writes meta pages.
 pub(crate) struct CheckpointLock<'i> {
     inner: &'i Inner,
 }
@@ -123,8 +123,8 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// Protects the visible commit. For nobody who holds the append lock: whoever does has either stored the places of
-    /// its commit, which is applied then, or looks at the target before it stores them.
+    /// Protects the visible commit. For nobody who holds the append lock: the one that does has either stored the
+    /// places of its commit, which is applied then, or looks at the target before it stores them.
     ///
     /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to
     /// others. Otherwise a store that rests would keep the log for ever.
@@ -191,8 +191,8 @@ impl<'i> CheckpointLock<'i> {
     }
 
     /// What the sync itself has left to write are pages that were changed again since they were written out. It writes
-    /// them in one go, which whoever waits for the disk then would wait for: so these are written out, too, and once
-    /// more those that were changed during that, far fewer each time.
+    /// them in one go, which the one that waits for the disk then would wait for: so these are written out, too, and
+    /// once more those that were changed during that, far fewer each time.
     fn sync_part(&self, start: u64, length: u64, pace: &mut Pace) -> Result<()> {
         for _ in 0..TIMES_WRITTEN_OUT {
             self.write_out_part(start, length, pace)?;
@@ -294,7 +294,7 @@ impl<'i> CheckpointLock<'i> {
             return;
         };
         if archive::archive(self.inner).is_err() {
-            // What is not archived is kept; whoever finds the log full is told.
+            // What is not archived is kept; the one that finds the log full is told.
             return;
         }
         // A meta page that is not valid needs no log.
@@ -372,7 +372,7 @@ impl Pace {
         }
     }
 
-    /// That the log does not grow says little: whoever waits for the disk does not commit meanwhile.
+    /// That the log does not grow says little: the one that waits for the disk does not commit meanwhile.
     fn next_bytes(&mut self, seen: Seen, now: Instant) -> u64 {
         let was_synced = std::mem::replace(&mut self.durable, seen.durable) != seen.durable;
         if was_synced || seen.is_syncing {
@@ -529,8 +529,8 @@ pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
 }
 
 /// Makes the visible commit the target; gives what `look` finds for it, which is nothing if it came too late for that
-/// commit. As with a reader's slot: whoever does not see the target has noted an earlier visible commit, which then is
-/// not the one we find when looking again.
+/// commit. As with a reader's slot: the one that does not see the target has noted an earlier visible commit, which
+/// then is not the one we find when looking again.
 pub(crate) fn pin_target<T>(
     metas: &Metas,
     visible: impl Fn() -> CommitNo,
@@ -607,7 +607,7 @@ impl Inner {
     /// Has the file trimmed, unless somebody is writing.
     pub(crate) fn trim_file_if_nobody_writes(&self) -> Result<()> {
         let writer = &self.region.writer;
-        // A dead owner's place is left to whoever completes what it did.
+        // A dead owner's place is left to the one that completes what it did.
         if writer.try_lock(self.membership.index(), |_| true).is_none() {
             return Ok(());
         }

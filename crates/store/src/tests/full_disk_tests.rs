@@ -277,7 +277,7 @@ fn a_lap_that_was_half_begun_is_begun_by_recovery() {
         work(&disk, &again, 60).unwrap();
         let then = numbers_of(&again).unwrap();
         reopen(&disk.synced_image(), Guards::default(), &then, &when).unwrap();
-        // Whoever takes over from a process that died there must not append where recovery would not look.
+        // The one that takes over from a process that died there must not append where recovery would not look.
         let inner = envs[0].inner();
         inner.first_region().appender.lock(77, |_| true);
         let refused = AppendLock::take(inner).map(drop).unwrap_err();

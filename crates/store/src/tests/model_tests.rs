@@ -145,7 +145,7 @@ impl Model {
 
     /// Reads the page of a commit again and again, with the snapshot parked in between.
     fn read(&self, slot: &Slot) {
-        // Whoever comes too late for a commit finds its head overwritten, and begins again.
+        // The one that comes too late for a commit finds its head overwritten, and begins again.
         let (commit, at) = slot.pin_visible(|| self.visible(), |commit| self.place_of(commit));
         for _ in 0..2 {
             thread::yield_now();

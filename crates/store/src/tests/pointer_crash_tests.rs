@@ -1,4 +1,5 @@
-//! Pointers survive power cuts, the death of whoever stores them, and that of all; and they do because of four guards.
+//! Pointers survive power cuts, the death of the one that stores them, and that of all; and they do because of four
+//! guards.
 //!
 //! The commits are made by hand, of one leaf and one segment: what a transaction would do is in [`Life::commit`]. After
 //! each recovery the leaf has exactly the pointers of the commit that is there, and each of them leads to the record of
@@ -87,7 +88,7 @@ enum Meanwhile {
     Sync,
 }
 
-/// What becomes of whoever appends a record.
+/// What becomes of the one that appends a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Lives,

@@ -272,7 +272,7 @@ impl TxnPages {
         })
     }
 
-    /// As [`TxnPages::base`], for whoever has done with it before the transaction ends.
+    /// As [`TxnPages::base`], for the one that has done with it before the transaction ends.
     fn base_until_end(&self, base: PageNo) -> Result<Option<(PageNo, &'static Page)>> {
         Ok(match base {
             PageNo(0) => None,

@@ -128,7 +128,7 @@ impl WriteTxn {
 
     /// Gives a tree another name, which must not be taken. Its [`TreeId`] stays valid. Answers whether there was one.
     ///
-    /// Comparators are registered by name: whoever has one for the old name registers it for the new one.
+    /// Comparators are registered by name: the one that has one for the old name registers it for the new one.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {

@@ -39,7 +39,7 @@ impl WriterLock {
         let inner = self.0.inner();
         inner.check_sound()?;
         if taken == Taken::Inherited {
-            // Whoever took the lock after a failure here would know of no heritage, and write over it.
+            // The one that took the lock after a failure here would know of no heritage, and write over it.
             complete(inner).inspect_err(|_| inner.poison())?;
         }
         Ok(self)

@@ -42,7 +42,7 @@ impl Gate {
         self.state().is_closed = true;
     }
 
-    /// Lets those pass who wait, and whoever comes later.
+    /// Lets those pass who wait, and the one that comes later.
     pub fn open(&self) {
         self.let_go(false);
     }

@@ -16,8 +16,8 @@ use crate::sys;
 /// A file mapped read-only from its first byte in a reserved address range, under which it may grow.
 ///
 /// Bytes beyond the end of the file must not be touched (the system answers with SIGBUS), and bytes may change under
-/// the reader wherever a [`Window`] or a write changes the file; which bytes stand still is the business of whoever
-/// reads, hence pointers.
+/// the reader wherever a [`Window`] or a write changes the file; which bytes stand still is the business of the one
+/// that reads, hence pointers.
 pub struct Map {
     base: NonNull<u8>,
     reserved: usize,
@@ -70,8 +70,8 @@ impl Map {
         Some(unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), length) })
     }
 
-    /// Tells the system that whoever reads a page wants that page, and asks for others with [`Map::prefetch`]; a hint
-    /// that may be ignored. Without it the system reads much of what lies around a page that is not in memory, and
+    /// Tells the system that the one that reads a page wants that page, and asks for others with [`Map::prefetch`]; a
+    /// hint that may be ignored. Without it the system reads much of what lies around a page that is not in memory, and
     /// keeps it in large pieces, every part of which it looks at again with each write to one of the pages.
     pub fn expect_jumps(&self) {
         // SAFETY: all of the mapping.
@@ -104,7 +104,7 @@ impl fmt::Debug for Map {
     }
 }
 
-/// A writable mapping of a part of a file, for whoever alone may write there.
+/// A writable mapping of a part of a file, for the one that alone may write there.
 pub struct Window {
     base: NonNull<u8>,
     length: usize,
@@ -114,7 +114,7 @@ pub struct Window {
     whole: Option<Arc<CopyMap>>,
 }
 
-/// Whoever wants to know of stores through a window.
+/// The one that wants to know of stores through a window.
 pub(super) trait Watch: Send + Sync {
     /// These bytes of the window are about to be stored to, perhaps with what they hold already.
     fn stores(&self, offset: usize, length: usize);

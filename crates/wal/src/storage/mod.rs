@@ -153,7 +153,8 @@ pub trait File: Send + Sync + Debug {
     /// Which file this is.
     fn identity(&self) -> io::Result<Identity>;
 
-    /// The open file, for whoever maps it in a way of its own. A simulated disk does not see what is stored through it.
+    /// The open file, for the one that maps it in a way of its own. A simulated disk does not see what is stored
+    /// through it.
     fn handle(&self) -> &std::fs::File;
 }
 

@@ -49,7 +49,7 @@ pub struct COwned {
 fn writing_on(space: &Space) -> Option<*mut COwned> {
     WRITING.with_borrow(|writing| {
         let is_on = |owned: &&*mut COwned| {
-            // SAFETY: whoever frees one takes it out first, in this thread.
+            // SAFETY: the one that frees one takes it out first, in this thread.
             let other = unsafe { &(***owned).space };
             other.inner.identity == space.inner.identity
         };

@@ -113,7 +113,7 @@ impl Array {
         grown.index = Index::new(index, 2 * count);
         grown.index.clear(memory, 0..pages)?;
         self.index.copy(memory, &grown.index)?;
-        // Whoever is about to change the index must find that it lost.
+        // The one that is about to change the index must find that it lost.
         let pages = Index::pages(count);
         self.index.clear(memory, 0..pages)?;
         memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;

@@ -174,7 +174,7 @@ impl<M: Memory> CacheObliviousTree<M> {
             })?;
             array = grown;
         }
-        // Whoever is about to put a record of the new segment into this one must find that it lost.
+        // The one that is about to put a record of the new segment into this one must find that it lost.
         array
             .segment_mut(&mut self.memory, place.segment)?
             .note_change()?;

@@ -246,7 +246,7 @@ impl<M: Memory> CacheObliviousTree<M> {
     fn find(&self, description: &Description, key: &[u8]) -> Result<SegmentId, M::Error> {
         let segment = description.current.find(&self.memory, key)?;
         if let Some((next, _)) = description.next {
-            // Perhaps whoever began the move is gone.
+            // Perhaps the one that began the move is gone.
             self.rebalancer.set_due(true);
             let block = description.current.segment(&self.memory, segment)?;
             if block.kind() == Kind::Moved {

@@ -1,4 +1,4 @@
-//! What is to be done later, and where keys arrive in order: remembered in memory, by whoever uses the tree.
+//! What is to be done later, and where keys arrive in order: remembered in memory, by the one that uses the tree.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

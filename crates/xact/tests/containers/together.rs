@@ -160,7 +160,7 @@ fn vectors_and_strings_are_whole_while_others_clear_them() {
     });
 }
 
-/// Whoever changes what another one has given back meanwhile finds out, also where only stores are noticed.
+/// The one that changes what another one has given back meanwhile finds out, also where only stores are noticed.
 #[test]
 fn what_is_given_back_conflicts_with_changes_of_it() {
     let change = |t: &mut Transaction<'_>, name: &str| {

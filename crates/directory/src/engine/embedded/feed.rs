@@ -4,8 +4,8 @@
 //! (both u64, big-endian); its value is the record. Under commit 0 stands the last commit whose record was trimmed.
 //!
 //! The commits of a store come in the order of their numbers. Those of different stores have these of each store only,
-//! and their places in the log are not known when a record is written. So whoever writes draws the next turn while it
-//! holds its stores: of two transactions that have a store in common the first to commit draws the lower one, and so
+//! and their places in the log are not known when a record is written. So the one that writes draws the next turn while
+//! it holds its stores: of two transactions that have a store in common the first to commit draws the lower one, and so
 //! does one that has ended before the other begins. Of what a snapshot shows, the order of the turns is therefore one
 //! in which it may have been done; and since snapshots show what stands in the log up to some place, what a later one
 //! shows besides came after it. A record without a turn is from when the directory had one store, before all others.
@@ -29,7 +29,7 @@ const RECORD_EXTRA_BYTES: usize = 8;
 pub(super) struct Turns(Mutex<Option<u64>>);
 
 impl Turns {
-    /// Draws the next one. `seen` is a snapshot from after the last commit of whoever wrote before this process.
+    /// Draws the next one. `seen` is a snapshot from after the last commit of the one that wrote before this process.
     pub(super) fn next(&self, seen: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let drawn = match *last {

@@ -1,4 +1,4 @@
-//! A page that is being changed, by whoever says of each change what becomes of the bytes.
+//! A page that is being changed, by the one that says of each change what becomes of the bytes.
 
 use std::ops::{Deref, Range};
 

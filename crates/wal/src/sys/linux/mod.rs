@@ -71,7 +71,7 @@ pub(crate) fn remove(folder: &File, name: &str) -> io::Result<()> {
     Ok(fs::unlinkat(folder, name, fs::AtFlags::empty())?)
 }
 
-/// A sync is never repeated here: whoever asked must see its first answer.
+/// A sync is never repeated here: the one that asked must see its first answer.
 pub(crate) fn sync_all(file: &File) -> io::Result<()> {
     Ok(fs::fsync(file)?)
 }
@@ -236,8 +236,8 @@ fn write_zeros_to(file: &File, end: u64) -> io::Result<()> {
 /// Maps the file from its start, read-only, in a range that may reach beyond its end.
 pub(crate) fn map_shared(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for
-    // the bytes.
+    // SAFETY: the system picks an address range that is in use by nothing else; the one that reads through it answers
+    // for the bytes.
     let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
@@ -255,10 +255,10 @@ pub(crate) fn map_writable(file: &File, offset: u64, length: usize) -> io::Resul
             offset,
         )?
     };
-    // Whoever stores to a page wants that page. Without the advice the system reads its neighbours as well, filling
-    // them with zeroes where nothing was written yet, and keeps them in one large piece, every part of which it looks
-    // at again with each first store to one of its pages. A hint, so errors mean nothing. SAFETY: the mapping was just
-    // made; this advice changes no memory.
+    // The one that stores to a page wants that page. Without the advice the system reads its neighbours as well,
+    // filling them with zeroes where nothing was written yet, and keeps them in one large piece, every part of which it
+    // looks at again with each first store to one of its pages. A hint, so errors mean nothing. SAFETY: the mapping was
+    // just made; this advice changes no memory.
     let _ = unsafe { mm::madvise(base, length, Advice::Random) };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
