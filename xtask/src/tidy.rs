@@ -52,6 +52,9 @@ const LAYERED: &[&str] = &["wal", "store"];
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
 
+/// Columns of a line of comments. (The formatter leaves comments as they are.)
+const COMMENT_COLUMNS_MAX: usize = 120;
+
 /// Fails with every broken rule named.
 pub(crate) fn check() -> Result<()> {
     let mut faults = Vec::new();
@@ -157,6 +160,11 @@ fn files(faults: &mut Vec<String>) -> Result<()> {
         if lines > FILE_LINES_MAX {
             faults.push(format!("{name} has {lines} lines; which two things is it?"));
         }
+        for number in wide_comments(&text) {
+            faults.push(format!(
+                "{name}:{number}: a comment is wider than {COMMENT_COLUMNS_MAX} columns"
+            ));
+        }
         let is_portable = PORTABLE.iter().any(|folder| name.starts_with(folder));
         if is_portable && !name.starts_with(SYSTEMS) {
             for what in OF_A_SYSTEM.iter().filter(|what| text.contains(**what)) {
@@ -176,6 +184,27 @@ fn files(faults: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The lines whose comment is too wide; tables and code in comments may be.
+fn wide_comments(text: &str) -> Vec<usize> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            continue;
+        };
+        let comment = comment.trim_start_matches(['/', '!']).trim_start();
+        if comment.starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code
+            && !comment.starts_with('|')
+            && line.chars().count() > COMMENT_COLUMNS_MAX
+        {
+            found.push(number);
+        }
+    }
+    found
 }
 
 fn circles(faults: &mut Vec<String>) -> Result<()> {
@@ -232,6 +261,15 @@ mod tests {
         ["dependencies", "build-dependencies", "dev-dependencies"]
             .iter()
             .all(|kind| is_allowed(layer, &format!("[{kind}]\n{lines}")))
+    }
+
+    #[test]
+    fn comments_are_narrow_but_for_tables_and_code() {
+        let wide = "x".repeat(COMMENT_COLUMNS_MAX - 3);
+        let text = format!(
+            "// {wide}\n    // {wide}\nlet x = \"{wide}{wide}\";\n//! | {wide}\n/// ```\n/// {wide}\n/// ```\n/// {wide}"
+        );
+        assert_eq!(wide_comments(&text), [2, 8]);
     }
 
     #[test]
