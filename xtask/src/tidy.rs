@@ -266,10 +266,17 @@ mod tests {
     #[test]
     fn comments_are_narrow_but_for_tables_and_code() {
         let wide = "x".repeat(COMMENT_COLUMNS_MAX - 3);
-        let text = format!(
-            "// {wide}\n    // {wide}\nlet x = \"{wide}{wide}\";\n//! | {wide}\n/// ```\n/// {wide}\n/// ```\n/// {wide}"
-        );
-        assert_eq!(wide_comments(&text), [2, 8]);
+        let lines = [
+            &format!("// {wide}"),
+            &format!("    // {wide}"),
+            &format!("let x = \"{wide}{wide}\";"),
+            &format!("//! | {wide}"),
+            "/// ```",
+            &format!("/// {wide}"),
+            "/// ```",
+            &format!("/// {wide}"),
+        ];
+        assert_eq!(wide_comments(&lines.join("\n")), [2, 8]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Meter {
         })
     }
 
-    /// Bytes that have been written to the device, by whomever; `None` if it is none that counts. (What the kernel
+    /// Bytes that have been written to the device, by any program; `None` if it is none that counts. (What the kernel
     /// counts for a process is of no use here: a store of one byte counts as a whole folio of the page cache.)
     pub(crate) fn written_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(&self.device).ok()?;

@@ -202,6 +202,15 @@ impl<'a> Reader<'a> {
         boolean(self.expect(BOOLEAN, field)?, field)
     }
 
+    /// Refuses what is left, where nothing may be.
+    #[inline]
+    pub fn end(&self) -> Result<(), Malformed> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(Malformed::Trailing),
+        }
+    }
+
     /// Passes over the trailing components that RFC 4511 §4 tells us to ignore; they must still be whole elements.
     #[inline]
     pub fn skip_extensions(&mut self) -> Result<(), Malformed> {

@@ -432,11 +432,8 @@ impl ControlsBuf {
 pub(crate) fn sequence<'a>(value: &'a [u8], field: &'static str) -> Result<Reader<'a>, Malformed> {
     let mut outer = Reader::new(value);
     let content = outer.expect(ber::SEQUENCE, field)?;
-    if outer.is_empty() {
-        Ok(Reader::new(content))
-    } else {
-        Err(Malformed::Trailing)
-    }
+    outer.end()?;
+    Ok(Reader::new(content))
 }
 
 #[cfg(test)]

@@ -287,11 +287,8 @@ impl<'a> Filter<'a> {
     pub fn from_ber(ber: &'a [u8]) -> Result<Self, PartError> {
         let mut reader = Reader::new(ber);
         let filter = Self::decode(&mut reader)?;
-        if reader.is_empty() {
-            Ok(filter)
-        } else {
-            Err(Malformed::Trailing.into())
-        }
+        reader.end()?;
+        Ok(filter)
     }
 
     /// Reads the filter that comes next.
@@ -398,8 +395,8 @@ fn check_nested(tag: u8, content: &[u8]) -> Result<Option<Violation>, Malformed>
                 .unwrap_or_default(),
         );
         let (tag, inner) = reader.element("filter")?;
-        if alone && !reader.is_empty() {
-            return Err(Malformed::Trailing);
+        if alone {
+            reader.end()?;
         }
         alone = false;
         elements += 1;

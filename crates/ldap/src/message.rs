@@ -272,9 +272,7 @@ impl<'a> Envelope<'a> {
     fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut outer = Reader::new(message);
         let mut reader = Reader::new(outer.expect(ber::SEQUENCE, "LDAPMessage")?);
-        if !outer.is_empty() {
-            return Err(Malformed::Trailing);
-        }
+        outer.end()?;
         let id = reader.integer("messageID")?;
         let id = u32::try_from(id)
             .ok()

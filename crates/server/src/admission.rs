@@ -39,7 +39,7 @@ const AT_WORK: u64 = u64::MAX;
 pub(crate) enum Full {
     /// As many as may be are being displaced for others: there will be one soon.
     Displacing,
-    /// None of the connections can make room for this newcomer.
+    /// None of the connections can make room for this newcomer, or it may not wait until one has.
     NoneWaits,
 }
 
@@ -126,10 +126,16 @@ impl Connections {
         let claimant = self.accounts.claimant(peer);
         let mut open = self.open();
         if open.len() >= count_max {
+            let crowd = claimant.held(Kind::Connections) + 1;
+            let has_many = crowd > FEW.max(count_max / MANY_PART);
             if open.len() >= count_max + DISPLACED_MAX {
-                return Err(Full::Displacing);
+                // All that come wait behind one that does.
+                return Err(match has_many {
+                    true => Full::NoneWaits,
+                    false => Full::Displacing,
+                });
             }
-            let displaced = self.displaced(&open, &claimant, count_max);
+            let displaced = self.displaced(&open, crowd, has_many);
             let displaced = displaced.ok_or(Full::NoneWaits)?;
             displaced.is_told.store(true, Ordering::Relaxed);
             let session = displaced.session.get().ok_or(Full::NoneWaits)?;
@@ -154,17 +160,15 @@ impl Connections {
         })
     }
 
-    /// The connection that makes room for one of this claimant. To look at all of them takes longer than to refuse a
-    /// newcomer, so that one of an address with many does not have it done again soon.
+    /// The connection that makes room for one of an address that has so many with it. To look at all of them takes
+    /// longer than to refuse a newcomer, so that one of an address with many does not have it done again soon.
     fn displaced<'o>(
         &self,
         open: &'o HashMap<u64, Arc<Place>>,
-        newcomer: &Claimant,
-        count_max: usize,
+        crowd: usize,
+        has_many: bool,
     ) -> Option<&'o Place> {
         let now = Instant::now();
-        let crowd = newcomer.held(Kind::Connections) + 1;
-        let has_many = crowd > FEW.max(count_max / MANY_PART);
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |refused: &Refused| {
             refused.crowd <= crowd && now.saturating_duration_since(refused.at) < LOOKED_AGAIN
@@ -180,7 +184,7 @@ impl Connections {
     }
 }
 
-/// The connection that makes room for one of an address with so many.
+/// The same, looked for now.
 fn displaced(
     open: &HashMap<u64, Arc<Place>>,
     crowd: usize,
@@ -387,15 +391,18 @@ mod tests {
     #[test]
     fn not_too_many_are_served_while_others_are_displaced() {
         let connections = Arc::new(Connections::new());
-        let mut open: Vec<Open> = (0..100)
-            .filter_map(|uid| connect(&connections, uid, 50))
+        let mut open: Vec<Open> = (0..100_u32)
+            .filter_map(|at| connect(&connections, at.saturating_sub(FEW as u32), 50))
             .collect();
         assert_eq!(open.len(), 50 + DISPLACED_MAX);
         let told = told(&mut open);
         assert_eq!(told.len(), DISPLACED_MAX);
         // Who comes waits until one of them is gone.
-        let newcomer = || connections.admit(&Peer::Local { uid: 100 }, 50);
+        let newcomer_of = |uid| connections.admit(&Peer::Local { uid }, 50);
+        let newcomer = || newcomer_of(100);
         assert_eq!(newcomer().err(), Some(Full::Displacing));
+        let of_many = newcomer_of(0);
+        assert_eq!(of_many.err(), Some(Full::NoneWaits), "nobody waits behind");
         open.swap_remove(told[0]);
         assert!(newcomer().is_ok());
         open.iter().for_each(|one| one.admission.waits(None));

@@ -181,7 +181,7 @@ macro_rules! fixed {
 
             $(
                 /// Where this field of a structure is.
-                #[allow(dead_code)]
+                #[allow(dead_code, reason = "a program need not use every field by itself")]
                 $visible_field fn $field(at: $crate::Ptr<$name>) -> $crate::Ptr<$kind> {
                     const BEFORE: usize = $crate::bytes_before($name::FIELDS, stringify!($field));
                     $crate::Ptr::new(at.get().saturating_add(BEFORE as u64))

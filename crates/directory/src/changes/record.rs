@@ -7,8 +7,8 @@
 //!  then for each update
 //!    kind:1    1 added, 2 deleted, 3 modified, 4 renamed; with flags
 //!    id:8      of the entry
-//!    csn:13    with flag 0x40: its number. Without it, the number is the one right behind that of the update before; of the
-//!              first, `clock`
+//!    csn:13    with flag 0x40: its number. Without it, the number is the one right behind that of the update
+//!              before; of the first, `clock`
 //!    of a delete and a rename
 //!      uuid:16   entryUUID
 //!      dn        length as varint, then the DN that the entry had, as written
@@ -315,7 +315,10 @@ mod tests {
         /// Updates with gaps between their numbers, some of which stand apart, and some of which are undone.
         #[test]
         fn what_is_recorded_is_read(
-            updates in prop::collection::vec((1..5u8, any::<u64>(), 0..3u32, any::<bool>(), 0..4u8, "[a-z=,]{0,300}"), 0..20),
+            updates in prop::collection::vec(
+                (1..5u8, any::<u64>(), 0..3u32, any::<bool>(), 0..4u8, "[a-z=,]{0,300}"),
+                0..20,
+            ),
             watermark in any::<bool>(),
         ) {
             let mut record = RecordBuf::default();
@@ -359,7 +362,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), form in 0..5u8, kind in 0..8u8) {
+        fn any_bytes_are_read_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            form in 0..5u8,
+            kind in 0..8u8,
+        ) {
             if let Some(first) = bytes.first_mut() {
                 *first = form;
             }

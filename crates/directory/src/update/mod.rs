@@ -59,7 +59,7 @@ pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRe
 /// it, and all is kept until the end. More than this, clients would not take as one message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 
-/// The same of all updates of a batch, whoever they are of: more is kept until the batch is durable for a single one
+/// The same of all updates of a batch, of any number of users: more is kept until the batch is durable for a single one
 /// only.
 const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
 

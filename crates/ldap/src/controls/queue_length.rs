@@ -5,7 +5,7 @@
 
 use super::{Control, Fault, Layer, OF_ANSWERED, Spec};
 use crate::ber::{self, Reader};
-use crate::error::{Malformed, PartError, Violation};
+use crate::error::{PartError, Violation};
 use crate::message::INTEGER_MAX;
 
 /// Its OID.
@@ -28,9 +28,7 @@ pub(super) fn decode(control: &Control<'_>) -> Result<u32, Fault> {
 pub fn queue_length(value: &[u8]) -> Result<u32, PartError> {
     let mut reader = Reader::new(value);
     let length = reader.integer("queueLength")?;
-    if !reader.is_empty() {
-        return Err(Malformed::Trailing.into());
-    }
+    reader.end()?;
     match u32::try_from(length) {
         Ok(length @ 1..=INTEGER_MAX) => Ok(length),
         _ => Err(Violation::OutOfRange {

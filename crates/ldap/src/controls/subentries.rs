@@ -6,8 +6,7 @@
 //! The control of draft-ietf-ldup-subentry, which came before, has no value and means TRUE.
 
 use super::{Control, Fault, Layer, Spec};
-use crate::ber::{self, Reader};
-use crate::error::Malformed;
+use crate::ber::Reader;
 use crate::message::Operation;
 
 /// Its OID.
@@ -29,11 +28,9 @@ pub(super) fn decode(control: &Control<'_>) -> Result<bool, Fault> {
         return control.no_value().map(|()| true);
     }
     let mut reader = Reader::new(control.value()?);
-    let content = reader.expect(ber::BOOLEAN, "visibility")?;
-    match reader.is_empty() {
-        true => Ok(ber::boolean(content, "visibility")?),
-        false => Err(Malformed::Trailing.into()),
-    }
+    let are_visible = reader.boolean("visibility")?;
+    reader.end()?;
+    Ok(are_visible)
 }
 
 #[cfg(test)]

@@ -55,9 +55,7 @@ impl<'a> StartLburp<'a> {
 pub fn max_operations(value: &[u8]) -> Result<u32, PartError> {
     let mut reader = Reader::new(value);
     let operations = reader.integer("maxOperations")?;
-    if !reader.is_empty() {
-        return Err(Malformed::Trailing.into());
-    }
+    reader.end()?;
     in_range(operations, 0, "maxOperations")
 }
 

@@ -622,8 +622,8 @@ impl Session {
     ) {
         if self.settings.config.log.access {
             let diagnostic = log::diagnostic(&outcome);
-            let code = outcome.code.code();
-            tracing::info!(target: "access", conn = self.context.number, id, operation, code, %diagnostic, "LBURP operation fails");
+            let (conn, code) = (self.context.number, outcome.code.code());
+            tracing::info!(target: "access", conn, id, operation, code, %diagnostic, "LBURP operation fails");
         }
         failed.push((operation, outcome));
     }
@@ -686,7 +686,8 @@ impl Session {
     fn log_operation(&self, id: u32, number: u32, op: &Request<'_>) {
         if self.settings.config.log.access {
             let dn = LoggedName::dn(self.service.directory.schema(), target_dn(op));
-            tracing::info!(target: "access", conn = self.context.number, id, operation = number, %dn, "LBURP {}", op.operation().name());
+            let (conn, name) = (self.context.number, op.operation().name());
+            tracing::info!(target: "access", conn, id, operation = number, %dn, "LBURP {name}");
         }
     }
 }
