@@ -368,12 +368,12 @@ fn searches_beside_the_contexts(operation: &Operation, slapd: &mut Answer, sapwo
     let Operation::Search { base, scope, .. } = operation else {
         return;
     };
-    let is_beside = base.is_empty() || base.to_ascii_lowercase().ends_with("subschema");
+    let is_synthetic = base.is_empty() || base.to_ascii_lowercase().ends_with("subschema");
     let done = matches!(
         sapwood.code,
         ResultCode::Success | ResultCode::SizeLimitExceeded
     );
-    if is_beside && *scope != Scope::Base && slapd.code == ResultCode::NoSuchObject && done {
+    if is_synthetic && *scope != Scope::Base && slapd.code == ResultCode::NoSuchObject && done {
         *slapd = sapwood.clone();
     }
 }

@@ -40,19 +40,19 @@ pub(crate) fn read(random: &mut Random) -> Operation {
         };
     }
     let types_only = random.once_in(10);
-    let is_beside = random.once_in(16);
+    let is_synthetic = random.once_in(16);
     let attributes = (0..random.below(4))
         .map(|_| random.of(&SELECTIONS).to_owned())
         .collect();
     Operation::Search {
-        base: if is_beside {
+        base: if is_synthetic {
             random.of(&BESIDE).to_owned()
         } else if random.once_in(3) {
             SUFFIX.to_owned()
         } else {
             name(random)
         },
-        scope: if is_beside {
+        scope: if is_synthetic {
             // What they hold themselves is compared by `discovery`.
             random.of(&[Scope::OneLevel, Scope::Subtree, Scope::Subordinates])
         } else if random.once_in(2) {

@@ -197,8 +197,8 @@ impl AttributeTable {
         Ok(Ok(number))
     }
 
-    /// The number of a type without options in a table that no store keeps: an entry beside the tree has its own.
-    pub(crate) fn number_beside(
+    /// The number of a type without options in a table that no store keeps: a synthetic entry has its own.
+    pub(crate) fn number_synthetic(
         &mut self,
         schema: &Schema,
         attribute_type: AttributeTypeId,

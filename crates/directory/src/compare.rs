@@ -4,16 +4,16 @@ use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Identity, is_protected};
-use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Stop};
-use crate::root_dse::Channel;
 use crate::schema::{NormalDn, Purpose};
 use crate::search::filter::{Compiler, Node};
 use crate::search::look::{Look, assertion_failed};
 use crate::search::{Base, Interrupted};
+use crate::synthetic::Synthetic;
+use crate::synthetic::root_dse::Channel;
 use crate::target;
 use crate::update::recognised;
 
@@ -110,10 +110,10 @@ impl Running {
             let outcome = Outcome::new(ResultCode::TimeLimitExceeded, diagnostic);
             return Ok(Some(outcome));
         }
-        let beside = self.base.beside(snapshot);
+        let synthetic = self.base.synthetic(snapshot);
         let look = Look {
             schema: snapshot.schema(),
-            attributes: beside.map_or(&snapshot.state().attributes, Beside::attributes),
+            attributes: synthetic.map_or(&snapshot.state().attributes, Synthetic::attributes),
             sees_protected: self.sees_protected,
         };
         while let Some(question) = self.questions.pop() {
@@ -121,9 +121,9 @@ impl Running {
                 &question;
             let interrupted = &mut self.interrupted;
             let view = snapshot.view();
-            let answer = match beside {
-                Some(beside) => {
-                    look.goes_on_asserting_beside(view, beside, node, work, interrupted)?
+            let answer = match synthetic {
+                Some(entry) => {
+                    look.goes_on_asserting_synthetic(view, entry, node, work, interrupted)?
                 }
                 None => look.goes_on_asserting(view, self.id, node, work, interrupted)?,
             };
@@ -182,8 +182,8 @@ fn begin<E: Engine>(
             diagnostic,
         ));
     }
-    let (id, attributes) = match base.beside(snapshot) {
-        Some(beside) => (EntryId::ROOT, beside.attributes()),
+    let (id, attributes) = match base.synthetic(snapshot) {
+        Some(entry) => (EntryId::ROOT, entry.attributes()),
         None => {
             let id = find(snapshot, dn, normal, options.manage_dsa_it)?;
             (id, &state.attributes)

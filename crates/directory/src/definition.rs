@@ -278,6 +278,9 @@ pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Resu
     Ok(next)
 }
 
+/// Attributes that every directory indexes for equality: searches for entries by class and by UUID are never slow.
+pub(crate) const ALWAYS_INDEXED: [&str; 2] = ["objectClass", "entryUUID"];
+
 /// Makes the definition of a new directory; the indexes are empty and complete.
 pub(crate) fn create<W: Write>(
     txn: &mut W,
@@ -290,7 +293,7 @@ pub(crate) fn create<W: Write>(
         ..State::default()
     };
     place(schema, config, &mut state)?;
-    let always = ["objectClass", "entryUUID"].map(|attribute| IndexDefinition {
+    let always = ALWAYS_INDEXED.map(|attribute| IndexDefinition {
         attribute: attribute.to_owned(),
         equality: true,
         ..IndexDefinition::default()

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sapwood_ldap::message::Request;
 
 use crate::access::AccessPolicy;
-use crate::beside::Beside;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
 use crate::definition;
@@ -18,17 +17,16 @@ use crate::engine::{
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::examined::Examined;
-use crate::homes;
 use crate::import::Prepared;
 use crate::names::{self, DnCache};
-use crate::root_dse::{Channel, RootDse, RootDses};
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
+use crate::shards;
 use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subentries;
-use crate::subschema;
-use crate::target::SUBSCHEMA_DN;
+use crate::synthetic::root_dse::{Channel, RootDse};
+use crate::synthetic::{Server, Synthetic, SyntheticEntries, SyntheticEntry};
 use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
@@ -155,8 +153,7 @@ struct Shared<E> {
     /// Commits that took entries away, of those that are visible.
     deletions: AtomicU64,
     examined: Examined,
-    root_dses: RootDses,
-    subschema: Beside,
+    synthetic: SyntheticEntries,
 }
 
 /// What is known of the directory as of a commit.
@@ -213,9 +210,13 @@ impl<E: Engine> Directory<E> {
         let view = engine.snapshot()?;
         let contexts = state.contexts.iter().map(|context| context.dn.as_str());
         let contexts = Vec::from_iter(contexts);
-        let root_dses = RootDses::new(&options.root_dse, &options.schema, &contexts, SUBSCHEMA_DN)?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
-        let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
+        let synthetic = SyntheticEntries::new(&Server {
+            schema: &options.schema,
+            root_dse: &options.root_dse,
+            naming_contexts: &contexts,
+            opened: &opened,
+        })?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
@@ -231,8 +232,7 @@ impl<E: Engine> Directory<E> {
             engine,
             options,
             known,
-            root_dses,
-            subschema,
+            synthetic,
         };
         Ok(Directory {
             shared: Arc::new(shared),
@@ -274,13 +274,13 @@ impl<E: Engine> Directory<E> {
     }
 
     /// The same, cheaper when no commit came since the snapshot of which something is left.
-    pub fn snapshot_after(&self, remains: Remains<E>) -> Result<Snapshot<E>> {
-        let Remains {
+    pub fn snapshot_after(&self, retired: RetiredSnapshot<E>) -> Result<Snapshot<E>> {
+        let RetiredSnapshot {
             directory,
             view,
             names,
             known,
-        } = remains;
+        } = retired;
         if !Arc::ptr_eq(&self.shared, &directory.shared) {
             return self.snapshot();
         }
@@ -348,13 +348,13 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
     pub fn apply(&self, updates: &[Update]) -> Result<Applied<Commit<E>>> {
-        let homes = updates.iter().map(|update| self.homes(&update.request));
-        self.apply_in(updates, homes.fold(StoreSet::default(), StoreSet::with))
+        let shards = updates.iter().map(|update| self.shards(&update.request));
+        self.apply_in(updates, shards.fold(StoreSet::default(), StoreSet::with))
     }
 
-    /// The same, of updates whose [homes](Self::homes) are known.
-    pub fn apply_in(&self, updates: &[Update], homes: StoreSet) -> Result<Applied<Commit<E>>> {
-        self.run(Work::Updates(updates), homes, None)
+    /// The same, of updates whose [shards](Self::shards) are known.
+    pub fn apply_in(&self, updates: &[Update], shards: StoreSet) -> Result<Applied<Commit<E>>> {
+        self.run(Work::Updates(updates), shards, None)
     }
 
     /// The same, as long as `goes_on`, which is asked after each update, says so: those behind are not applied and have
@@ -365,10 +365,10 @@ impl<E: Engine> Directory<E> {
     pub fn apply_while(
         &self,
         updates: &[Update],
-        homes: StoreSet,
+        shards: StoreSet,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Applied<Commit<E>>> {
-        self.run(Work::Updates(updates), homes, Some(goes_on))
+        self.run(Work::Updates(updates), shards, Some(goes_on))
     }
 
     /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper:
@@ -388,11 +388,11 @@ impl<E: Engine> Directory<E> {
 
     /// The stores that an update is to be applied in, as far as its DNs tell; what they do not tell is found when it is
     /// applied.
-    pub fn homes(&self, request: &UpdateRequest) -> StoreSet {
+    pub fn shards(&self, request: &UpdateRequest) -> StoreSet {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        homes::of_request(
+        shards::of_request(
             self.schema(),
             &self.newest_known().state,
             self.stores(),
@@ -400,12 +400,12 @@ impl<E: Engine> Directory<E> {
         )
     }
 
-    /// The [homes](Self::homes) of an update that is decoded already.
-    pub fn homes_of(&self, request: &Request<'_>) -> StoreSet {
+    /// The [shards](Self::shards) of an update that is decoded already.
+    pub fn shards_of(&self, request: &Request<'_>) -> StoreSet {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        homes::of_message(
+        shards::of_message(
             self.schema(),
             &self.newest_known().state,
             self.stores(),
@@ -426,7 +426,7 @@ impl<E: Engine> Directory<E> {
     fn run(
         &self,
         work: Work<'_>,
-        homes: StoreSet,
+        shards: StoreSet,
         goes_on: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<Applied<Commit<E>>> {
         let Shared {
@@ -435,7 +435,7 @@ impl<E: Engine> Directory<E> {
             options,
             ..
         } = &*self.shared;
-        let mut writer = writers[usize::from(homes.least()).min(writers.len() - 1)]
+        let mut writer = writers[usize::from(shards.least()).min(writers.len() - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let goes_on = goes_on.map(|goes_on| goes_on as &mut dyn FnMut() -> bool);
@@ -443,7 +443,7 @@ impl<E: Engine> Directory<E> {
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
-        let mut batch = Batch::new(options, work, homes, feed, &mut writer, goes_on);
+        let mut batch = Batch::new(options, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         let deletes = batch.deletes();
         let ticket = ticket.map(|ticket| Commit {
@@ -562,9 +562,9 @@ impl<E: Engine> Clone for Snapshot<E> {
 }
 
 /// What a snapshot that has ended knew of its commit, which it holds no longer; for [`Directory::snapshot_after`].
-pub struct Remains<E: Engine = Embedded> {
+pub struct RetiredSnapshot<E: Engine = Embedded> {
     directory: Directory<E>,
-    view: E::Remains,
+    view: E::Retired,
     names: DnCache,
     known: Arc<Known>,
 }
@@ -597,10 +597,10 @@ impl<E: Engine> Snapshot<E> {
     }
 
     /// Ends it. Nothing is left while there are clones, with the last of which it ends.
-    pub fn end(self) -> Option<Remains<E>> {
+    pub fn end(self) -> Option<RetiredSnapshot<E>> {
         let seen = Arc::into_inner(self.seen)?;
         let names = seen.names.into_inner();
-        Some(Remains {
+        Some(RetiredSnapshot {
             directory: seen.directory,
             view: E::end(seen.view),
             names: names.unwrap_or_else(PoisonError::into_inner).shortened(),
@@ -658,14 +658,9 @@ impl<E: Engine> Snapshot<E> {
         self.seen.directory.shared.options.clock.now_micros()
     }
 
-    /// The root DSE on a kind of connection.
-    pub(crate) fn root_dse(&self, channel: Channel) -> &Beside {
-        self.seen.directory.shared.root_dses.on(channel)
-    }
-
-    /// The subschema subentry.
-    pub(crate) fn subschema(&self) -> &Beside {
-        &self.seen.directory.shared.subschema
+    /// A synthetic entry on a kind of connection.
+    pub(crate) fn synthetic(&self, entry: SyntheticEntry, channel: Channel) -> Option<&Synthetic> {
+        self.seen.directory.shared.synthetic.get(entry, channel)
     }
 
     /// The naming contexts' DNs as configured.

@@ -28,9 +28,6 @@ const FILED_ENTRIES: usize = 1000;
 /// The same with so many values of large attributes; one entry has as many as it has.
 const FILED_VALUES: usize = 10_000;
 
-/// Attributes whose equality index stays: searches for entries by class and by UUID are never slow.
-const KEPT: [&str; 2] = ["objectClass", "entryUUID"];
-
 /// An index as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexStatus {
@@ -225,7 +222,7 @@ impl Change<'_> {
         let known = known.ok_or_else(|| {
             Error::Config(format!("the schema does not define {}", unwanted.attribute))
         })?;
-        if unwanted.equality && KEPT.contains(&known.name()) {
+        if unwanted.equality && definition::ALWAYS_INDEXED.contains(&known.name()) {
             return Err(Error::Config(format!(
                 "every directory keeps the index {} eq",
                 known.name()

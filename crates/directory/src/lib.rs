@@ -7,7 +7,6 @@
 
 pub mod access;
 mod attributes;
-mod beside;
 mod changes;
 mod check;
 mod compare;
@@ -20,7 +19,6 @@ pub mod engine;
 mod entry;
 mod error;
 mod examined;
-mod homes;
 mod import;
 mod index_change;
 mod indexes;
@@ -29,14 +27,14 @@ mod names;
 mod operational;
 mod outcome;
 mod referral;
-mod root_dse;
 pub mod schema;
 pub mod search;
+mod shards;
 mod sources;
 mod state;
 mod steps;
 mod subentries;
-mod subschema;
+mod synthetic;
 mod target;
 mod update;
 mod virtual_attributes;
@@ -49,7 +47,8 @@ pub use changes::{
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use directory::{
-    Commit, Config, Credentials, Directory, IndexDefinition, Options, Partition, Remains, Snapshot,
+    Commit, Config, Credentials, Directory, IndexDefinition, Options, Partition, RetiredSnapshot,
+    Snapshot,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
@@ -60,11 +59,11 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
-pub use root_dse::{Channel, Offered, RootDse};
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
+pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
     Applied, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest, hash_passwords,
 };

@@ -26,9 +26,9 @@
 
 use crate::attributes::AttributeTable;
 use crate::changes::Csn;
-use crate::engine::EntryId;
+use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{Damaged, Entry, EntryFlags, RecordBuilder};
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::{OperationalAttribute, Schema};
 use crate::update::stamp::{Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
 
 const FULL: u8 = 2;
@@ -41,6 +41,69 @@ const HEADER_BYTES: usize = 37;
 pub(crate) struct Vocabulary<'v> {
     pub(crate) schema: &'v Schema,
     pub(crate) attributes: &'v AttributeTable,
+}
+
+impl Vocabulary<'_> {
+    /// The number of an operational attribute, if it has one.
+    fn number(&self, attribute: OperationalAttribute) -> Option<AttributeNo> {
+        let known = self.schema.operational(attribute);
+        self.attributes.number(known, "")
+    }
+}
+
+/// The values of the attributes that every entry is stored with ([`OperationalAttribute::STORED`]), as clients see
+/// them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoredValues<'v> {
+    pub(crate) class: &'v [u8],
+    pub(crate) uuid: &'v [u8],
+    pub(crate) creator: &'v [u8],
+    pub(crate) created: &'v [u8],
+    pub(crate) modifier: &'v [u8],
+    pub(crate) modified: &'v [u8],
+    pub(crate) csn: &'v [u8],
+}
+
+impl<'v> StoredValues<'v> {
+    /// Those of an entry of a class that is added now.
+    pub(crate) fn of_new(
+        class: &'v str,
+        uuid: &'v str,
+        creator: &'v str,
+        stamp: &'v Stamp,
+    ) -> StoredValues<'v> {
+        StoredValues {
+            class: class.as_bytes(),
+            uuid: uuid.as_bytes(),
+            created: stamp.time.as_bytes(),
+            creator: creator.as_bytes(),
+            ..StoredValues::of_change(creator, stamp)
+        }
+    }
+
+    /// Those that a change changes; the others are empty.
+    pub(crate) fn of_change(modifier: &'v str, stamp: &'v Stamp) -> StoredValues<'v> {
+        StoredValues {
+            modifier: modifier.as_bytes(),
+            modified: stamp.time.as_bytes(),
+            csn: stamp.csn.as_bytes(),
+            ..StoredValues::default()
+        }
+    }
+
+    /// The value of one of them; nothing of an attribute that is not stored with every entry.
+    pub(crate) fn of(&self, attribute: OperationalAttribute) -> &'v [u8] {
+        match attribute {
+            OperationalAttribute::StructuralObjectClass => self.class,
+            OperationalAttribute::EntryUuid => self.uuid,
+            OperationalAttribute::CreatorsName => self.creator,
+            OperationalAttribute::CreateTimestamp => self.created,
+            OperationalAttribute::ModifiersName => self.modifier,
+            OperationalAttribute::ModifyTimestamp => self.modified,
+            OperationalAttribute::EntryCsn => self.csn,
+            _ => &[],
+        }
+    }
 }
 
 /// The operational part of a record.
@@ -103,17 +166,16 @@ impl<'r> Operational<'r> {
             Operational::Brief(brief) => return Ok(brief.modified.max(at(brief.created.into()))),
             Operational::Full(full) => Entry::new(full)?,
         };
-        let known = vocabulary.schema.well_known();
         let text = |attribute| {
-            let number = vocabulary.attributes.number(attribute, "")?;
+            let number = vocabulary.number(attribute)?;
             let stored = full.attribute(number).ok()??;
             std::str::from_utf8(stored.values().iter().next()?).ok()
         };
         let time = |attribute| text(attribute).and_then(seconds_of).map(at);
         let told = [
-            text(known.entry_csn).and_then(Csn::parse),
-            time(known.modify_timestamp),
-            time(known.create_timestamp),
+            text(OperationalAttribute::EntryCsn).and_then(Csn::parse),
+            time(OperationalAttribute::ModifyTimestamp),
+            time(OperationalAttribute::CreateTimestamp),
         ];
         Ok(told.into_iter().flatten().max().unwrap_or_default())
     }
@@ -213,20 +275,20 @@ impl<'r> Brief<'r> {
         record: &Entry<'r>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let known = vocabulary.schema.well_known();
-        let value = |attribute: AttributeTypeId| {
-            let number = vocabulary.attributes.number(attribute, "")?;
+        let value = |attribute| {
+            let number = vocabulary.number(attribute)?;
             record.attribute(number).ok()??.values().iter().next()
         };
         let text = |attribute| std::str::from_utf8(value(attribute)?).ok();
         let start = out.len();
         let brief = Brief {
-            uuid: uuid_of(text(known.entry_uuid)?)?,
-            created: u32::try_from(seconds_of(text(known.create_timestamp)?)?).ok()?,
-            modified: Csn::parse(text(known.entry_csn)?)?,
-            class: value(known.structural_object_class)?,
-            creator: value(known.creators_name)?,
-            modifier: value(known.modifiers_name)?,
+            uuid: uuid_of(text(OperationalAttribute::EntryUuid)?)?,
+            created: u32::try_from(seconds_of(text(OperationalAttribute::CreateTimestamp)?)?)
+                .ok()?,
+            modified: Csn::parse(text(OperationalAttribute::EntryCsn)?)?,
+            class: value(OperationalAttribute::StructuralObjectClass)?,
+            creator: value(OperationalAttribute::CreatorsName)?,
+            modifier: value(OperationalAttribute::ModifiersName)?,
         };
         brief.fits().then(|| brief.put(out))?;
         // Whether it does is seen by spelling it out: values can be written in several ways, and more than one.
@@ -245,22 +307,23 @@ impl<'r> Brief<'r> {
 
     /// Appends the record of the attributes.
     fn spell(&self, vocabulary: Vocabulary<'_>, out: &mut Vec<u8>) -> Result<(), Damaged> {
-        let known = vocabulary.schema.well_known();
         let (uuid, stamp) = (uuid_text(self.uuid), Stamp::from(self.modified));
         let created = generalized_time(u64::from(self.created) * 1_000_000);
+        let values = StoredValues {
+            class: self.class,
+            uuid: uuid.as_bytes(),
+            creator: self.creator,
+            created: created.as_bytes(),
+            modifier: self.modifier,
+            modified: stamp.time.as_bytes(),
+            csn: stamp.csn.as_bytes(),
+        };
         let mut builder = RecordBuilder::new();
-        for (attribute, value) in [
-            (known.structural_object_class, self.class),
-            (known.entry_uuid, uuid.as_bytes()),
-            (known.creators_name, self.creator),
-            (known.create_timestamp, created.as_bytes()),
-            (known.modifiers_name, self.modifier),
-            (known.modify_timestamp, stamp.time.as_bytes()),
-            (known.entry_csn, stamp.csn.as_bytes()),
-        ] {
-            let number = vocabulary.attributes.number(attribute, "").ok_or(Damaged)?;
-            let name = vocabulary.schema.type_of(attribute).name();
-            builder.push(number, name.as_bytes(), [value], false);
+        for attribute in OperationalAttribute::STORED {
+            let number = vocabulary.number(attribute).ok_or(Damaged)?;
+            let schema = vocabulary.schema;
+            let name = schema.type_of(schema.operational(attribute)).name();
+            builder.push(number, name.as_bytes(), [values.of(attribute)], false);
         }
         let finished = builder.finish(EntryId::ROOT, EntryFlags::default(), "", out);
         finished.map_err(|_| Damaged)
@@ -278,24 +341,13 @@ pub(crate) fn uuid(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<[u8;
         Operational::Brief(brief) => return Ok(brief.uuid),
         Operational::Full(full) => Entry::new(full)?,
     };
-    let known = vocabulary.schema.well_known().entry_uuid;
-    let values = match vocabulary.attributes.number(known, "") {
+    let values = match vocabulary.number(OperationalAttribute::EntryUuid) {
         Some(number) => full.attribute(number)?,
         None => None,
     };
     let value = values.and_then(|values| values.values().iter().next());
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     Ok(text.and_then(uuid_of).unwrap_or_default())
-}
-
-/// The attributes that every change of an entry changes.
-pub(crate) fn changing(schema: &Schema) -> [AttributeTypeId; 3] {
-    let known = schema.well_known();
-    [
-        known.modifiers_name,
-        known.modify_timestamp,
-        known.entry_csn,
-    ]
 }
 
 #[cfg(test)]
@@ -308,13 +360,14 @@ mod tests {
     fn record(
         schema: &Schema,
         attributes: &mut AttributeTable,
-        values: [(AttributeTypeId, &str); 7],
+        values: [(OperationalAttribute, &str); 7],
         more: Option<&str>,
     ) -> Vec<u8> {
         let mut builder = RecordBuilder::new();
-        let more = more.map(|value| (schema.well_known().reference, value));
+        let more = more.map(|value| (OperationalAttribute::Ref, value));
         for (attribute, value) in values.into_iter().chain(more) {
-            let number = attributes.number_beside(schema, attribute);
+            let attribute = schema.operational(attribute);
+            let number = attributes.number_synthetic(schema, attribute);
             let name = schema.type_of(attribute).name().as_bytes();
             builder.push(number, name, [value.as_bytes()], false);
         }
@@ -359,18 +412,17 @@ mod tests {
             spoilt in prop::option::of((0..7_usize, "[0-9a-zA-Z-]{0,44}")),
         ) {
             let schema = Schema::standard();
-            let known = *schema.well_known();
             let (uuid, stamp) = (uuid_text(uuid), Stamp::from(Csn { micros, count, replica }));
             let created = generalized_time(u64::from(created) * 1_000_000);
             let [class, creator, modifier] = &names;
             let usual = [
-                (known.structural_object_class, class.as_str()),
-                (known.entry_uuid, uuid.as_str()),
-                (known.creators_name, creator.as_str()),
-                (known.create_timestamp, created.as_str()),
-                (known.modifiers_name, modifier.as_str()),
-                (known.modify_timestamp, stamp.time.as_str()),
-                (known.entry_csn, stamp.csn.as_str()),
+                (OperationalAttribute::StructuralObjectClass, class.as_str()),
+                (OperationalAttribute::EntryUuid, uuid.as_str()),
+                (OperationalAttribute::CreatorsName, creator.as_str()),
+                (OperationalAttribute::CreateTimestamp, created.as_str()),
+                (OperationalAttribute::ModifiersName, modifier.as_str()),
+                (OperationalAttribute::ModifyTimestamp, stamp.time.as_str()),
+                (OperationalAttribute::EntryCsn, stamp.csn.as_str()),
             ];
             let mut values = order.map(|at: usize| usual[at]);
             if let Some((at, value)) = &spoilt {
@@ -393,8 +445,8 @@ mod tests {
             let schema = Schema::standard();
             let mut attributes = AttributeTable::default();
             if let Ok(operational) = Operational::read(&part) {
-                for attribute in changing(&schema) {
-                    attributes.number_beside(&schema, attribute);
+                for attribute in OperationalAttribute::STORED {
+                    attributes.number_synthetic(&schema, schema.operational(attribute));
                 }
                 let vocabulary = Vocabulary { schema: &schema, attributes: &attributes };
                 let _ = operational.spell(vocabulary, &mut Vec::new());

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::{self, Vocabulary};
 use crate::outcome::Outcome;
-use crate::schema::Schema;
+use crate::schema::{OperationalAttribute, Schema};
 use crate::state::State;
 
 /// The `ref` values of a referral object, as they are stored.
@@ -33,7 +33,10 @@ pub(crate) fn references<R: Read>(
     let mut spelled = Vec::new();
     let operational = operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
     for entry in [user, operational] {
-        for known in state.attributes.of_type(schema.well_known().reference) {
+        for known in state
+            .attributes
+            .of_type(schema.operational(OperationalAttribute::Ref))
+        {
             let stored = entry.attribute(known.number()).map_err(damaged)?;
             for value in stored.iter().flat_map(|stored| stored.values()) {
                 urls.push(String::from_utf8_lossy(value).into_owned());

@@ -10,9 +10,6 @@ use crate::referral;
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 
-/// The DN of the subschema subentry.
-pub(crate) const SUBSCHEMA_DN: &str = "cn=Subschema";
-
 /// The entry an operation works on.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -78,14 +75,6 @@ pub(crate) fn parse(schema: &Schema, dn: &str) -> Result<NormalDn, Stop> {
             format!("'{dn}' is not a DN: {error}"),
         )),
     }
-}
-
-/// Whether a DN is that of the subschema subentry.
-pub(crate) fn is_subschema(schema: &Schema, normal: &NormalDn) -> bool {
-    let mut subschema = NormalDn::new();
-    normal.len() == 1
-        && subschema.parse(schema, SUBSCHEMA_DN.as_bytes()).is_ok()
-        && *normal == subschema
 }
 
 /// Finds the entry that an update or a comparison works on.

@@ -8,7 +8,7 @@
 //! the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of
 //! threads and gathers what comes until then in one batch.
 //!
-//! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of
+//! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *shards* of
 //! its updates, the stores that they are to be applied in; those of several stores go to the writer of the first of
 //! these.
 
@@ -46,8 +46,8 @@ pub(crate) trait Recipient: Clone + Send + 'static {
     /// What it needs to answer one update: the writer hands it back as it came.
     type Reply: Send;
 
-    /// Takes the outcomes of updates with the same homes, which are durable if they are a success.
-    fn answer(&self, homes: StoreSet, answers: Vec<(Self::Reply, Outcome)>);
+    /// Takes the outcomes of updates with the same shards, which are durable if they are a success.
+    fn answer(&self, shards: StoreSet, answers: Vec<(Self::Reply, Outcome)>);
 }
 
 /// The updates of one burst of one session.
@@ -56,7 +56,7 @@ pub(crate) struct Unit<R: Recipient> {
     /// One for each update.
     pub(crate) replies: Vec<R::Reply>,
     /// One for each update: the stores that it is to be applied in.
-    pub(crate) homes: Vec<StoreSet>,
+    pub(crate) shards: Vec<StoreSet>,
     /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions
     /// hold.
     pub(crate) share: Share,
@@ -68,7 +68,7 @@ impl<R: Recipient> Default for Unit<R> {
         Self {
             updates: Vec::new(),
             replies: Vec::new(),
-            homes: Vec::new(),
+            shards: Vec::new(),
             share: Share::default(),
             transactions: Vec::new(),
         }
@@ -77,7 +77,7 @@ impl<R: Recipient> Default for Unit<R> {
 
 struct Batch<R: Recipient> {
     units: Vec<(Vec<R::Reply>, R)>,
-    homes: StoreSet,
+    shards: StoreSet,
     outcomes: Vec<Outcome>,
     ticket: Option<Ticket>,
 }
@@ -98,9 +98,9 @@ pub(crate) struct Writer<R: Recipient> {
     committed: Committed,
 }
 
-/// The updates of a unit that have the same homes.
+/// The updates of a unit that have the same shards.
 struct Part<R: Recipient> {
-    homes: StoreSet,
+    shards: StoreSet,
     updates: Vec<Update>,
     replies: Vec<R::Reply>,
     /// Who gets the answers.
@@ -151,23 +151,24 @@ impl<R: Recipient> Writer<R> {
 
     pub(crate) fn submit(&self, unit: Unit<R>, session: R) {
         let shares = Arc::new((unit.share, unit.transactions));
-        let part = |homes, updates, replies| Part {
-            homes,
+        let part = |shards, updates, replies| Part {
+            shards,
             updates,
             replies,
             session: session.clone(),
             shares: Arc::clone(&shares),
         };
-        let mut homes = unit.homes.iter().copied();
-        let first = homes.next().unwrap_or(StoreSet::FIRST);
-        if homes.all(|homes| homes == first) {
+        let mut shards = unit.shards.iter().copied();
+        let first = shards.next().unwrap_or(StoreSet::FIRST);
+        if shards.all(|shards| shards == first) {
             return self.send(part(first, unit.updates, unit.replies));
         }
         let mut parts: Vec<Part<R>> = Vec::new();
-        for ((update, reply), homes) in unit.updates.into_iter().zip(unit.replies).zip(unit.homes) {
-            let at = parts.iter().position(|part| part.homes == homes);
+        for ((update, reply), shards) in unit.updates.into_iter().zip(unit.replies).zip(unit.shards)
+        {
+            let at = parts.iter().position(|part| part.shards == shards);
             let at = at.unwrap_or_else(|| {
-                parts.push(part(homes, Vec::new(), Vec::new()));
+                parts.push(part(shards, Vec::new(), Vec::new()));
                 parts.len() - 1
             });
             parts[at].updates.push(update);
@@ -177,7 +178,7 @@ impl<R: Recipient> Writer<R> {
     }
 
     fn send(&self, part: Part<R>) {
-        let store = usize::from(part.homes.least()).min(self.queues.len() - 1);
+        let store = usize::from(part.shards.least()).min(self.queues.len() - 1);
         // All updates of a unit are of the one who is bound.
         let first = part.updates.first();
         let whose = first.and_then(|update| Holder::of_identity(&update.identity));
@@ -191,7 +192,7 @@ impl<R: Recipient> Writer<R> {
                 part.updates.len()
             ];
             let answers = part.replies.into_iter().zip(outcomes).collect();
-            part.session.answer(part.homes, answers);
+            part.session.answer(part.shards, answers);
         }
     }
 }
@@ -219,17 +220,17 @@ fn apply<R: Recipient>(
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
     while let Some((whose, first)) = receive(directory, waiting, &mut unsettled) {
-        let homes = first.homes;
-        unsettled = unsettled.with(homes);
+        let shards = first.shards;
+        unsettled = unsettled.with(shards);
         let mut gathered = Gathered::new();
         gathered.add(whose, first);
         // Updates of other stores, too, make a batch of their own: it waits for the writers of these.
         while gathered.count < BATCH_UPDATES_MAX
-            && let Some((whose, part)) = waiting.take_with(whose, |part| part.homes == homes)
+            && let Some((whose, part)) = waiting.take_with(whose, |part| part.shards == shards)
         {
             gathered.add(whose, part);
         }
-        let batch = gathered.apply(directory, homes, waiting);
+        let batch = gathered.apply(directory, shards, waiting);
         // Nothing is answered before what came before it.
         if !waiting.has_next() && applied.unanswered.load(Ordering::Acquire) == 0 {
             finish(batch, &applied.committed);
@@ -286,7 +287,7 @@ impl<R: Recipient> Gathered<R> {
     fn apply(
         mut self,
         directory: &Directory,
-        homes: StoreSet,
+        shards: StoreSet,
         waiting: &QueueReceiver<Part<R>>,
     ) -> Batch<R> {
         let first = self.parts.first().and_then(|part| part.whose);
@@ -303,7 +304,7 @@ impl<R: Recipient> Gathered<R> {
             }
             now - start < SLOW || is_of_one && !waiting.others_wait(first)
         };
-        let (outcomes, ticket) = match directory.apply_while(&self.updates, homes, &mut goes_on) {
+        let (outcomes, ticket) = match directory.apply_while(&self.updates, shards, &mut goes_on) {
             Ok(batch) => (batch.outcomes, batch.ticket),
             Err(error) => {
                 tracing::error!(
@@ -313,7 +314,7 @@ impl<R: Recipient> Gathered<R> {
                 (vec![refusal(&error); self.updates.len()], None)
             }
         };
-        self.put_back(outcomes.len(), homes, waiting);
+        self.put_back(outcomes.len(), shards, waiting);
         let now = Instant::now();
         if ends.len() == self.parts.len() {
             // The commit is charged like what it is of.
@@ -331,14 +332,14 @@ impl<R: Recipient> Gathered<R> {
         let units = self.parts.into_iter();
         Batch {
             units: units.map(|part| (part.replies, part.session)).collect(),
-            homes,
+            shards,
             outcomes,
             ticket,
         }
     }
 
     /// Puts back what is behind the first `count` updates, in its order.
-    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &QueueReceiver<Part<R>>) {
+    fn put_back(&mut self, count: usize, shards: StoreSet, waiting: &QueueReceiver<Part<R>>) {
         while let Some(mut part) = self.parts.pop() {
             let begin = self.parts.last().map_or(0, |before| before.end);
             if part.end <= count {
@@ -346,7 +347,7 @@ impl<R: Recipient> Gathered<R> {
                 return;
             }
             let rest = Part {
-                homes,
+                shards,
                 updates: self.updates.split_off(begin.max(count)),
                 replies: part.replies.split_off(count.saturating_sub(begin)),
                 session: part.session.clone(),
@@ -414,7 +415,7 @@ fn finish<R: Recipient>(batch: Batch<R>, committed: &Committed) {
     for (replies, session) in batch.units {
         // Not more of the outcomes than there are replies.
         let answers = replies.into_iter().zip(outcomes.by_ref()).collect();
-        session.answer(batch.homes, answers);
+        session.answer(batch.shards, answers);
     }
 }
 
@@ -452,7 +453,7 @@ mod tests {
             request: UpdateRequest::Message(Vec::new()),
         };
         Part {
-            homes: StoreSet::FIRST,
+            shards: StoreSet::FIRST,
             updates: ids.clone().map(update).collect(),
             replies: ids.collect(),
             session: Nobody,

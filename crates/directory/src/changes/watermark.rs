@@ -40,11 +40,11 @@ fn furthest<R: Read>(
 pub(crate) fn catch_up<E: Engine>(
     engine: &E,
     clock: &HybridClock,
-    home: StoreSet,
+    shards: StoreSet,
 ) -> engine::Result<()> {
     let view = engine.snapshot()?;
     match engine.stores() > 1 && of(&view)? < last_of(&view)? {
-        true => write(engine, clock, home),
+        true => write(engine, clock, shards),
         false => Ok(()),
     }
 }
@@ -58,11 +58,11 @@ pub(crate) fn record_clock<E: Engine>(engine: &E, clock: &HybridClock) -> engine
     }
 }
 
-fn write<E: Engine>(engine: &E, clock: &HybridClock, home: StoreSet) -> engine::Result<()> {
+fn write<E: Engine>(engine: &E, clock: &HybridClock, shards: StoreSet) -> engine::Result<()> {
     let stores = engine.stores();
     let mut write = WriteClock {
         clock,
-        home,
+        shards,
         stores,
     };
     if let Some(ticket) = engine.write(&mut write)? {
@@ -85,7 +85,7 @@ pub(crate) fn put_clock<W: Write>(
 
 struct WriteClock<'c> {
     clock: &'c HybridClock,
-    home: StoreSet,
+    shards: StoreSet,
     stores: usize,
 }
 
@@ -95,7 +95,7 @@ impl Bundle for WriteClock<'_> {
     }
 
     fn stores(&self) -> StoreSet {
-        self.home
+        self.shards
     }
 
     fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

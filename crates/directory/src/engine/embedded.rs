@@ -171,7 +171,7 @@ fn fixed(table: Table) -> Option<usize> {
 
 impl Engine for Embedded {
     type Snapshot = EmbeddedSnapshot;
-    type Remains = EmbeddedRemains;
+    type Retired = RetiredEmbedded;
     type Ticket = EmbeddedTicket;
 
     fn caps(&self) -> Caps {
@@ -191,19 +191,19 @@ impl Engine for Embedded {
         EmbeddedSnapshot::new(&self.stores)
     }
 
-    fn end(snapshot: EmbeddedSnapshot) -> EmbeddedRemains {
-        EmbeddedRemains {
+    fn end(snapshot: EmbeddedSnapshot) -> RetiredEmbedded {
+        RetiredEmbedded {
             first: snapshot.first.end(),
             others: snapshot.others.into_iter().map(StoreView::end).collect(),
         }
     }
 
-    fn snapshot_after(&self, remains: EmbeddedRemains) -> Result<(EmbeddedSnapshot, bool)> {
+    fn snapshot_after(&self, retired: RetiredEmbedded) -> Result<(EmbeddedSnapshot, bool)> {
         let (first, others) = self.stores.read()?;
-        let (first, mut is_same) = StoreView::after(remains.first, first);
-        let others = others.into_iter().zip(remains.others);
-        let others = others.map(|(snapshot, remains)| {
-            let (view, is_same_here) = StoreView::after(remains, snapshot);
+        let (first, mut is_same) = StoreView::after(retired.first, first);
+        let others = others.into_iter().zip(retired.others);
+        let others = others.map(|(snapshot, retired)| {
+            let (view, is_same_here) = StoreView::after(retired, snapshot);
             is_same &= is_same_here;
             view
         });
@@ -404,9 +404,9 @@ impl Trees for EmbeddedSnapshot {
 
 /// What is left of a snapshot of the stores.
 #[derive(Debug)]
-pub struct EmbeddedRemains {
-    first: StoreRemains,
-    others: Vec<StoreRemains>,
+pub struct RetiredEmbedded {
+    first: RetiredView,
+    others: Vec<RetiredView>,
 }
 
 /// A snapshot of one store, with the trees that were needed.
@@ -418,7 +418,7 @@ struct StoreView {
 
 /// What is left of it.
 #[derive(Debug)]
-struct StoreRemains {
+struct RetiredView {
     commit: store::CommitNo,
     trees: Box<KnownTrees>,
 }
@@ -445,16 +445,16 @@ impl StoreView {
         }
     }
 
-    fn end(self) -> StoreRemains {
-        StoreRemains {
+    fn end(self) -> RetiredView {
+        RetiredView {
             commit: self.snapshot.commit(),
             trees: self.trees,
         }
     }
 
     /// The view that a new snapshot gives, and whether it is of the same commit as that of which something is left.
-    fn after(remains: StoreRemains, snapshot: store::Snapshot) -> (StoreView, bool) {
-        let StoreRemains { commit, mut trees } = remains;
+    fn after(retired: RetiredView, snapshot: store::Snapshot) -> (StoreView, bool) {
+        let RetiredView { commit, mut trees } = retired;
         let is_same = snapshot.commit() == commit;
         if !is_same {
             *trees = KnownTrees::default();

@@ -123,7 +123,7 @@ pub trait Engine: Send + Sync + 'static {
     /// A consistent view of one commit; owned, so that a search can keep it between steps.
     type Snapshot: Read + Send + Sync + 'static;
     /// What a snapshot that has ended knew of its commit.
-    type Remains: Send + Sync + 'static;
+    type Retired: Send + Sync + 'static;
     /// The promise that a bundle becomes durable.
     type Ticket: Ticket;
 
@@ -139,11 +139,11 @@ pub trait Engine: Send + Sync + 'static {
     fn snapshot(&self) -> Result<Self::Snapshot>;
 
     /// Ends a snapshot: its commit is held no longer.
-    fn end(snapshot: Self::Snapshot) -> Self::Remains;
+    fn end(snapshot: Self::Snapshot) -> Self::Retired;
 
-    /// The newest visible commit, and whether it is the one that `remains` are of. Then it knows what the ended
+    /// The newest visible commit, and whether it is the one that `retired` is of. Then it knows what the ended
     /// snapshot knew.
-    fn snapshot_after(&self, remains: Self::Remains) -> Result<(Self::Snapshot, bool)>;
+    fn snapshot_after(&self, retired: Self::Retired) -> Result<(Self::Snapshot, bool)>;
 
     /// Runs a bundle as one transaction. The engine owns order, retry and commit: `bundle` may be run more than once.
     /// When this returns the bundle is applied; it is durable and visible once the ticket says so. No ticket when no

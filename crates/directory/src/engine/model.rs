@@ -49,7 +49,7 @@ impl Model {
 
 impl Engine for Model {
     type Snapshot = ModelSnapshot;
-    type Remains = CommitNo;
+    type Retired = CommitNo;
     type Ticket = ModelTicket;
 
     fn caps(&self) -> Caps {
@@ -71,9 +71,9 @@ impl Engine for Model {
         snapshot.commit()
     }
 
-    fn snapshot_after(&self, remains: CommitNo) -> Result<(ModelSnapshot, bool)> {
+    fn snapshot_after(&self, retired: CommitNo) -> Result<(ModelSnapshot, bool)> {
         let snapshot = self.snapshot()?;
-        let is_same = snapshot.commit() == remains;
+        let is_same = snapshot.commit() == retired;
         Ok((snapshot, is_same))
     }
 

@@ -16,7 +16,7 @@ use crate::entry::{EntryFlags, RecordBuilder};
 use crate::error::{Error, Result};
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
-use crate::schema::AttributeTypeId;
+use crate::schema::OperationalAttribute;
 use crate::update::stamp::{generalized_time, uuid_text};
 
 /// How much of a new record is wanted.
@@ -35,9 +35,9 @@ pub(super) struct Births<'b, E: Engine> {
     /// The greatest number that an entry has brought.
     latest: Csn,
     attributes: AttributeTable,
-    numbers: Vec<(AttributeTypeId, AttributeNo)>,
+    numbers: Vec<(OperationalAttribute, AttributeNo)>,
     /// Those of them that are spelled out.
-    spelled: Vec<(AttributeTypeId, AttributeNo)>,
+    spelled: Vec<(OperationalAttribute, AttributeNo)>,
     /// By the position of the structural class in the schema.
     forms: HashMap<usize, Form>,
 }
@@ -47,35 +47,28 @@ struct Form {
     class: String,
     record: Vec<u8>,
     /// Attribute, where its value begins, and the value's length.
-    places: Vec<(AttributeTypeId, usize, usize)>,
+    places: Vec<(OperationalAttribute, usize, usize)>,
 }
 
 impl<'b, E: Engine> Births<'b, E> {
     /// Gives numbers to the attributes, in transactions of their own.
     pub(super) fn new(shared: &'b Shared<'b, E>, spelled: Spelled) -> Result<Self> {
-        let known = shared.directory.schema().well_known();
+        let schema = shared.directory.schema();
         let snapshot = shared.directory.snapshot()?;
         let mut attributes = AttributeTable::clone(&snapshot.state().attributes);
         let mut numbers = Vec::new();
-        for attribute in [
-            known.structural_object_class,
-            known.entry_uuid,
-            known.creators_name,
-            known.create_timestamp,
-            known.modifiers_name,
-            known.modify_timestamp,
-            known.entry_csn,
-        ] {
-            let number = match number(shared, &mut attributes, attribute, "") {
+        for attribute in OperationalAttribute::STORED {
+            let attribute_type = schema.operational(attribute);
+            let number = match number(shared, &mut attributes, attribute_type, "") {
                 Ok(number) => number,
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Refused(outcome)) => return Err(Error::State(outcome.diagnostic)),
             };
             numbers.push((attribute, number));
         }
-        let is_spelled = |(attribute, _): &&(AttributeTypeId, AttributeNo)| {
-            let mut indexes = snapshot.state().indexes.iter();
-            spelled == Spelled::All || indexes.any(|indexes| indexes.attribute_type == *attribute)
+        let is_spelled = |(attribute, _): &&(OperationalAttribute, AttributeNo)| {
+            let indexes = &snapshot.state().indexes;
+            spelled == Spelled::All || indexes.of(schema.operational(*attribute)).is_some()
         };
         Ok(Self {
             shared,
@@ -163,7 +156,7 @@ impl<'b, E: Engine> Births<'b, E> {
     fn fill(&self, form: &Form, csn: Csn, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
         out.clone_from(&form.record);
         form.places.iter().all(|(attribute, at, length)| {
-            let value = self.own_value(*attribute, csn, uuid);
+            let value = own_value(*attribute, csn, uuid);
             let place = out.get_mut(*at..at + length);
             match value.as_bytes() {
                 value if value.len() == *length => {
@@ -174,47 +167,32 @@ impl<'b, E: Engine> Births<'b, E> {
         })
     }
 
-    /// The value of an attribute that is not the same for all entries of a class.
-    fn own_value(&self, attribute: AttributeTypeId, csn: Csn, uuid: [u8; 16]) -> String {
-        let known = self.shared.directory.schema().well_known();
-        if attribute == known.entry_uuid {
-            uuid_text(uuid)
-        } else if attribute == known.entry_csn {
-            csn.to_string()
-        } else {
-            generalized_time(csn.micros)
-        }
-    }
-
     fn form(
         &self,
         class: usize,
         csn: Csn,
         uuid: [u8; 16],
-        numbers: &[(AttributeTypeId, AttributeNo)],
+        numbers: &[(OperationalAttribute, AttributeNo)],
     ) -> Result<Form> {
         let schema = self.shared.directory.schema();
         let damaged = || Error::corrupt("a sorted entry has no structural class");
         let class = schema.object_classes().get(class).ok_or_else(damaged)?;
-        let known = schema.well_known();
         let mut builder = RecordBuilder::new();
         let mut record = Vec::new();
         let mut places = Vec::new();
         for (at, (attribute, number)) in numbers.iter().enumerate() {
-            let shared = match *attribute {
-                attribute if attribute == known.structural_object_class => Some(class.name()),
-                attribute
-                    if attribute == known.creators_name || attribute == known.modifiers_name =>
-                {
+            let shared = match attribute {
+                OperationalAttribute::StructuralObjectClass => Some(class.name()),
+                OperationalAttribute::CreatorsName | OperationalAttribute::ModifiersName => {
                     Some(self.shared.options.creator.as_str())
                 }
                 _ => None,
             };
             let value = match shared {
                 Some(shared) => shared.to_owned(),
-                None => self.own_value(*attribute, csn, uuid),
+                None => own_value(*attribute, csn, uuid),
             };
-            let name = schema.type_of(*attribute).name();
+            let name = schema.type_of(schema.operational(*attribute)).name();
             builder.push(*number, name.as_bytes(), [value.as_bytes()], false);
             record.clear();
             builder
@@ -238,5 +216,14 @@ impl<'b, E: Engine> Births<'b, E> {
             record,
             places,
         })
+    }
+}
+
+/// The value of an attribute that is not the same for all entries of a class.
+fn own_value(attribute: OperationalAttribute, csn: Csn, uuid: [u8; 16]) -> String {
+    match attribute {
+        OperationalAttribute::EntryUuid => uuid_text(uuid),
+        OperationalAttribute::EntryCsn => csn.to_string(),
+        _ => generalized_time(csn.micros),
     }
 }

@@ -24,22 +24,21 @@ use crate::engine::{
 use crate::entry::EntryFlags;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::operational::StoredValues;
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, AttributeTypeId, ObjectClassId, Schema, Siblings};
+use crate::schema::{
+    AttributeType, AttributeTypeId, ObjectClassId, OperationalAttribute, Schema, Siblings,
+};
 use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
 use crate::update::stamp::{Stamp, uuid_text};
 use crate::update::{described, flags_of, no_class};
-use crate::virtual_attributes::VirtualAttribute;
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
 const SOURCES_AT_ONCE_MAX: usize = 16;
 /// Blocks that wait for each worker.
 const BLOCKS_WAITING: usize = 2;
-
-/// The operational attribute that is worked out anew, as virtual ones are, whatever the source says.
-const COMPUTED: &str = "structuralObjectClass";
 
 /// An entry ready to be stored but for its id and its parent's. Sorted by its normal DN, which is the key.
 #[derive(Clone, Copy, Debug)]
@@ -323,7 +322,7 @@ struct Described<'s> {
     known: &'s AttributeType,
     options: String,
     /// Whether the attribute is worked out anew, whatever the source says.
-    is_computed: bool,
+    is_derived: bool,
 }
 
 impl<'s> Descriptions<'s> {
@@ -347,14 +346,12 @@ impl<'s> Descriptions<'s> {
     }
 
     fn learn(&mut self, schema: &'s Schema, text: &str) -> std::result::Result<usize, Stop> {
-        let name = text.split(';').next().unwrap_or_default();
         let (known, options) = described(schema, text.as_bytes())?;
         let learned = Described {
             text: text.to_owned(),
             known,
             options,
-            is_computed: VirtualAttribute::of(schema, known.id()).is_some()
-                || COMPUTED.eq_ignore_ascii_case(name),
+            is_derived: schema.is_derived(known.oid().as_bytes()),
         };
         if self.known.len() < Self::KNOWN_MAX {
             self.known.push(learned);
@@ -492,23 +489,11 @@ impl<'w, E: Engine> Worker<'w, E> {
             let now_micros = directory.options().clock.now_micros();
             stamp = Stamp::from(directory.clock().next(now_micros));
             uuid = uuid_text(directory.options().uuids.uuid());
-            let known = schema.well_known();
-            for (attribute, value) in [
-                (known.structural_object_class, schema.class_of(class).name()),
-                (known.entry_uuid, uuid.as_str()),
-                (known.creators_name, creator),
-                (known.create_timestamp, stamp.time.as_str()),
-                (known.modifiers_name, creator),
-                (known.modify_timestamp, stamp.time.as_str()),
-                (known.entry_csn, stamp.csn.as_str()),
-            ] {
-                if !draft.has(attribute, "") {
-                    draft.replace(
-                        schema,
-                        schema.type_of(attribute),
-                        "",
-                        vec![Cow::Borrowed(value.as_bytes())],
-                    );
+            let class = schema.class_of(class).name();
+            let values = StoredValues::of_new(class, &uuid, creator, &stamp);
+            for attribute in OperationalAttribute::STORED {
+                if !draft.has(schema.operational(attribute), "") {
+                    draft.stamp(schema, attribute, &values);
                 }
             }
         }
@@ -590,7 +575,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             let is_protected = is_protected(schema, known.id());
             let is_hashed = is_protected && self.shared.options.hasher.is_some();
             let number = self.attributes.number(known.id(), options);
-            let (Some(number), false, false) = (number, described.is_computed, is_hashed) else {
+            let (Some(number), false, false) = (number, described.is_derived, is_hashed) else {
                 return Ok(());
             };
             // A second list of the same attribute would have to be compared with the first.
@@ -652,10 +637,10 @@ impl<'w, E: Engine> Worker<'w, E> {
             let Described {
                 known,
                 options,
-                is_computed,
+                is_derived,
                 ..
             } = self.descriptions.find(self.schema, &first.description)?;
-            if *is_computed {
+            if *is_derived {
                 continue;
             }
             let hasher = self

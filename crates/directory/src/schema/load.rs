@@ -8,6 +8,7 @@ use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::{AttributeUsage, Definition, Macros, ObjectClassKind};
 
 use super::lookup::NameTable;
+use super::operational::OperationalAttribute;
 use super::options::can_be_registered;
 use super::prepare::Case;
 use super::rule::Method;
@@ -145,7 +146,11 @@ impl SchemaBuilder {
             macros: Macros::default(),
             options: Vec::new(),
         };
-        for (file, text) in STANDARD {
+        let operational = OperationalAttribute::schema_file();
+        for (file, text) in STANDARD
+            .into_iter()
+            .chain([("operational.schema", &*operational)])
+        {
             builder
                 .add_directives(file, text, true)
                 .expect("the built-in definitions are tested");
@@ -325,6 +330,7 @@ impl SchemaBuilder {
         let types = link_types(types, &type_names)?;
         let classes = link_classes(classes, &class_names, &type_names)?;
         let well_known = well_known(&type_names, &class_names)?;
+        let operational = OperationalAttribute::resolve(|oid| attribute_of(&type_names, oid))?;
         Ok(Schema {
             content: Arc::new(Content {
                 types,
@@ -333,6 +339,7 @@ impl SchemaBuilder {
                 class_names,
                 options: self.options,
                 well_known,
+                operational,
             }),
         })
     }
@@ -716,8 +723,9 @@ fn link_classes(
     Ok(classes)
 }
 
-fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, SchemaError> {
-    let missing = |name: &str| SchemaError::Unknown {
+/// What the directory cannot do without is not defined.
+fn missing(name: &str) -> SchemaError {
+    SchemaError::Unknown {
         at: Source {
             file: STANDARD[0].0.into(),
             line: 1,
@@ -725,13 +733,16 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
         subject: "the directory".to_owned(),
         what: "the definition",
         name: name.to_owned(),
-    };
-    let attribute = |name: &str| {
-        types
-            .get(name.as_bytes())
-            .map(AttributeTypeId)
-            .ok_or_else(|| missing(name))
-    };
+    }
+}
+
+fn attribute_of(types: &NameTable, oid: &str) -> Result<AttributeTypeId, SchemaError> {
+    let found = types.get(oid.as_bytes()).map(AttributeTypeId);
+    found.ok_or_else(|| missing(oid))
+}
+
+fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, SchemaError> {
+    let attribute = |oid: &str| attribute_of(types, oid);
     let class = |name: &str| {
         classes
             .get(name.as_bytes())
@@ -741,20 +752,7 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
     Ok(WellKnown {
         object_class: attribute("2.5.4.0")?,
         aliased_object_name: attribute("2.5.4.1")?,
-        reference: attribute("2.16.840.1.113730.3.1.34")?,
         user_password: attribute("2.5.4.35")?,
-        structural_object_class: attribute("2.5.21.9")?,
-        subschema_subentry: attribute("2.5.18.10")?,
-        has_subordinates: attribute("2.5.18.9")?,
-        num_subordinates: attribute("1.3.6.1.4.1.453.16.2.103")?,
-        entry_dn: attribute("1.3.6.1.1.20")?,
-        entry_uuid: attribute("1.3.6.1.1.16.4")?,
-        entry_csn: attribute("1.3.6.1.4.1.4203.666.1.7")?,
-        context_csn: attribute("1.3.6.1.4.1.4203.666.1.25")?,
-        create_timestamp: attribute("2.5.18.1")?,
-        modify_timestamp: attribute("2.5.18.2")?,
-        creators_name: attribute("2.5.18.3")?,
-        modifiers_name: attribute("2.5.18.4")?,
         top: class("2.5.6.0")?,
         alias: class("2.5.6.1")?,
         referral: class("2.16.840.1.113730.3.2.6")?,

@@ -14,6 +14,7 @@ mod class;
 mod load;
 mod lookup;
 mod name;
+mod operational;
 mod options;
 mod prepare;
 mod publish;
@@ -24,6 +25,7 @@ mod types;
 use std::sync::Arc;
 
 use lookup::NameTable;
+use operational::OPERATIONAL_ATTRIBUTES;
 use sapwood_ldap::attribute::is_numeric_oid;
 
 pub use assertion::{Assertion, SubstringPattern};
@@ -32,6 +34,7 @@ pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
 pub use load::{SchemaBuilder, SchemaError, Source};
 pub(crate) use name::Siblings;
 pub use name::{InvalidName, NormalDn};
+pub(crate) use operational::OperationalAttribute;
 pub(crate) use options::Purpose;
 pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
@@ -57,6 +60,8 @@ struct Content {
     /// The attribute options that are registered.
     options: Vec<String>,
     well_known: WellKnown,
+    /// By [`OperationalAttribute`].
+    operational: [AttributeTypeId; OPERATIONAL_ATTRIBUTES],
 }
 
 impl std::fmt::Debug for Schema {
@@ -70,26 +75,13 @@ impl std::fmt::Debug for Schema {
     }
 }
 
-/// The ids of what the directory itself sets or interprets. They are in every schema.
+/// The ids of what the directory itself interprets, besides operational attributes. They are in every schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct WellKnown {
     pub object_class: AttributeTypeId,
     pub aliased_object_name: AttributeTypeId,
-    pub reference: AttributeTypeId,
     pub user_password: AttributeTypeId,
-    pub structural_object_class: AttributeTypeId,
-    pub subschema_subentry: AttributeTypeId,
-    pub has_subordinates: AttributeTypeId,
-    pub num_subordinates: AttributeTypeId,
-    pub entry_dn: AttributeTypeId,
-    pub entry_uuid: AttributeTypeId,
-    pub entry_csn: AttributeTypeId,
-    pub context_csn: AttributeTypeId,
-    pub create_timestamp: AttributeTypeId,
-    pub modify_timestamp: AttributeTypeId,
-    pub creators_name: AttributeTypeId,
-    pub modifiers_name: AttributeTypeId,
     pub top: ObjectClassId,
     pub alias: ObjectClassId,
     pub referral: ObjectClassId,
@@ -142,7 +134,7 @@ impl Schema {
         &self.content.classes[id.index()]
     }
 
-    /// The types and classes that the directory itself sets or interprets.
+    /// The types and classes that the directory itself interprets.
     pub fn well_known(&self) -> &WellKnown {
         &self.content.well_known
     }

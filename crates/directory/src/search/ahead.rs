@@ -88,7 +88,7 @@ impl<E: Engine> Searches<E> {
         let drafts = requests.map(|(request, options)| {
             match Draft::prepare(&self.snapshot, identity, request, options) {
                 Ok(Ok(Drafted::Below(draft))) => Sought::Draft(draft, Lookup::Walk),
-                Ok(Ok(Drafted::Beside(running))) => Sought::Stage(Stage::Running(running)),
+                Ok(Ok(Drafted::Synthetic(running))) => Sought::Stage(Stage::Running(running)),
                 Ok(Err(outcome)) => Sought::Stage(Stage::Ended(outcome)),
                 Err(error) => Sought::Stage(Stage::Failed(error)),
             }

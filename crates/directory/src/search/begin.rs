@@ -16,7 +16,6 @@ use super::scope::{self, Covered};
 use super::selection::Selection;
 use super::{Limits, Running, SearchOptions, Source, sees, subentry_term};
 use crate::access::Identity;
-use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::Result;
@@ -24,6 +23,7 @@ use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::state::State;
+use crate::synthetic::{Synthetic, SyntheticEntry};
 
 /// Work of planning before the first step, in about as many nanoseconds: hardly any filter needs more.
 const BEGIN_WORK: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub(super) fn begin<E: Engine>(
 ) -> Result<Begun<Planned>> {
     let draft = match Draft::prepare(snapshot, identity, request, options)? {
         Ok(Drafted::Below(draft)) => draft,
-        Ok(Drafted::Beside(running)) => return Ok(Ok(Planned::Whole(running))),
+        Ok(Drafted::Synthetic(running)) => return Ok(Ok(Planned::Whole(running))),
         Err(outcome) => return Ok(Err(outcome)),
     };
     match draft.locate(snapshot)? {
@@ -53,8 +53,8 @@ pub(super) fn begin<E: Engine>(
 pub(super) enum Drafted<'r> {
     /// One of the tree: its base is to be found.
     Below(Draft<'r>),
-    /// One of an entry beside the tree, which can begin.
-    Beside(Box<Running>),
+    /// One of a synthetic entry, which can begin.
+    Synthetic(Box<Running>),
 }
 
 /// A search of the tree whose base is not known yet.
@@ -75,18 +75,20 @@ impl<'r> Draft<'r> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let access = snapshot.access();
         let base = Base::of(schema, request.base, options.channel);
-        let sees = |is_subentry| match sees(options.subentries, request.scope, is_subentry) {
-            true => Some(Source::Beside),
-            false => Some(Source::Nothing),
+        let synthetic = match (base, request.scope) {
+            (Base::InTree, _) => None,
+            // Below the root DSE are the naming contexts, below the others is nothing.
+            (Base::Synthetic(SyntheticEntry::RootDse, _), scope) if scope != Scope::Base => None,
+            (Base::Synthetic(entry, _), scope) => Some(match scope {
+                Scope::Base | Scope::Subtree
+                    if sees(options.subentries, scope, entry.is_subentry()) =>
+                {
+                    Source::Synthetic
+                }
+                _ => Source::Nothing,
+            }),
         };
-        let beside = match (base, request.scope) {
-            (Base::Root(_), Scope::Base) => sees(false),
-            (Base::Subschema, Scope::Base | Scope::Subtree) => sees(true),
-            // There is nothing below a subentry.
-            (Base::Subschema, _) => Some(Source::Nothing),
-            _ => None,
-        };
-        if beside.is_none() && !access.may_read(identity) {
+        if synthetic.is_none() && !access.may_read(identity) {
             let diagnostic = "bind first: anonymous connections may read the root DSE only";
             return Ok(Err(Outcome::new(
                 ResultCode::InsufficientAccessRights,
@@ -94,9 +96,9 @@ impl<'r> Draft<'r> {
             )));
         }
         let sees_protected = access.may_read_protected(identity);
-        let of_base = base.beside(snapshot).map(Beside::attributes);
+        let of_base = base.synthetic(snapshot).map(Synthetic::attributes);
         let of_base = of_base.unwrap_or(&state.attributes);
-        let attributes = match beside {
+        let attributes = match synthetic {
             Some(_) => of_base,
             None => &state.attributes,
         };
@@ -133,14 +135,14 @@ impl<'r> Draft<'r> {
             sent: 0,
             sent_before: 0,
         });
-        let Some(beside) = beside else {
+        let Some(source) = synthetic else {
             return Ok(Ok(Drafted::Below(Draft {
                 request: *request,
                 options,
                 running,
             })));
         };
-        running.source = beside;
+        running.source = source;
         if let Some((_, cookie)) = &options.page {
             // All of it is one page, behind which there is none.
             if !cookie.is_empty() {
@@ -148,7 +150,7 @@ impl<'r> Draft<'r> {
             }
             running.paged = Some(request_hash(request, options.subentries));
         }
-        Ok(Ok(Drafted::Beside(running)))
+        Ok(Ok(Drafted::Synthetic(running)))
     }
 
     /// How the base is looked for.

@@ -26,8 +26,8 @@ pub(crate) struct Candidate<'c, R: Read> {
 pub(crate) enum Place<'c> {
     /// In the tree, below this entry; `None` for a naming context.
     Tree(Option<&'c Superior>),
-    /// Beside the tree: the root DSE and the subschema subentry. Its record holds the whole DN and everything else.
-    Beside,
+    /// Nowhere: a synthetic entry, whose record holds the whole DN and everything else.
+    Synthetic,
 }
 
 enum Operational<'c> {
@@ -59,8 +59,8 @@ impl<'c, R: Read> Candidate<'c, R> {
         }
     }
 
-    /// An entry beside the tree, with its operational record.
-    pub(crate) fn beside(
+    /// A synthetic entry, with its operational record.
+    pub(crate) fn synthetic(
         view: &'c R,
         entry: Entry<'c>,
         operational: Entry<'c>,
@@ -69,7 +69,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             view,
             id: EntryId::ROOT,
             entry,
-            place: Place::Beside,
+            place: Place::Synthetic,
             vocabulary: None,
             operational: Operational::Given(operational),
         }
@@ -161,10 +161,10 @@ impl<'c, R: Read> Candidate<'c, R> {
         spelled.map_err(|damaged| self.damaged(damaged))
     }
 
-    /// Replaces `values` by those of a virtual attribute. What is beside the tree has none.
+    /// Replaces `values` by those of a virtual attribute. A synthetic entry has none.
     pub(crate) fn compute(&self, attribute: VirtualAttribute, values: &mut Values) -> Result<()> {
         match self.place {
-            Place::Beside => {
+            Place::Synthetic => {
                 values.clear();
                 Ok(())
             }

@@ -402,7 +402,7 @@ impl<'c> Compiler<'c> {
         Item::node(Target::Stored(stored), test)
     }
 
-    /// The virtual attribute of a type. An entry beside the tree has them as any others.
+    /// The virtual attribute of a type. A synthetic entry has them as any others.
     fn virtual_attribute(&self, attribute_type: AttributeTypeId) -> Option<VirtualAttribute> {
         let attribute = VirtualAttribute::of(self.schema, attribute_type)?;
         let is_stored = self.attributes.number(attribute_type, "").is_some();

@@ -7,7 +7,6 @@ use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
 use crate::attributes::AttributeTable;
-use crate::beside::Beside;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -15,6 +14,7 @@ use crate::names::DnCache;
 use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
+use crate::synthetic::Synthetic;
 
 use super::candidate::Candidate;
 use super::evaluate::{Evaluator, Interrupted};
@@ -67,17 +67,17 @@ impl Look<'_> {
         })
     }
 
-    /// The same of an entry beside the tree.
-    pub(crate) fn goes_on_asserting_beside<R: Read>(
+    /// The same of a synthetic entry.
+    pub(crate) fn goes_on_asserting_synthetic<R: Read>(
         &self,
         view: &R,
-        beside: &Beside,
+        synthetic: &Synthetic,
         node: &Node,
         work: u64,
         interrupted: &mut Interrupted,
     ) -> Result<Option<bool>> {
-        let (entry, operational) = beside.records()?;
-        let mut candidate = Candidate::beside(view, entry, operational);
+        let (entry, operational) = synthetic.records()?;
+        let mut candidate = Candidate::synthetic(view, entry, operational);
         self.goes_on_asserting_of(&mut candidate, node, work, interrupted)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | its part |
 //! | --- | --- |
-//! | `base` | what it begins at: the tree, or what is beside it |
+//! | `base` | what it begins at: an entry of the tree, or a synthetic one |
 //! | `begin` | begins one: what is asked for, the base, the plan |
 //! | `ahead` | begins those of a burst together |
 //! | `locate` | finds the base |
@@ -39,7 +39,6 @@ use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::Identity;
-use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::{Entry, EntryFlags};
@@ -47,9 +46,10 @@ use crate::error::{Error, Result};
 use crate::examined::Known;
 use crate::indexes::Completeness;
 use crate::outcome::Outcome;
-use crate::root_dse::Channel;
 use crate::schema::Schema;
 use crate::state::State;
+use crate::synthetic::Synthetic;
+use crate::synthetic::root_dse::Channel;
 
 pub use ahead::Searches;
 pub(crate) use base::Base;
@@ -208,8 +208,8 @@ struct Limits {
 enum Source {
     /// None at all: nothing is in the scope.
     Nothing,
-    /// The base, which is beside the tree.
-    Beside,
+    /// The base, which is synthetic.
+    Synthetic,
     /// The base alone.
     Base,
     /// The names below the base, one level or all.
@@ -255,8 +255,10 @@ impl<E: Engine> Search<E> {
         match &self.stage {
             Stage::Running(running) => match &running.source {
                 Source::Nothing => "nothing".into(),
-                Source::Beside if running.base == Base::Subschema => "subschema".into(),
-                Source::Beside => "root DSE".into(),
+                Source::Synthetic => match running.base {
+                    Base::Synthetic(entry, _) => entry.what().into(),
+                    Base::InTree => "nothing".into(),
+                },
                 Source::Base => "base".into(),
                 Source::Names => "names below the base".into(),
                 Source::Entries => "all entries".into(),
@@ -382,8 +384,8 @@ impl Running {
         }
         match self.source {
             Source::Nothing => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
-            Source::Beside => match self.base.beside(snapshot) {
-                Some(beside) => self.step_beside(snapshot, beside, out, budget),
+            Source::Synthetic => match self.base.synthetic(snapshot) {
+                Some(entry) => self.step_synthetic(snapshot, entry, out, budget),
                 None => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
             },
             _ => self.step_tree(snapshot, out, budget),
@@ -399,20 +401,20 @@ impl Running {
         let Some(assertion) = self.assertion.take() else {
             return Ok(Step::More);
         };
-        let beside = self.base.beside(snapshot);
+        let synthetic = self.base.synthetic(snapshot);
         let look = Look {
             schema: snapshot.schema(),
-            attributes: match beside {
-                Some(beside) => beside.attributes(),
+            attributes: match synthetic {
+                Some(entry) => entry.attributes(),
                 None => &snapshot.state().attributes,
             },
             sees_protected: self.selection.sees_protected(),
         };
         let (work, interrupted) = (budget.work, &mut self.interrupted);
-        let asserts = match beside {
-            Some(beside) => look.goes_on_asserting_beside(
+        let asserts = match synthetic {
+            Some(entry) => look.goes_on_asserting_synthetic(
                 snapshot.view(),
-                beside,
+                entry,
                 &assertion,
                 work,
                 interrupted,
@@ -432,15 +434,15 @@ impl Running {
         }
     }
 
-    fn step_beside<E: Engine>(
+    fn step_synthetic<E: Engine>(
         &mut self,
         snapshot: &Snapshot<E>,
-        beside: &Beside,
+        synthetic: &Synthetic,
         out: &mut Vec<u8>,
         budget: Budget,
     ) -> Result<Step> {
-        let (entry, operational) = beside.records()?;
-        let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
+        let (entry, operational) = synthetic.records()?;
+        let mut candidate = Candidate::synthetic(snapshot.view(), entry, operational);
         let interrupted = std::mem::take(&mut self.interrupted);
         let mut evaluator = Evaluator::new(snapshot.schema(), budget.work, interrupted);
         let Some(truth) = evaluator.evaluate(&self.filter, &mut candidate)? else {
@@ -451,7 +453,7 @@ impl Running {
             let mut sender = Sender::new(
                 &self.selection,
                 snapshot.schema(),
-                beside.attributes(),
+                synthetic.attributes(),
                 self.entry_controls.view(),
                 None,
             );

@@ -18,9 +18,11 @@ use crate::changes::ChangeKind;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
 use crate::names::Child;
+use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{AttributeType, ObjectClassId, Purpose, Schema};
+use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
 use crate::sources::PasswordHasher;
+use crate::synthetic::SyntheticEntry;
 use crate::target;
 
 impl<T: Write> Run<'_, T> {
@@ -31,8 +33,8 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = target::parse(schema, request.dn)?;
-        if normal.is_empty() || target::is_subschema(schema, &normal) {
-            let diagnostic = "the root DSE and the subschema subentry are there already";
+        if let Some(entry) = SyntheticEntry::at(schema, &normal) {
+            let diagnostic = format!("{} is there already", entry.what());
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
         self.require_update_access()?;
@@ -64,7 +66,11 @@ impl<T: Write> Run<'_, T> {
         let drawn = self.draw();
         let stamp = Stamp::from(drawn.csn);
         let uuid = uuid_text(self.options.uuids.uuid());
-        stamp_new(&mut draft, schema, class, self.identity.dn(), &stamp, &uuid);
+        let class = schema.class_of(class).name();
+        let values = StoredValues::of_new(class, &uuid, self.identity.dn(), &stamp);
+        for attribute in OperationalAttribute::STORED {
+            draft.stamp(schema, attribute, &values);
+        }
 
         let rdn = target::rdn_as_written(request.dn, vacancy.parent.is_none());
         let parent = vacancy.parent_id();
@@ -82,33 +88,6 @@ impl<T: Write> Run<'_, T> {
         self.assert(id, controls)?;
         self.post_read(id, controls)
     }
-}
-
-/// Sets the operational attributes of a new entry.
-pub(crate) fn stamp_new<'a>(
-    draft: &mut Draft<'a>,
-    schema: &'a Schema,
-    class: ObjectClassId,
-    who: &'a str,
-    stamp: &'a Stamp,
-    uuid: &'a str,
-) {
-    let known = schema.well_known();
-    let mut set = |attribute, value: &'a str| {
-        draft.replace(
-            schema,
-            schema.type_of(attribute),
-            "",
-            vec![Cow::Borrowed(value.as_bytes())],
-        );
-    };
-    set(known.structural_object_class, schema.class_of(class).name());
-    set(known.entry_uuid, uuid);
-    set(known.creators_name, who);
-    set(known.create_timestamp, &stamp.time);
-    set(known.modifiers_name, who);
-    set(known.modify_timestamp, &stamp.time);
-    set(known.entry_csn, &stamp.csn);
 }
 
 /// The flags that follow from a structural class.

@@ -16,10 +16,11 @@ use crate::entry::{
 };
 use crate::error::{Error, Result};
 use crate::large;
-use crate::operational::{Brief, Operational, Vocabulary};
+use crate::operational::{Brief, Operational, StoredValues, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::{
-    AttributeType, AttributeTypeId, AttributeValues, CheckMode, ObjectClassId, Schema,
+    AttributeType, AttributeTypeId, AttributeValues, CheckMode, ObjectClassId,
+    OperationalAttribute, Schema,
 };
 use crate::sources::PasswordHasher;
 use crate::state::State;
@@ -550,19 +551,22 @@ impl<'a> Draft<'a> {
 
     /// Says who changed the entry and when.
     pub(crate) fn stamp_change(&mut self, schema: &Schema, who: &'a str, stamp: &'a Stamp) {
-        let known = schema.well_known();
-        for (attribute, value) in [
-            (known.modifiers_name, who),
-            (known.modify_timestamp, stamp.time.as_str()),
-            (known.entry_csn, stamp.csn.as_str()),
-        ] {
-            self.replace(
-                schema,
-                schema.type_of(attribute),
-                "",
-                vec![Cow::Borrowed(value.as_bytes())],
-            );
+        let values = StoredValues::of_change(who, stamp);
+        for attribute in OperationalAttribute::CHANGED {
+            self.stamp(schema, attribute, &values);
         }
+    }
+
+    /// Gives an operational attribute its one value.
+    pub(crate) fn stamp(
+        &mut self,
+        schema: &Schema,
+        attribute: OperationalAttribute,
+        values: &StoredValues<'a>,
+    ) {
+        let known = schema.type_of(schema.operational(attribute));
+        let value = Cow::Borrowed(values.of(attribute));
+        self.replace(schema, known, "", vec![value]);
     }
 
     /// The structural class that the classes make.

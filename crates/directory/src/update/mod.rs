@@ -49,6 +49,7 @@ use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
+use crate::synthetic::SyntheticEntry;
 use crate::target::{self, Target, Vacancy};
 
 pub use add::hash_passwords;
@@ -108,7 +109,7 @@ pub(crate) struct Batch<'b> {
     /// Of the outcomes' response controls.
     controls_bytes: usize,
     /// The stores that it is to be applied in.
-    homes: StoreSet,
+    shards: StoreSet,
     clock: &'b HybridClock,
     /// In a directory of several stores: what tells that it draws numbers.
     drawing: Option<&'b Drawing<'b>>,
@@ -131,7 +132,7 @@ impl<'b> Batch<'b> {
     pub(crate) fn new(
         options: &'b Options,
         work: Work<'b>,
-        homes: StoreSet,
+        shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
         writer: &'b mut WriterState,
         goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
@@ -146,7 +147,7 @@ impl<'b> Batch<'b> {
             next: Vec::new(),
             now: None,
             controls_bytes: 0,
-            homes,
+            shards,
             clock,
             drawing,
             is_read,
@@ -198,7 +199,7 @@ impl Bundle for Batch<'_> {
     }
 
     fn stores(&self) -> StoreSet {
-        self.homes
+        self.shards
     }
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
@@ -557,21 +558,16 @@ impl<'r, T: Write> Run<'r, T> {
         ))
     }
 
-    /// Reads the DN of an update's target, and refuses the special names that no update may touch: the root DSE and the
-    /// subschema subentry.
+    /// Reads the DN of an update's target, and refuses those of synthetic entries, which no update may touch.
     fn named(&self, dn: &str, what: &str) -> Result<NormalDn, Stop> {
         let normal = target::parse(self.schema, dn)?;
-        let name = if normal.is_empty() {
-            "the root DSE"
-        } else if target::is_subschema(self.schema, &normal) {
-            "the subschema subentry"
-        } else {
-            return Ok(normal);
-        };
-        Err(Stop::refuse(
-            ResultCode::UnwillingToPerform,
-            format!("{name} cannot be {what}"),
-        ))
+        match SyntheticEntry::at(self.schema, &normal) {
+            None => Ok(normal),
+            Some(entry) => Err(Stop::refuse(
+                ResultCode::UnwillingToPerform,
+                format!("{} cannot be {what}", entry.what()),
+            )),
+        }
     }
 
     /// Finds an update's target, which stays as it is found until the update is done.

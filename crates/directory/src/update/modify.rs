@@ -19,9 +19,9 @@ use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
 use crate::engine::{EntryId, Write};
 use crate::entry::Entry;
-use crate::operational::{self, Brief, Operational};
+use crate::operational::{Brief, Operational};
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, NormalDn, Schema};
+use crate::schema::{AttributeType, NormalDn, OperationalAttribute, Schema};
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -169,7 +169,8 @@ impl<T: Write> Run<'_, T> {
             keep_superclasses(schema, &draft, changes)?;
             draft.add_implied_classes(schema)?;
             let class = draft.structural_class(schema)?;
-            let before = draft.values(known.structural_object_class);
+            let before = OperationalAttribute::StructuralObjectClass;
+            let before = draft.values(schema.operational(before));
             let before = before.first().and_then(|name| schema.object_class(name));
             if let Some(before) = before.filter(|before| before.id() != class) {
                 let (before, after) = (before.name(), schema.class_of(class).name());
@@ -225,9 +226,12 @@ impl<T: Write> Run<'_, T> {
         let is_other = |change: &Resolved<'_>| {
             !change.known.is_operational() && change.known.id() != object_class
         };
-        let mut changing = operational::changing(self.schema).into_iter();
+        let is_indexed = |attribute| {
+            let attribute = self.schema.operational(attribute);
+            self.state.indexes.of(attribute).is_some()
+        };
         let is_enough = changes.iter().all(is_other)
-            && changing.all(|attribute| self.state.indexes.of(attribute).is_none());
+            && !OperationalAttribute::CHANGED.into_iter().any(is_indexed);
         match Operational::read(entry.operational()) {
             Ok(Operational::Brief(brief)) if is_enough => Some(brief),
             _ => None,

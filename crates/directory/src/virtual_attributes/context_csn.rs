@@ -5,11 +5,6 @@ use super::{Subject, Values};
 use crate::changes::watermark;
 use crate::engine::Read;
 use crate::error::Result;
-use crate::schema::{AttributeTypeId, WellKnown};
-
-pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
-    known.context_csn
-}
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     if subject.superior.is_some() {

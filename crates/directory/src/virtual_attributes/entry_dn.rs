@@ -3,11 +3,6 @@
 use super::{Subject, Values};
 use crate::engine::Read;
 use crate::error::Result;
-use crate::schema::{AttributeTypeId, WellKnown};
-
-pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
-    known.entry_dn
-}
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     values.push_with(|text| subject.append_dn(text));

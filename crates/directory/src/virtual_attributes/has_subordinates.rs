@@ -4,11 +4,6 @@ use super::{Subject, Values};
 use crate::engine::Read;
 use crate::error::Result;
 use crate::names;
-use crate::schema::{AttributeTypeId, WellKnown};
-
-pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
-    known.has_subordinates
-}
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     let has_children = names::has_children(subject.view, subject.id)?;

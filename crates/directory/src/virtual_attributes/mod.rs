@@ -1,11 +1,12 @@
 //! Virtual attributes: they are not stored, but follow from the tree, and are computed when they are read. A file each,
-//! and a line in the table below; searches, filters, compares and assertions ask here and nowhere else.
+//! and a line in the table below, which has those that the table of operational attributes says are computed. Searches,
+//! filters, compares and assertions ask here and nowhere else.
 
 use crate::engine::{EntryId, Read};
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::Superior;
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
 
 macro_rules! virtual_attributes {
     ($($name:ident $file:ident)*) => {
@@ -21,12 +22,8 @@ macro_rules! virtual_attributes {
             /// All of them.
             pub(crate) const ALL: &[VirtualAttribute] = &[$(VirtualAttribute::$name),*];
 
-            /// Its attribute type.
-            pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
-                match self {
-                    $(VirtualAttribute::$name => $file::attribute_type(schema.well_known()),)*
-                }
-            }
+            /// What it is called.
+            const NAMED: &[OperationalAttribute] = &[$(OperationalAttribute::$name),*];
 
             /// Replaces `values` by those of an entry; none if it does not have the attribute.
             pub(crate) fn compute<R: Read>(self, subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
@@ -47,7 +44,23 @@ virtual_attributes! {
     SubschemaSubentry subschema_subentry
 }
 
+/// Those of the table of operational attributes, and no others.
+const _: () = {
+    let (named, computed) = (VirtualAttribute::NAMED, OperationalAttribute::COMPUTED);
+    assert!(named.len() == computed.len());
+    let mut at = 0;
+    while at < computed.len() {
+        assert!(named[at] as usize == computed[at] as usize);
+        at += 1;
+    }
+};
+
 impl VirtualAttribute {
+    /// Its attribute type.
+    pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
+        schema.operational(VirtualAttribute::NAMED[self as usize])
+    }
+
     /// The one of a type.
     pub(crate) fn of(schema: &Schema, attribute_type: AttributeTypeId) -> Option<VirtualAttribute> {
         let mut all = VirtualAttribute::ALL.iter().copied();

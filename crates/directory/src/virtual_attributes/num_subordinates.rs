@@ -5,11 +5,6 @@ use super::{Subject, Values};
 use crate::engine::Read;
 use crate::error::Result;
 use crate::names;
-use crate::schema::{AttributeTypeId, WellKnown};
-
-pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
-    known.num_subordinates
-}
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     let count = names::children_count(subject.view, subject.id)?;

@@ -358,7 +358,7 @@ fn conforms<E: Engine>(
     let model = Model::default();
     let first = engine.snapshot().unwrap();
     let mut last_commit = first.commit();
-    let mut remains = Some(E::end(first));
+    let mut retired = Some(E::end(first));
     for (operations, as_one) in bundles {
         let script = || Script {
             operations,
@@ -382,13 +382,13 @@ fn conforms<E: Engine>(
         let mut read_alike = || {
             let theirs = model.snapshot().unwrap();
             for again in [false, true] {
-                let (ours, is_same) = engine.snapshot_after(remains.take().unwrap()).unwrap();
+                let (ours, is_same) = engine.snapshot_after(retired.take().unwrap()).unwrap();
                 prop_assert!(is_same || !again, "nothing was committed since");
                 let is_newer = ours.commit() > last_commit;
                 prop_assert!(is_same != is_newer || engine.stores() > 1 && !is_same);
                 same_reading(&ours, &theirs, from, to, seeks)?;
                 last_commit = ours.commit();
-                remains = Some(E::end(ours));
+                retired = Some(E::end(ours));
             }
             Ok(())
         };

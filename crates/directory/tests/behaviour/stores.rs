@@ -298,7 +298,7 @@ fn a_transaction_over_stores_happens_or_does_not() {
     };
     assert_eq!(
         directory
-            .homes(&transaction(&requests))
+            .shards(&transaction(&requests))
             .iter()
             .collect::<Vec<_>>(),
         [1, 2, 3, 4]

@@ -514,9 +514,9 @@ fn a_batch_that_is_told_to_end_leaves_what_is_behind_undone() {
         asked += 1;
         asked < 3
     };
-    let homes = StoreSet::FIRST;
+    let shards = StoreSet::FIRST;
     let applied = directory
-        .apply_while(&updates, homes, &mut goes_on)
+        .apply_while(&updates, shards, &mut goes_on)
         .unwrap();
     let codes: Vec<_> = applied
         .outcomes

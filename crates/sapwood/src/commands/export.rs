@@ -27,15 +27,6 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Entries between two looks at the output.
 const STEP_ENTRIES: u32 = 1000;
 const HAS_SUBORDINATES: &[u8] = b"hasSubordinates";
-/// Operational attributes that follow from where an entry is: an import computes them anew.
-const DERIVED: [&[u8]; 6] = [
-    b"contextCSN",
-    b"entryDN",
-    HAS_SUBORDINATES,
-    b"numSubordinates",
-    b"structuralObjectClass",
-    b"subschemaSubentry",
-];
 
 pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
@@ -166,7 +157,7 @@ impl Exporter<'_> {
             {
                 self.with_subordinates.push(entry.dn.to_owned());
             }
-            if !DERIVED.contains(&attribute.description) {
+            if !self.snapshot.schema().is_derived(attribute.description) {
                 let description = std::str::from_utf8(attribute.description)?;
                 attribute
                     .values

@@ -31,7 +31,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sapwood_directory::{Channel, Identity, Outcome, Remains, Snapshot};
+use sapwood_directory::{Channel, Identity, Outcome, RetiredSnapshot, Snapshot};
 use sapwood_ldap::result::{ResultCode, shortened};
 
 use self::context::Context;
@@ -69,13 +69,13 @@ enum Draining {
 /// What is left of the last snapshot of a thread's sessions. When nothing was written since, as mostly, the next one
 /// knows what that one knew.
 #[derive(Clone, Default)]
-pub(crate) struct LastSnapshot(Rc<Cell<Option<Remains>>>);
+pub(crate) struct LastSnapshot(Rc<Cell<Option<RetiredSnapshot>>>);
 
 impl LastSnapshot {
     fn next(&self, service: &Service) -> Result<Snapshot, Outcome> {
         let directory = &service.directory;
         let next = match self.0.take() {
-            Some(remains) => directory.snapshot_after(remains),
+            Some(retired) => directory.snapshot_after(retired),
             None => directory.snapshot(),
         };
         next.map_err(|error| crate::writer::refusal(&error))

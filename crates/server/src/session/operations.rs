@@ -20,8 +20,8 @@ pub(super) struct Operations {
     pub(super) prefetch: usize,
     /// Message ids of the updates that the writer has.
     pub(super) updating: MessageIds,
-    /// How many of them have these homes, if the directory is in several stores.
-    pub(super) homes: Vec<(StoreSet, usize)>,
+    /// How many of them have these shards, if the directory is in several stores.
+    pub(super) shards: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
     pub(super) exclusive: Option<u32>,
     /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
@@ -43,7 +43,7 @@ impl Default for Operations {
             searches: search::Running::default(),
             prefetch: PREFETCH_MAX,
             updating: MessageIds::default(),
-            homes: Vec::new(),
+            shards: Vec::new(),
             exclusive: None,
             hashing: None,
             challenged: None,
@@ -58,9 +58,9 @@ impl Default for Operations {
 
 /// What another thread has finished for a session.
 pub(crate) enum Completion {
-    /// Updates with the same homes, durable if they succeeded.
+    /// Updates with the same shards, durable if they succeeded.
     Updated {
-        homes: StoreSet,
+        shards: StoreSet,
         answers: Vec<(Reply, Outcome)>,
     },
     /// The password of a bind has been checked.
@@ -156,9 +156,9 @@ impl Session {
     /// Takes in what another thread has finished. [`Session::process`] goes on.
     pub(crate) fn complete(&mut self, completion: Completion) {
         match completion {
-            Completion::Updated { homes, answers } => {
+            Completion::Updated { shards, answers } => {
                 self.output.answers_due -= answers.len();
-                self.left(homes, answers.len());
+                self.left(shards, answers.len());
                 for (reply, outcome) in answers {
                     // That of a bulk update is removed with the last of its operations.
                     if !matches!(reply.kind, ReplyKind::LburpUpdate { .. }) {

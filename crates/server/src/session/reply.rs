@@ -17,9 +17,9 @@ pub(super) type Unit = writer::Unit<Completions>;
 impl Recipient for Completions {
     type Reply = Reply;
 
-    fn answer(&self, homes: StoreSet, answers: Vec<(Reply, Outcome)>) {
+    fn answer(&self, shards: StoreSet, answers: Vec<(Reply, Outcome)>) {
         // The session may be gone; its updates stay.
-        let _ = self.send(Completion::Updated { homes, answers });
+        let _ = self.send(Completion::Updated { shards, answers });
     }
 }
 

@@ -41,8 +41,8 @@ impl Session {
                 return true;
             }
         };
-        let homes = self.service.directory.homes_of(&message.op);
-        if transaction.is_none() && self.overtakes(homes, &burst.unit) {
+        let shards = self.service.directory.shards_of(&message.op);
+        if transaction.is_none() && self.overtakes(shards, &burst.unit) {
             return false;
         }
         let has_cleartext = has_cleartext_password(&message.op);
@@ -72,38 +72,38 @@ impl Session {
             self.hash(request(), reply, transaction, share);
         } else if let Some(at) = transaction {
             let request = RequestView::Message(bytes);
-            self.join(at, request, reply, homes, share, &mut burst.unit);
+            self.join(at, request, reply, shards, share, &mut burst.unit);
         } else {
-            self.push(request(), reply, homes, share, &mut burst.unit);
+            self.push(request(), reply, shards, share, &mut burst.unit);
         }
         true
     }
 
-    /// Whether an update with these homes could be applied before one that came earlier and that it may depend on.
+    /// Whether an update with these shards could be applied before one that came earlier and that it may depend on.
     /// Those of different partitions do not depend on each other; all depend on what is in the first store, above the
     /// partitions.
-    pub(super) fn overtakes(&self, homes: StoreSet, unit: &Unit) -> bool {
-        !homes.is_empty()
+    pub(super) fn overtakes(&self, shards: StoreSet, unit: &Unit) -> bool {
+        !shards.is_empty()
             && self.service.directory.stores() > 1
             && (self
                 .operations
-                .homes
+                .shards
                 .iter()
-                .any(|(other, _)| may_depend(*other, homes))
-                || unit.homes.iter().any(|other| may_depend(*other, homes)))
+                .any(|(other, _)| may_depend(*other, shards))
+                || unit.shards.iter().any(|other| may_depend(*other, shards)))
     }
 
-    /// Updates with these homes have been applied.
-    pub(super) fn left(&mut self, homes: StoreSet, count: usize) {
+    /// Updates with these shards have been applied.
+    pub(super) fn left(&mut self, shards: StoreSet, count: usize) {
         if let Some(at) = self
             .operations
-            .homes
+            .shards
             .iter()
-            .position(|(known, _)| *known == homes)
+            .position(|(known, _)| *known == shards)
         {
-            self.operations.homes[at].1 -= count;
-            if self.operations.homes[at].1 == 0 {
-                self.operations.homes.swap_remove(at);
+            self.operations.shards[at].1 -= count;
+            if self.operations.shards[at].1 == 0 {
+                self.operations.shards.swap_remove(at);
             }
         }
     }
@@ -113,12 +113,12 @@ impl Session {
         &mut self,
         request: UpdateRequest,
         reply: Reply,
-        homes: StoreSet,
+        shards: StoreSet,
         share: Share,
         unit: &mut Unit,
     ) {
         let identity = self.context.identity.clone();
-        unit.homes.push(homes);
+        unit.shards.push(shards);
         unit.updates.push(Update { identity, request });
         unit.replies.push(reply);
         unit.share.add(share);
@@ -134,15 +134,15 @@ impl Session {
             .updating
             .extend(unit.replies.iter().map(|reply| reply.id));
         if self.service.directory.stores() > 1 {
-            for homes in &unit.homes {
+            for shards in &unit.shards {
                 match self
                     .operations
-                    .homes
+                    .shards
                     .iter_mut()
-                    .find(|(known, _)| known == homes)
+                    .find(|(known, _)| known == shards)
                 {
                     Some((_, count)) => *count += 1,
-                    None => self.operations.homes.push((*homes, 1)),
+                    None => self.operations.shards.push((*shards, 1)),
                 }
             }
         }
@@ -165,8 +165,8 @@ impl Session {
                 self.join_identified(&identifier, request, reply, share, &mut unit);
             }
             (Ok(request), None) => {
-                let homes = self.service.directory.homes(&request);
-                self.push(request, reply, homes, share, &mut unit);
+                let shards = self.service.directory.shards(&request);
+                self.push(request, reply, shards, share, &mut unit);
             }
         }
         self.submit(unit);
@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-/// Whether updates with such homes, which are not the same, may depend on each other.
+/// Whether updates with such shards, which are not the same, may depend on each other.
 pub(super) fn may_depend(one: StoreSet, other: StoreSet) -> bool {
     one != other && (one.meets(other) || one.contains(0) || other.contains(0))
 }

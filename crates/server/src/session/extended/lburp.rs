@@ -109,7 +109,7 @@ struct Accepted {
     /// Its place in the list, from 1.
     number: u32,
     request: UpdateRequest,
-    homes: StoreSet,
+    shards: StoreSet,
     has_cleartext: bool,
 }
 
@@ -381,8 +381,8 @@ impl Session {
                 return true;
             }
         };
-        let homes = self.homes_of_operations(&operations);
-        if homes.iter().any(|homes| self.overtakes(*homes, unit)) {
+        let shards = self.shards_of_operations(&operations);
+        if shards.iter().any(|shards| self.overtakes(*shards, unit)) {
             return false;
         }
         let share = match kept {
@@ -400,8 +400,8 @@ impl Session {
         let mut failed = Vec::new();
         let mut accepted = Vec::with_capacity(operations.len());
         let count = operations.len();
-        for ((number, operation), homes) in (1..).zip(operations).zip(homes) {
-            match self.accept(id, number, operation, homes) {
+        for ((number, operation), shards) in (1..).zip(operations).zip(shards) {
+            match self.accept(id, number, operation, shards) {
                 Ok(operation) => accepted.push(operation),
                 Err(outcome) => self.operation_failed(id, number, outcome, &mut failed),
             }
@@ -443,7 +443,7 @@ impl Session {
 
     /// The stores that operations are to be applied in. Those of one list that may depend on each other have the same,
     /// so that their order stays.
-    fn homes_of_operations(
+    fn shards_of_operations(
         &self,
         operations: &[Result<UpdateOperation<'_>, Violation>],
     ) -> Vec<StoreSet> {
@@ -451,13 +451,13 @@ impl Session {
         if directory.stores() == 1 {
             return vec![StoreSet::FIRST; operations.len()];
         }
-        let homes = operations.iter().map(|operation| match operation {
-            Ok(operation) => directory.homes_of(&operation.op),
+        let shards = operations.iter().map(|operation| match operation {
+            Ok(operation) => directory.shards_of(&operation.op),
             Err(_) => StoreSet::default(),
         });
-        let mut homes: Vec<StoreSet> = homes.collect();
+        let mut shards: Vec<StoreSet> = shards.collect();
         let mut distinct: Vec<StoreSet> = Vec::new();
-        for own in &homes {
+        for own in &shards {
             if !distinct.contains(own) {
                 distinct.push(*own);
             }
@@ -466,9 +466,9 @@ impl Session {
         if distinct.iter().any(depends) {
             let all = distinct.iter().copied();
             let all = all.fold(StoreSet::default(), StoreSet::with);
-            homes.fill(all);
+            shards.fill(all);
         }
-        homes
+        shards
     }
 
     /// What is refused at once is so as if the operation had been sent alone.
@@ -477,7 +477,7 @@ impl Session {
         id: u32,
         number: u32,
         operation: Result<UpdateOperation<'_>, Violation>,
-        homes: StoreSet,
+        shards: StoreSet,
     ) -> Result<Accepted, Outcome> {
         let operation =
             operation.map_err(|violation| Outcome::new(violation.code(), violation.to_string()))?;
@@ -488,7 +488,7 @@ impl Session {
         Ok(Accepted {
             number,
             request: UpdateRequest::Message(message),
-            homes,
+            shards,
             has_cleartext: has_cleartext_password(&operation.op),
         })
     }
@@ -514,7 +514,7 @@ impl Session {
                 operation: operation.number,
             };
             let (reply, share) = (Reply { id, kind }, std::mem::take(&mut queued));
-            self.push(operation.request, reply, operation.homes, share, unit);
+            self.push(operation.request, reply, operation.shards, share, unit);
         }
     }
 
@@ -532,14 +532,14 @@ impl Session {
                 hashing.done.push(operation);
                 continue;
             }
-            let Accepted { number, homes, .. } = operation;
+            let Accepted { number, shards, .. } = operation;
             let session = self.completions.clone();
             let done = move |hashed: Result<UpdateRequest, Outcome>| {
                 let hashed = hashed.map_err(|outcome| (number, outcome));
                 let hashed = hashed.map(|request| Accepted {
                     number,
                     request,
-                    homes,
+                    shards,
                     has_cleartext: false,
                 });
                 let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));

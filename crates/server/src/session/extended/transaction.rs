@@ -80,7 +80,7 @@ struct OpenTransaction {
     ids: Option<MessageIds>,
     bytes: usize,
     /// The stores that the updates are to be applied in.
-    homes: StoreSet,
+    shards: StoreSet,
     is_eager: bool,
     last_used: Instant,
     /// Its share of the memory of all transactions.
@@ -128,8 +128,8 @@ impl Transactions {
 
 impl OpenTransaction {
     /// Adds an update whose message id no other [has](Self::has).
-    fn push(&mut self, id: u32, request: RequestView<'_>, homes: StoreSet) {
-        self.homes = self.homes.with(homes);
+    fn push(&mut self, id: u32, request: RequestView<'_>, shards: StoreSet) {
+        self.shards = self.shards.with(shards);
         if let Some(ids) = &mut self.ids {
             ids.insert(id);
         }
@@ -208,7 +208,7 @@ impl Session {
             updates: TransactionUpdates::default(),
             ids: None,
             bytes: 0,
-            homes: StoreSet::default(),
+            shards: StoreSet::default(),
             is_eager: controls.eager_transaction.is_some(),
             last_used: Instant::now(),
             share: Share::default(),
@@ -284,8 +284,8 @@ impl Session {
     ) {
         match self.operations.transactions.position(identifier) {
             Some(at) => {
-                let homes = self.service.directory.homes(&request);
-                self.join(at, request.view(), reply, homes, share, unit);
+                let shards = self.service.directory.shards(&request);
+                self.join(at, request.view(), reply, shards, share, unit);
             }
             None => self.answer_update(reply, unknown_transaction()),
         }
@@ -298,7 +298,7 @@ impl Session {
         at: usize,
         request: RequestView<'_>,
         reply: Reply,
-        homes: StoreSet,
+        shards: StoreSet,
         share: Share,
         unit: &mut Unit,
     ) {
@@ -342,13 +342,13 @@ impl Session {
         }
         open.last_used = now;
         if !open.is_eager {
-            open.push(reply.id, request, homes);
+            open.push(reply.id, request, shards);
             return self.answer_update(reply, Outcome::SUCCESS);
         }
         let mut updates = open.updates.clone();
         updates.push(reply.id, request);
         let identifier = open.identifier.clone();
-        let homes = homes.with(open.homes);
+        let shards = shards.with(open.shards);
         // What comes next may depend on what becomes of it.
         self.operations.exclusive = Some(reply.id);
         let trial = UpdateRequest::Transaction(Transaction {
@@ -363,7 +363,7 @@ impl Session {
                 kind: reply.kind,
             })),
         };
-        self.push(trial, reply, homes, share, unit);
+        self.push(trial, reply, shards, share, unit);
     }
 
     /// An update of an eager transaction has been tried.
@@ -389,8 +389,8 @@ impl Session {
         if outcome.code == ResultCode::Success {
             match self.operations.transactions.position(&trial.identifier) {
                 Some(at) => {
-                    let homes = self.service.directory.homes(&trial.request);
-                    self.operations.transactions.open[at].push(id, trial.request.view(), homes);
+                    let shards = self.service.directory.shards(&trial.request);
+                    self.operations.transactions.open[at].push(id, trial.request.view(), shards);
                 }
                 None => outcome = unknown_transaction(),
             }
@@ -398,14 +398,14 @@ impl Session {
         self.answer_update(reply, outcome);
     }
 
-    /// The homes of the updates that a request commits, if it is the end of a transaction.
+    /// The shards of the updates that a request commits, if it is the end of a transaction.
     pub(in crate::session) fn homes_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
         let value = request
             .value
             .filter(|_| request.name == END_TRANSACTION);
         let end = value.and_then(|value| EndTransaction::decode(value).ok());
         let at = end.and_then(|end| self.operations.transactions.position(end.identifier));
-        at.map_or(StoreSet::default(), |at| self.operations.transactions.open[at].homes)
+        at.map_or(StoreSet::default(), |at| self.operations.transactions.open[at].shards)
     }
 
     /// End Transaction (RFC 5805 §2.3): its updates go to the writer as one.
@@ -425,8 +425,8 @@ impl Session {
                 let kind = ReplyKind::EndTransaction;
                 let reply = Reply { id, kind };
                 // It keeps the memory that it has.
-                let (homes, share) = (open.homes, Share::default());
-                self.push(transaction, reply, homes, share, &mut burst.unit);
+                let (shards, share) = (open.shards, Share::default());
+                self.push(transaction, reply, shards, share, &mut burst.unit);
                 burst.unit.transactions.push(open.share);
             }
             Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),

@@ -12,7 +12,7 @@ use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::update::{RequestView, UpdateRequest};
 
-/// The homes of an update; the first store if its DN is none or in no naming context.
+/// The shards of an update; the first store if its DN is none or in no naming context.
 pub(crate) fn of_request(
     schema: &Schema,
     state: &State,
@@ -30,7 +30,7 @@ pub(crate) fn of_request(
     }
 }
 
-/// The homes of an update that is decoded.
+/// The shards of an update that is decoded.
 pub(crate) fn of_message(
     schema: &Schema,
     state: &State,
@@ -80,7 +80,7 @@ impl<'f> Finder<'f> {
         }
     }
 
-    /// The homes of the old name and the new one.
+    /// The shards of the old name and the new one.
     fn of_rename(&mut self, request: &ModifyDnRequest<'_>) -> StoreSet {
         if request.new_superior.is_some() {
             // A move holds all stores, so that no two of them can make a ring.

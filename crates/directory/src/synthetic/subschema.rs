@@ -1,19 +1,19 @@
 //! The subschema subentry (RFC 4512 §4.2): the schema as clients discover it.
 
-use crate::beside::Beside;
-use crate::error::Result;
-use crate::schema::Schema;
+use super::{Content, Server};
 
-/// The subschema subentry as an entry. `dn` has one RDN, of type cn; `time` is a Generalized Time that tells clients
-/// that keep a copy of the schema whether theirs is still good.
-///
-/// # Errors
-/// When the schema lacks an attribute of it, or its form cannot hold it.
-pub(crate) fn entry(schema: &Schema, dn: &str, time: &str) -> Result<Beside> {
+/// Of one RDN, of type cn.
+pub(super) const DN: &str = "cn=Subschema";
+pub(super) const WHAT: &str = "the subschema subentry";
+pub(super) const IS_SUBENTRY: bool = true;
+
+/// Its attributes. The times tell clients that keep a copy of the schema whether theirs is still good.
+pub(super) fn make(server: &Server<'_>) -> Vec<Content> {
+    let Server { schema, opened, .. } = *server;
     let one = |value: &str| vec![value.to_owned()];
     let classes = ["top", "subentry", "subschema", "extensibleObject"];
-    let cn = dn.split_once('=').map_or(dn, |(_, cn)| cn);
-    let content = [
+    let cn = DN.split_once('=').map_or(DN, |(_, cn)| cn);
+    vec![vec![
         ("objectClass", classes.map(str::to_owned).to_vec()),
         ("cn", one(cn)),
         ("subtreeSpecification", one("{ }")),
@@ -26,30 +26,37 @@ pub(crate) fn entry(schema: &Schema, dn: &str, time: &str) -> Result<Beside> {
         ),
         ("ldapSyntaxes", schema.syntax_values().collect()),
         ("structuralObjectClass", one("subentry")),
-        ("createTimestamp", one(time)),
-        ("modifyTimestamp", one(time)),
-        ("entryDN", one(dn)),
-        ("subschemaSubentry", one(dn)),
-    ];
-    Beside::new(schema, dn, &content)
+        ("createTimestamp", one(opened)),
+        ("modifyTimestamp", one(opened)),
+        ("entryDN", one(DN)),
+        ("subschemaSubentry", one(DN)),
+    ]]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::root_dse::{Channel, RootDse};
+    use super::super::{SyntheticEntries, SyntheticEntry};
     use super::*;
-    use crate::schema::AttributeValues;
-    use crate::schema::CheckMode;
+    use crate::schema::{AttributeValues, CheckMode, Schema};
 
     #[test]
     fn the_entry_is_valid_by_its_own_schema() {
         let schema = Schema::standard();
-        let beside = entry(&schema, "cn=Subschema", "20260101000000Z").unwrap();
-        let (user, operational) = beside.records().unwrap();
+        let server = Server {
+            schema: &schema,
+            root_dse: &RootDse::default(),
+            naming_contexts: &[],
+            opened: "20260101000000Z",
+        };
+        let entries = SyntheticEntries::new(&server).unwrap();
+        let made = entries.get(SyntheticEntry::Subschema, Channel::default()).unwrap();
+        let (user, operational) = made.records().unwrap();
         let mut attributes = Vec::new();
         for record in [&user, &operational] {
             for attribute in record.attributes() {
                 let attribute = attribute.unwrap();
-                let known = beside.attributes().get(attribute.number()).unwrap();
+                let known = made.attributes().get(attribute.number()).unwrap();
                 let values: Vec<&[u8]> = attribute.values().iter().collect();
                 attributes.push((known.attribute_type(), values));
             }

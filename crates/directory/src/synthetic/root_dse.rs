@@ -1,8 +1,6 @@
 //! The root DSE (RFC 4512 §5.1): what the server says about itself.
 
-use crate::beside::Beside;
-use crate::error::Result;
-use crate::schema::Schema;
+use super::{Content, Server, SyntheticEntry};
 
 /// What only the server knows of the root DSE.
 #[derive(Clone, Debug, Default)]
@@ -52,58 +50,32 @@ impl Channel {
         }
     }
 
-    fn kind(self) -> usize {
+    /// Its number.
+    pub(super) fn kind(self) -> usize {
         usize::from(self.is_vouched_for)
             | usize::from(self.takes_tls) << 1
             | usize::from(self.is_under_tls) << 2
     }
 }
 
-/// The root DSE on each kind of connection.
-pub(crate) struct RootDses(Vec<Beside>);
-
-impl RootDses {
-    /// All of them.
-    ///
-    /// # Errors
-    /// As [`RootDse::entry`].
-    pub(crate) fn new(
-        root_dse: &RootDse,
-        schema: &Schema,
-        naming_contexts: &[&str],
-        subschema_dn: &str,
-    ) -> Result<RootDses> {
-        let on = |kind| {
-            let channel = Channel::of_kind(kind);
-            root_dse.entry(schema, naming_contexts, subschema_dn, channel)
-        };
-        (0..Channel::KINDS)
-            .map(on)
-            .collect::<Result<_>>()
-            .map(RootDses)
-    }
-
-    /// The one for a connection.
-    pub(crate) fn on(&self, channel: Channel) -> &Beside {
-        &self.0[channel.kind()]
-    }
-}
-
 /// The highest version of the protocol that is spoken (RFC 4511).
 const LDAP_VERSION: &str = "3";
 
+/// The empty DN, which no other entry has.
+pub(super) const DN: &str = "";
+pub(super) const WHAT: &str = "the root DSE";
+pub(super) const IS_SUBENTRY: bool = false;
+
+/// Its attributes on each kind of connection.
+pub(super) fn make(server: &Server<'_>) -> Vec<Content> {
+    let on = |kind| server.root_dse.content(server, Channel::of_kind(kind));
+    (0..Channel::KINDS).map(on).collect()
+}
+
 impl RootDse {
-    /// The root DSE as an entry: what the server knows, and what the directory does.
-    ///
-    /// # Errors
-    /// When the schema lacks an attribute of it, or its form cannot hold it.
-    fn entry(
-        &self,
-        schema: &Schema,
-        naming_contexts: &[&str],
-        subschema_dn: &str,
-        channel: Channel,
-    ) -> Result<Beside> {
+    /// What the server knows, and what the directory does.
+    fn content(&self, server: &Server<'_>, channel: Channel) -> Content {
+        let naming_contexts = server.naming_contexts;
         let one = |value: &str| vec![value.to_owned()];
         let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let offered = |all: &[Offered]| {
@@ -111,7 +83,7 @@ impl RootDse {
             works.map(|offered| offered.name.clone()).collect()
         };
         let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
-        let content = [
+        vec![
             ("objectClass", one("top")),
             ("namingContexts", all(naming_contexts)),
             ("defaultNamingContext", all(first_context)),
@@ -127,16 +99,17 @@ impl RootDse {
                     (!self.vendor_version.is_empty()).then(|| self.vendor_version.clone()),
                 ),
             ),
-            ("entryDN", one("")),
-            ("subschemaSubentry", one(subschema_dn)),
-        ];
-        Beside::new(schema, "", &content)
+            ("entryDN", one(DN)),
+            ("subschemaSubentry", one(SyntheticEntry::Subschema.dn())),
+        ]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Schema;
+    use crate::synthetic::SyntheticEntries;
 
     #[test]
     fn the_entry_says_what_is_there() {
@@ -145,14 +118,14 @@ mod tests {
             controls: vec!["1.2.840.113556.1.4.319".to_owned()],
             ..RootDse::default()
         };
-        let entry = root_dse
-            .entry(
-                &schema,
-                &["dc=example,dc=com", "o=other"],
-                "cn=Subschema",
-                Channel::default(),
-            )
-            .unwrap();
+        let server = Server {
+            schema: &schema,
+            root_dse: &root_dse,
+            naming_contexts: &["dc=example,dc=com", "o=other"],
+            opened: "20260101000000Z",
+        };
+        let entries = SyntheticEntries::new(&server).unwrap();
+        let entry = entries.get(SyntheticEntry::RootDse, Channel::default()).unwrap();
         let (user, operational) = entry.records().unwrap();
         let values = |record: &crate::entry::Entry<'_>, name: &str| {
             let id = schema.attribute_type(name.as_bytes()).unwrap().id();
