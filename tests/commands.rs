@@ -721,3 +721,31 @@ fn the_demo_runs_once_and_ends() {
     );
     assert!(said.matches("\ndn: ").count() > 3, "{said}");
 }
+
+#[test]
+fn a_rule_without_its_index_is_refused_with_the_remedy() {
+    let folder = Folder::init(&["--index", "cn eq"]);
+    let rule = "unique = [{ attributes = [\"mail\"] }]";
+    folder.configure(&[("unique = []", rule)]);
+    let file = folder.name_beside("entry.ldif");
+    std::fs::write(
+        &file,
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n",
+    )
+    .unwrap();
+    for (command, more) in [("serve", vec![]), ("import", vec![file.as_str()])] {
+        let refused = folder.sapwood(command, &more);
+        assert!(!refused.status.success());
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("sapwood index DIR add mail eq"), "{said}");
+    }
+    // What mends it works, and so does looking at what is there.
+    folder.sapwood_ok("index", &["add", "mail eq"]);
+    folder.sapwood_ok("check", &[]);
+    folder.sapwood_ok("import", &[&file]);
+    let server = folder.serve();
+    let refused = folder.sapwood("index", &["drop", "mail eq"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("rule"), "{said}");
+    server.stop();
+}

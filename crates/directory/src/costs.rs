@@ -16,7 +16,7 @@ use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
     Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
-    Ticket, Update, UpdateRequest,
+    Ticket, UniqueRule, Update, UpdateRequest,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -30,6 +30,11 @@ fn admin() -> Identity {
 
 /// With the naming context's entry; descriptions are indexed, and the order of gidNumber.
 fn directory() -> Directory {
+    directory_with(Vec::new())
+}
+
+/// The same with rules.
+fn directory_with(unique: Vec<UniqueRule>) -> Directory {
     let config = Config {
         naming_contexts: vec![SUFFIX.into()],
         indexes: vec![
@@ -47,7 +52,8 @@ fn directory() -> Directory {
         ],
         ..Config::default()
     };
-    let options = Options::new(Schema::standard());
+    let mut options = Options::new(Schema::standard());
+    options.rules.unique = unique;
     let directory = Directory::create_on(Embedded::in_memory().unwrap(), &config, options).unwrap();
     add(
         &directory,
@@ -316,6 +322,41 @@ fn following_aliases_stops_between_two() {
         let (begun, longest) = (steps[0], steps[1..].iter().max().unwrap());
         assert!(begun < all / 5 && *longest < all / 50, "{steps:?}");
     }
+}
+
+#[test]
+fn values_that_must_be_unique_are_looked_up_however_many_came_before() {
+    let steps = |people: usize| {
+        let directory = directory_with(vec![UniqueRule {
+            attributes: vec!["description".into()],
+            base: String::new(),
+        }]);
+        let person = |number: usize| {
+            let (name, text) = (format!("p{number}"), format!("text{number}"));
+            let attributes = [
+                ("objectClass", "person"),
+                ("cn", &*name),
+                ("sn", "x"),
+                ("description", &*text),
+            ];
+            Update {
+                identity: admin().into(),
+                request: UpdateRequest::Message(requests::add(
+                    1,
+                    &format!("cn={name},{SUFFIX}"),
+                    &attributes,
+                )),
+            }
+        };
+        let people: Vec<_> = (0..people).map(person).collect();
+        let (applied, steps) = counted(|| directory.apply(&people).unwrap());
+        let codes = applied.outcomes.iter().map(|outcome| outcome.code);
+        assert!(codes.clone().all(|code| code == ResultCode::Success));
+        applied.ticket.unwrap().wait().unwrap();
+        steps
+    };
+    let (some, twice) = (steps(500), steps(1000));
+    assert!(twice < some * 21 / 10, "{some} and {twice}");
 }
 
 #[test]

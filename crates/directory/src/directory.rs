@@ -27,7 +27,8 @@ use crate::state::State;
 use crate::subentries;
 use crate::synthetic::root_dse::{Channel, RootDse};
 use crate::synthetic::{Server, Synthetic, SyntheticEntries, SyntheticEntry};
-use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
+use crate::update::rules::RuleSet;
+use crate::update::{Applied, Batch, Rules, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,6 +110,8 @@ pub struct Options {
     pub replica: u16,
     /// How far back the change feed reaches.
     pub changes_kept: ChangesKept,
+    /// What holds of the data besides the schema.
+    pub rules: Rules,
 }
 
 impl Options {
@@ -123,6 +126,7 @@ impl Options {
             passwords: None,
             replica: 0,
             changes_kept: ChangesKept::default(),
+            rules: Rules::default(),
         }
     }
 }
@@ -154,6 +158,7 @@ struct Shared<E> {
     deletions: AtomicU64,
     examined: Examined,
     synthetic: SyntheticEntries,
+    rules: RuleSet,
 }
 
 /// What is known of the directory as of a commit.
@@ -217,6 +222,7 @@ impl<E: Engine> Directory<E> {
             naming_contexts: &contexts,
             opened: &opened,
         })?;
+        let rules = RuleSet::new(&options.schema, &state, &options.rules)?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
@@ -233,6 +239,7 @@ impl<E: Engine> Directory<E> {
             options,
             known,
             synthetic,
+            rules,
         };
         Ok(Directory {
             shared: Arc::new(shared),
@@ -392,6 +399,9 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
+        if !self.rules().is_local() {
+            return StoreSet::all(self.stores());
+        }
         shards::of_request(
             self.schema(),
             &self.newest_known().state,
@@ -405,12 +415,29 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
+        if !self.rules().is_local() {
+            return StoreSet::all(self.stores());
+        }
         shards::of_message(
             self.schema(),
             &self.newest_known().state,
             self.stores(),
             request,
         )
+    }
+
+    /// Refuses a directory whose rules cannot be kept, which is told of each update otherwise.
+    ///
+    /// # Errors
+    /// Says what is missing, and what helps.
+    pub fn check_rules(&self) -> Result<()> {
+        self.rules()
+            .check(self.schema(), &self.snapshot()?.state().clone())
+    }
+
+    /// What holds of the data besides the schema.
+    pub(crate) fn rules(&self) -> &RuleSet {
+        &self.shared.rules
     }
 
     fn newest_known(&self) -> Arc<Known> {
@@ -433,8 +460,14 @@ impl<E: Engine> Directory<E> {
             writers,
             clock,
             options,
+            rules,
             ..
         } = &*self.shared;
+        // Whoever may not be divided may meet the updates of any store.
+        let shards = match self.stores() > 1 && !rules.is_local() {
+            true => StoreSet::all(self.stores()),
+            false => shards,
+        };
         let mut writer = writers[usize::from(shards.least()).min(writers.len() - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -443,7 +476,7 @@ impl<E: Engine> Directory<E> {
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
-        let mut batch = Batch::new(options, work, shards, feed, &mut writer, goes_on);
+        let mut batch = Batch::new((options, rules), work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         let deletes = batch.deletes();
         let ticket = ticket.map(|ticket| Commit {

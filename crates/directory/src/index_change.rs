@@ -22,6 +22,7 @@ use crate::operational::{self, Vocabulary};
 use crate::schema::{AttributeTypeId, Schema};
 use crate::state::State;
 use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
+use crate::update::rules::RuleSet;
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: usize = 1000;
@@ -121,6 +122,7 @@ impl<E: Engine> Directory<E> {
     fn change_definition<'s>(&'s self, step: Step<'s>) -> Result<Change<'s>> {
         let mut change = Change {
             schema: self.schema(),
+            rules: self.rules(),
             step,
             kinds: Vec::new(),
             failure: None,
@@ -152,6 +154,7 @@ enum Step<'s> {
 
 struct Change<'s> {
     schema: &'s Schema,
+    rules: &'s RuleSet,
     step: Step<'s>,
     /// The indexes it is about: those begun or dropped.
     kinds: Vec<TypeAndKind>,
@@ -231,6 +234,14 @@ impl Change<'_> {
         let Some(number) = state.indexes.of(known.id()).map(|indexes| indexes.number) else {
             return Ok(());
         };
+        let kind = IndexKind::Equality;
+        let attribute = number;
+        if unwanted.equality && self.rules.reads(state, Index { attribute, kind }) {
+            return Err(Error::Config(format!(
+                "a rule needs the index {0} eq: take {0} out of the [rules] of sapwood.toml first",
+                known.name()
+            )));
+        }
         let indexes = state.indexes.of_mut(known.id(), number);
         for (kind, is_unwanted) in unwanted.kinds() {
             if !is_unwanted || completeness(indexes, kind) == Completeness::Absent {

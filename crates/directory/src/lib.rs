@@ -65,5 +65,6 @@ pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 pub use steps::counted;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Applied, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest, hash_passwords,
+    Applied, RequestView, Rules, Transaction, TransactionUpdates, UniqueRule, Update,
+    UpdateRequest, hash_passwords,
 };

@@ -5,6 +5,7 @@ mod reload;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use sapwood_directory::UniqueRule;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::listen::ListenUrl;
@@ -41,6 +42,9 @@ pub struct Config {
     /// What belongs to the schema besides its files.
     #[serde(default)]
     pub schema: SchemaOptions,
+    /// What holds of the data besides the schema.
+    #[serde(default)]
+    pub rules: Rules,
     /// What is spoken beyond the standards.
     #[serde(default)]
     pub extensions: Extensions,
@@ -99,6 +103,39 @@ pub struct SchemaOptions {
     /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with
     /// a hyphen stands for all that begin so.
     pub attribute_options: Vec<String>,
+}
+
+/// What holds of the data, whoever changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    /// Attributes of which no two entries share a value.
+    pub unique: Vec<Unique>,
+}
+
+/// Attributes of which no two entries share a value, each by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unique {
+    /// Names or OIDs of the attribute types. Each needs an equality index.
+    pub attributes: Vec<String>,
+    /// The DN at and below which this holds; empty for the whole directory.
+    #[serde(default)]
+    pub base: String,
+}
+
+impl Rules {
+    /// What a directory is opened with.
+    #[must_use]
+    pub fn of_directory(&self) -> sapwood_directory::Rules {
+        let unique = self.unique.iter().map(|rule| UniqueRule {
+            attributes: rule.attributes.clone(),
+            base: rule.base.clone(),
+        });
+        sapwood_directory::Rules {
+            unique: unique.collect(),
+        }
+    }
 }
 
 /// Extensions of the protocol that are Sapwood's own (`docs/reference/protocol-extensions.md`), each off by default.
@@ -487,8 +524,26 @@ mod tests {
         assert_eq!(Config::parse(&template).unwrap(), defaults());
         // What is commented out is an example that takes the place of the line before: it must parse as well.
         let uncommented = template.replace("listen = [\"ldap://127.0.0.1:389\"]\n#: ", "");
+        let uncommented = uncommented.replace("unique = []\n#: ", "");
         assert_ne!(uncommented, template);
-        Config::parse(&uncommented).unwrap();
+        let example = Config::parse(&uncommented).unwrap();
+        assert_eq!(example.rules.unique[0].attributes, ["uid", "mail"]);
+    }
+
+    #[test]
+    fn rules_are_tables_too() {
+        let admin = "[admin]\ndn = 'cn=admin'\n";
+        let rules = "[[rules.unique]]\nattributes = ['uid']\n[[rules.unique]]\nattributes = ['mail']\nbase = 'o=x'\n";
+        let config = Config::parse(&format!("{admin}{rules}")).unwrap();
+        let [uid, mail] = config.rules.of_directory().unique.try_into().unwrap();
+        assert_eq!(
+            (uid.attributes, uid.base.as_str()),
+            (vec!["uid".to_owned()], "")
+        );
+        assert_eq!(
+            (mail.attributes, mail.base.as_str()),
+            (vec!["mail".to_owned()], "o=x")
+        );
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl TestServer {
         let mut options = Options::new(Schema::standard());
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
+        options.rules = config.rules.of_directory();
         let limits = config.limits.passwords();
         if checks_passwords {
             options.passwords = Some(Arc::new(password::Hasher { limits }));

@@ -375,7 +375,7 @@ pub trait Write: Read {
     fn guard_move(&mut self) -> Result<()>;
 
     /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
-    /// as empty.
+    /// as empty. The list of a key costs the same from now on however much was written.
     fn open_index(&mut self, index: Index) -> Result<bool>;
     /// The same for the ordering table of an attribute.
     fn open_order(&mut self, attribute: AttributeNo) -> Result<bool>;

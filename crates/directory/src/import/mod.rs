@@ -292,7 +292,9 @@ impl<E: Engine> Directory<E> {
             told: Mutex::default(),
         };
         let mut sources = sources;
-        let mut built = self.is_empty()?;
+        // Rules see one entry after the other.
+        let is_built = || Ok::<_, Error>(self.rules().if_any().is_none() && self.is_empty()?);
+        let mut built = is_built()?;
         let mut is_done = false;
         if built
             && self.stores() == 1
@@ -313,7 +315,7 @@ impl<E: Engine> Directory<E> {
         }
         if !is_done {
             let sorted = prepare::prepare(&shared, sources)?;
-            built = self.is_empty()?;
+            built = is_built()?;
             if built {
                 build::build(&shared, build::Source::Sorted(sorted))?;
             } else {

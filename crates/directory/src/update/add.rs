@@ -55,6 +55,7 @@ impl<T: Write> Run<'_, T> {
             draft.add_rdn_values(schema, rdn)?;
         }
         draft.add_implied_classes(schema)?;
+        self.ask_rules(&mut draft)?;
         let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = name.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;

@@ -4,6 +4,7 @@ use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
 use super::reindex::{self, Side};
+use super::rules::After;
 use super::{Run, read};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
@@ -49,6 +50,20 @@ impl<T: Write> Run<'_, T> {
             Side::NONE,
             self.reindex,
         )?;
+        if let Some(rules) = self.rules {
+            rules.open(self.txn, self.state)?;
+            rules.after(&mut After {
+                view: &*self.txn,
+                schema: self.schema,
+                state: self.state,
+                origin: self.origin,
+                id,
+                old: &old,
+                new: &Side::NONE,
+                names: self.names,
+                queue: self.queue,
+            })?;
+        }
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Deleted, id, drawn, Some(former));
         Ok(())

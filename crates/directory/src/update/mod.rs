@@ -15,6 +15,7 @@ mod modify;
 pub(crate) mod reindex;
 mod rename;
 mod request;
+pub(crate) mod rules;
 pub(crate) mod stamp;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ use self::controls::own_controls;
 use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
 use self::reindex::Side;
+use self::rules::{After, Before, Origin, Queue, RuleSet};
 use self::stamp::Stamp;
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
@@ -55,6 +57,7 @@ use crate::target::{self, Target, Vacancy};
 pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
+pub use rules::{Rules, UniqueRule};
 
 /// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
 /// it, and all is kept until the end. More than this, clients would not take as one message.
@@ -90,11 +93,15 @@ pub(crate) struct WriterState {
     commit: CommitNo,
     /// The names above entries that are deleted or renamed.
     names: DnCache,
+    /// What rules have queued.
+    queue: Queue,
 }
 
 /// A batch while the engine runs it.
 pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
+    /// Those that there are, if there are any.
+    rules: Option<&'b RuleSet>,
     work: Work<'b>,
     /// Asked after each update whether the next is to be applied.
     goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
@@ -130,7 +137,7 @@ pub(crate) enum Work<'b> {
 
 impl<'b> Batch<'b> {
     pub(crate) fn new(
-        options: &'b Options,
+        (options, rules): (&'b Options, &'b RuleSet),
         work: Work<'b>,
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
@@ -139,6 +146,7 @@ impl<'b> Batch<'b> {
     ) -> Batch<'b> {
         Batch {
             options,
+            rules: rules.if_any(),
             work,
             goes_on,
             outcomes: Vec::new(),
@@ -211,6 +219,7 @@ impl Bundle for Batch<'_> {
         self.next_ids.clear();
         self.writer.ahead.forget();
         self.writer.names = DnCache::default();
+        self.writer.queue.clear();
         // Several stores have one process that writes.
         if self.drawing.is_none()
             && txn.commit().0 != self.writer.commit.0 + 1
@@ -254,6 +263,9 @@ impl Bundle for Batch<'_> {
             key: &mut self.writer.key,
             changes: &mut self.writer.changes,
             names: &mut self.writer.names,
+            rules: self.rules,
+            queue: &mut self.writer.queue,
+            origin: Origin::Client,
             next_ids: &mut self.next_ids,
             response: None,
             txn,
@@ -280,7 +292,9 @@ impl Bundle for Batch<'_> {
                 }
             },
             Work::Grafts(grafts) => (
-                run.graft(&grafts[operation]).map(|()| Outcome::SUCCESS),
+                run.graft(&grafts[operation])
+                    .and_then(|()| run.make_queued())
+                    .map(|()| Outcome::SUCCESS),
                 Verdict::Keep,
             ),
         };
@@ -295,6 +309,7 @@ impl Bundle for Batch<'_> {
             self.writer.changes.undo(changes);
             self.writer.names = DnCache::default();
             self.writer.ahead.forget();
+            self.writer.queue.clear();
         }
         if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
             && !goes_on()
@@ -346,6 +361,9 @@ pub(crate) struct Run<'r, T> {
     key: &'r mut Vec<u8>,
     changes: &'r mut RecordBuf,
     names: &'r mut DnCache,
+    rules: Option<&'r RuleSet>,
+    queue: &'r mut Queue,
+    origin: Origin,
     next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
@@ -357,7 +375,7 @@ impl<'r, T: Write> Run<'r, T> {
     fn transaction(&mut self, transaction: &Transaction) -> Result<Outcome, Stop> {
         let updates = &transaction.updates;
         // Of a trial the last outcome counts.
-        if !transaction.is_trial {
+        if !transaction.is_trial && self.rules.is_none_or(RuleSet::is_local) {
             let requests = updates.iter().map(|(_, request)| request);
             let contexts = &self.state.contexts;
             let order = (self.ahead).order(self.txn, self.schema, contexts, requests)?;
@@ -452,8 +470,44 @@ impl<'r, T: Write> Run<'r, T> {
         self.ahead.fetch(self.txn, self.schema, contexts, messages)
     }
 
-    /// Applies an update; `read` is what it was read as, if it was.
+    /// Applies an update, and those that follow from it; `read` is what it was read as, if it was.
     fn update(
+        &mut self,
+        request: RequestView<'_>,
+        read: Option<&Option<RequestMessage<'_>>>,
+    ) -> Result<Outcome, Stop> {
+        let outcome = self.update_alone(request, read)?;
+        self.make_queued()?;
+        Ok(outcome)
+    }
+
+    /// Makes the updates that rules have queued, and those that follow from these.
+    #[inline]
+    fn make_queued(&mut self) -> Result<(), Stop> {
+        match self.queue.is_empty() {
+            true => Ok(()),
+            false => self.make_all_queued(),
+        }
+    }
+
+    #[cold]
+    fn make_all_queued(&mut self) -> Result<(), Stop> {
+        // What was found ahead is what clients asked for.
+        self.ahead.forget();
+        self.origin = Origin::Rule;
+        let mut made = Ok(());
+        while made.is_ok()
+            && let Some(message) = self.queue.next()
+        {
+            let request = RequestView::Message(&message);
+            made = self.update_alone(request, None).map(drop);
+        }
+        self.origin = Origin::Client;
+        self.queue.clear();
+        made
+    }
+
+    fn update_alone(
         &mut self,
         request: RequestView<'_>,
         read: Option<&Option<RequestMessage<'_>>>,
@@ -487,7 +541,7 @@ impl<'r, T: Write> Run<'r, T> {
         message: &RequestMessage<'_>,
         controls: Result<RequestControls<'_>, Stop>,
     ) -> Result<Outcome, Stop> {
-        if *self.identity == Identity::Anonymous {
+        if *self.identity == Identity::Anonymous && self.origin == Origin::Client {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
@@ -548,8 +602,13 @@ impl<'r, T: Write> Run<'r, T> {
         &self.options.access
     }
 
+    /// Whether any entry may be changed. Rules may do what they are for, whoever's update they answer.
+    fn may_update(&self) -> bool {
+        self.origin == Origin::Rule || self.access().may_update(self.identity)
+    }
+
     fn require_update_access(&self) -> Result<(), Stop> {
-        if self.access().may_update(self.identity) {
+        if self.may_update() {
             return Ok(());
         }
         Err(Stop::refuse(
@@ -733,7 +792,32 @@ impl<'r, T: Write> Run<'r, T> {
             new,
             self.reindex,
         )?;
+        if let Some(rules) = self.rules {
+            rules.open(self.txn, self.state)?;
+            rules.after(&mut After {
+                view: &*self.txn,
+                schema: self.schema,
+                state: self.state,
+                origin: self.origin,
+                id,
+                old: &old,
+                new: &new,
+                names: self.names,
+                queue: self.queue,
+            })?;
+        }
         Ok(())
+    }
+
+    /// Shows a draft to the rules, which may add to it.
+    fn ask_rules(&mut self, draft: &mut Draft<'_>) -> Result<(), Stop> {
+        let Some(rules) = self.rules.filter(|rules| rules.sees_drafts()) else {
+            return Ok(());
+        };
+        rules.before(&mut Before {
+            schema: self.schema,
+            draft,
+        })
     }
 
     /// Leaves a change to the feed; of a delete and a rename, with what the entry was.

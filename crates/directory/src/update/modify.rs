@@ -12,6 +12,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, described_before, refuse_no_user_modification};
 use super::draft::{Draft, Frame};
+use super::rules::RuleSet;
 use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
 use crate::access::is_protected;
@@ -52,7 +53,7 @@ impl<T: Write> Run<'_, T> {
             .iter()
             .map(|change| resolve(schema, &self.state.attributes, change))
             .collect::<Result<_, _>>()?;
-        let may_update = self.access().may_update(self.identity);
+        let may_update = self.may_update();
         let only_password = changes
             .iter()
             .all(|change| is_protected(schema, change.known.id()));
@@ -145,7 +146,9 @@ impl<T: Write> Run<'_, T> {
         let user = read(id, stored)?;
         let drawn = self.draw_after(id, &user)?;
         let who = self.modifier()?;
-        let brief = self.brief(&user, changes);
+        // A rule may add operational attributes.
+        let adds_none = !self.rules.is_some_and(RuleSet::sees_drafts);
+        let brief = adds_none.then(|| self.brief(&user, changes)).flatten();
         let brief = brief.and_then(|brief| brief.changed(drawn.csn, &who));
         let spelled;
         let old = match brief {
@@ -182,6 +185,7 @@ impl<T: Write> Run<'_, T> {
                 ));
             }
         }
+        self.ask_rules(&mut draft)?;
         let rdn = rdn_of(id, &old[0])?;
         if draft.may_touch_rdn(schema, rdn)
             && let Ok(name) = Dn::parse(rdn)

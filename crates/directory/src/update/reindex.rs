@@ -304,7 +304,8 @@ fn large_of_type<'r>(
     large.filter(move |values| numbers.contains(&values.number))
 }
 
-fn is_unchanged(
+/// Whether both sides have the same values of an indexed type, as far as that is seen without reading them.
+pub(crate) fn is_unchanged(
     attributes: &AttributeTable,
     indexed: &AttributeIndexes,
     old_side: &Side<'_>,
@@ -450,7 +451,7 @@ impl KeySet {
     }
 
     /// Calls `each` with the keys that are not in `other`; both are sorted.
-    fn without<E>(
+    pub(crate) fn without<E>(
         &self,
         other: &KeySet,
         mut each: impl FnMut(&[u8]) -> std::result::Result<(), E>,

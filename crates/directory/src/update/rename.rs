@@ -131,6 +131,7 @@ impl<T: Write> Run<'_, T> {
             }
         }
         draft.add_rdn_values(schema, new_rdn)?;
+        self.ask_rules(&mut draft)?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
         let frame = Frame {
@@ -142,9 +143,9 @@ impl<T: Write> Run<'_, T> {
         self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
         let by = (self.identity.dn(), &stamp);
-        self.rewrite(id, old, draft, by, frame)?;
         // What is below it has other names now.
         *self.names = DnCache::default();
+        self.rewrite(id, old, draft, by, frame)?;
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Renamed, id, drawn, Some(former));
         Ok(())

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
     Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
-    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
-    Search, SearchOptions, Step,
+    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, Options,
+    PasswordHasher, Rules, Search, SearchOptions, Step, UniqueRule,
 };
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -762,5 +762,41 @@ proptest! {
             prop_assert_eq!(entries(&imported), entries(&added));
             prop_assert_eq!(imported.check(|_| {}).unwrap().problems, Vec::<String>::new());
         }
+    }
+}
+
+#[test]
+fn a_value_that_must_be_unique_is_imported_once() {
+    let options = Options {
+        rules: Rules {
+            unique: vec![UniqueRule {
+                attributes: vec!["uid".into()],
+                base: String::new(),
+            }],
+        },
+        ..options()
+    };
+    let engine = Embedded::in_memory().unwrap();
+    let directory = Directory::create_on(engine, &config(), options).unwrap();
+    let people = "\
+dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+dn: uid=ann,dc=example,dc=com\nobjectClass: account\nuid: ann\n\n\
+dn: uid=bob,dc=example,dc=com\nobjectClass: account\nuid: bob\nuid: ANN\n\n\
+dn: uid=eve,dc=example,dc=com\nobjectClass: account\nuid: eve\n\n";
+    // Into an empty directory and into one with entries.
+    for (added, text) in [
+        (3, people),
+        (
+            1,
+            "dn: uid=may,dc=example,dc=com\nobjectClass: account\nuid: may\n\ndn: uid=sue,dc=example,dc=com\nobjectClass: account\nuid: eve\nuid: sue\n",
+        ),
+    ] {
+        let (report, rejected) = import(&directory, &[("people", text)]);
+        assert_eq!((report.added, report.rejected), (added, 1), "{rejected:?}");
+        let (_, _, reason, _) = &rejected[0];
+        assert!(
+            reason.starts_with("uid: ") && reason.contains("unique"),
+            "{reason}"
+        );
     }
 }

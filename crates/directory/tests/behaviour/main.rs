@@ -22,4 +22,5 @@ mod search;
 mod stores;
 mod subentries;
 mod transactions;
+mod unique;
 mod updates;

@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
     let total_bytes = total_bytes(files);
     let rejects = Rejects::new(args, files)?;
     let directory = open::directory(folder, &config, false)?;
+    directory.check_rules()?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let options = ImportOptions {
         memory_bytes: args

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let torn = open::with_a_torn_meta_page(&args.folder);
     let directory = open::directory(&args.folder, &config, false)?;
     open::refuse_damaged(&args.folder, &directory)?;
+    directory.check_rules()?;
     for file in torn {
         tracing::warn!(
             "one of both meta pages of {} was not whole, and the other one counts: unless the power failed, the disk damages what it keeps. 'sapwood check' looks at all of it",

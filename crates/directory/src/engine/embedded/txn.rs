@@ -3,11 +3,13 @@
 //! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one
 //! of them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
 
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use sapwood_store as store;
 use sapwood_store::{Savepoint, TreeId, TreeKind, WriteTxn};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::read::Trees;
 use super::stores::{Claim, Stores, StoresTxn};
@@ -18,6 +20,7 @@ use crate::engine::postings::{self, BlockTree, BlockTreeMut, Change, Scratch};
 use crate::engine::{
     AttributeNo, CommitNo, EntryId, Error, Index, IndexKind, Read, Result, Table, Write,
 };
+use crate::steps;
 
 /// The write transaction of the stores, with the trees it has touched.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ struct Unfiled {
     postings: Vec<UnfiledPosting>,
     /// Their keys, one behind the other.
     keys: Vec<u8>,
+    /// The places of the postings by the hash of their key, once somebody has asked for those of one key.
+    places: Option<HashMap<u64, Vec<usize>>>,
 }
 
 /// Without effect when its index is dropped before the commit.
@@ -82,6 +87,10 @@ struct UnfiledPosting {
 
 impl Unfiled {
     fn push(&mut self, index: Index, tree: TreeId, key: &[u8], change: Change) {
+        if let Some(places) = &mut self.places {
+            let place = self.postings.len();
+            places.entry(xxh3_64(key)).or_default().push(place);
+        }
         self.keys.extend_from_slice(key);
         self.postings.push(UnfiledPosting {
             index,
@@ -94,9 +103,51 @@ impl Unfiled {
 
     /// Forgets all but the first postings.
     fn truncate(&mut self, postings: usize) {
+        if let Some(mut places) = self.places.take() {
+            for posting in self.postings.iter().skip(postings) {
+                if let Some(of_key) = places.get_mut(&xxh3_64(self.key(posting))) {
+                    of_key.pop();
+                }
+            }
+            self.places = Some(places);
+        }
         self.postings.truncate(postings);
         let end = self.postings.last().map_or(0, |last| last.key_end);
         self.keys.truncate(end);
+    }
+
+    /// From now on the postings of one key are found without looking at the others.
+    fn find_by_key(&mut self) {
+        if self.places.is_some() {
+            return;
+        }
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (place, posting) in self.postings.iter().enumerate() {
+            let hash = xxh3_64(self.key(posting));
+            places.entry(hash).or_default().push(place);
+        }
+        self.places = Some(places);
+    }
+
+    /// The changes of a key's list in a tree, in the order in which they were made.
+    fn of_key(&self, tree: TreeId, key: &[u8]) -> Vec<Change> {
+        let is_of_list =
+            |posting: &&UnfiledPosting| posting.tree == tree && self.key(posting) == key;
+        let change = |posting: &UnfiledPosting| posting.change;
+        let Some(places) = &self.places else {
+            steps::count(self.postings.len());
+            return self
+                .postings
+                .iter()
+                .filter(is_of_list)
+                .map(change)
+                .collect();
+        };
+        let places = places.get(&xxh3_64(key)).map_or(&[][..], |places| places);
+        steps::count(places.len());
+        let places = places.iter();
+        let postings = places.filter_map(|place| self.postings.get(*place));
+        postings.filter(is_of_list).map(change).collect()
     }
 
     fn key(&self, posting: &UnfiledPosting) -> &[u8] {
@@ -543,6 +594,12 @@ impl Trees for EmbeddedTxn {
             of_index.map(|posting| (unfiled.key(posting), posting.change))
         })
     }
+
+    fn unfiled_of(&self, store: usize, index: Index, key: &[u8]) -> Vec<Change> {
+        let at = self.position(store);
+        let known = at.and_then(|at| Some((at, self.trees[at].tree_of(index)?)));
+        known.map_or_else(Vec::new, |(at, tree)| self.unfiled[at].of_key(tree, key))
+    }
 }
 
 impl Write for EmbeddedTxn {
@@ -602,6 +659,7 @@ impl Write for EmbeddedTxn {
         let mut exists = true;
         for at in 0..self.trees.len() {
             exists &= self.open_blocks(at, index)?.is_some();
+            self.unfiled[at].find_by_key();
         }
         Ok(exists)
     }

@@ -1,0 +1,309 @@
+//! Rules: what holds of the data besides the schema, whoever changes it. A file each, and a line in the table below.
+//!
+//! A rule takes part in each update twice. *Before* it sees the draft, which it may refuse or add to; what it adds is
+//! checked against the schema as what the client gave. *After* it sees the entry as it was and as it is, may refuse
+//! what came of it, and may queue more updates. These are done in the same transaction, right behind the update that
+//! they follow from, and the rules see them, too. Whatever is refused takes the update of the client with it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use sapwood_ldap::result::ResultCode;
+
+use self::unique::Unique;
+use super::draft::Draft;
+use super::reindex::Side;
+use crate::engine::{EntryId, Index, Read, Write};
+use crate::error::Result;
+use crate::names::DnCache;
+use crate::outcome::Stop;
+use crate::schema::Schema;
+use crate::state::State;
+
+pub use self::unique::UniqueRule;
+
+/// Updates that follow from each other: a rule that answers its own updates never ends.
+const DEPTH_MAX: u32 = 8;
+
+/// Updates that follow from one of a client, in all, and the bytes of those that wait: nobody else's update goes on
+/// meanwhile.
+const UPDATES_MAX: usize = 10_000;
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// The rules of a directory, as they are configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Attributes whose values no two entries share.
+    pub unique: Vec<UniqueRule>,
+    /// Whether the rule for tests is there.
+    #[cfg(test)]
+    pub(crate) probe: bool,
+}
+
+/// Who asked for an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client, or an import.
+    Client,
+    /// A rule, in answer to another update.
+    Rule,
+}
+
+/// What a rule does. Each has a state of its own, made of the configuration.
+trait Rule {
+    /// Whether it looks at nothing but the entry that is updated, and queues nothing: then it makes no difference to it
+    /// in which order, and in which store, different entries are updated.
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// The indexes that it reads.
+    fn indexes(&self, state: &State) -> impl Iterator<Item = Index>;
+
+    /// Whether it can do what it is for, now that the directory has this state.
+    fn check(&self, schema: &Schema, state: &State) -> Result<()>;
+
+    /// Whether it sees drafts.
+    fn sees_drafts(&self) -> bool {
+        false
+    }
+
+    /// Sees the draft of an entry that is added or changed.
+    fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
+        let _ = draft;
+        Ok(())
+    }
+
+    /// Sees what came of an update.
+    fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
+        let _ = update;
+        Ok(())
+    }
+}
+
+macro_rules! rules {
+    ($($(#[$when:meta])* $name:ident $file:ident)*) => {
+        $($(#[$when])* mod $file;)*
+
+        /// A rule of any kind.
+        #[derive(Debug)]
+        enum AnyRule {
+            $($(#[$when])* $name($name),)*
+        }
+
+        impl AnyRule {
+            fn is_local(&self) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.is_local(),)* }
+            }
+
+            fn sees_drafts(&self) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.sees_drafts(),)* }
+            }
+
+            fn open<W: Write>(&self, txn: &mut W, state: &State) -> Result<()> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => open(txn, rule.indexes(state)),)* }
+            }
+
+            fn reads(&self, state: &State, index: Index) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.indexes(state).any(|own| own == index),)* }
+            }
+
+            fn check(&self, schema: &Schema, state: &State) -> Result<()> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.check(schema, state),)* }
+            }
+
+            fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.before(draft),)* }
+            }
+
+            fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.after(update),)* }
+            }
+        }
+    };
+}
+
+rules! {
+    Unique unique
+    #[cfg(test)] Probe probe
+}
+
+#[cfg(test)]
+use self::probe::Probe;
+
+fn open<W: Write>(txn: &mut W, mut indexes: impl Iterator<Item = Index>) -> Result<()> {
+    // One that is missing is told of where it is read.
+    indexes.try_for_each(|index| Ok(txn.open_index(index).map(drop)?))
+}
+
+/// The draft of an entry, as a rule sees it.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no rule of the table looks at drafts yet")
+)]
+pub(crate) struct Before<'b, 'd> {
+    pub(crate) schema: &'b Schema,
+    /// To be added to by the rule as it likes.
+    pub(crate) draft: &'b mut Draft<'d>,
+}
+
+/// An update that was made, as a rule sees it.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no rule of the table answers with updates yet")
+)]
+pub(crate) struct After<'a, R> {
+    pub(crate) view: &'a R,
+    pub(crate) schema: &'a Schema,
+    pub(crate) state: &'a State,
+    pub(crate) origin: Origin,
+    pub(crate) id: EntryId,
+    /// The entry as it was; none if it was added.
+    pub(crate) old: &'a Side<'a>,
+    /// The entry as it is; none if it was deleted.
+    pub(crate) new: &'a Side<'a>,
+    /// Names above entries.
+    pub(crate) names: &'a mut DnCache,
+    pub(crate) queue: &'a mut Queue,
+}
+
+/// The rules of a directory, ready to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct RuleSet {
+    rules: Vec<AnyRule>,
+}
+
+impl RuleSet {
+    /// Makes the rules ready.
+    ///
+    /// # Errors
+    /// When one names what the schema or the directory does not have.
+    pub(crate) fn new(schema: &Schema, state: &State, rules: &Rules) -> Result<RuleSet> {
+        let made = rules.unique.iter();
+        let made = made.map(|rule| Unique::new(schema, state, rule).map(AnyRule::Unique));
+        #[cfg(test)]
+        let made = made.chain(rules.probe.then_some(Ok(AnyRule::Probe(Probe))));
+        Ok(RuleSet {
+            rules: made.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The same, if there are any.
+    pub(crate) fn if_any(&self) -> Option<&RuleSet> {
+        (!self.rules.is_empty()).then_some(self)
+    }
+
+    /// Whether updates of different entries have nothing to do with each other: then they may be put into another
+    /// order, and be divided by their stores.
+    pub(crate) fn is_local(&self) -> bool {
+        self.rules.iter().all(AnyRule::is_local)
+    }
+
+    /// Whether all of them can do what they are for.
+    ///
+    /// # Errors
+    /// Says what is missing, and what helps.
+    pub(crate) fn check(&self, schema: &Schema, state: &State) -> Result<()> {
+        self.rules
+            .iter()
+            .try_for_each(|rule| rule.check(schema, state))
+    }
+
+    /// Whether a rule needs an index.
+    pub(crate) fn reads(&self, state: &State, index: Index) -> bool {
+        self.rules.iter().any(|rule| rule.reads(state, index))
+    }
+
+    /// Makes the indexes that the rules read readable in a transaction.
+    pub(crate) fn open<W: Write>(&self, txn: &mut W, state: &State) -> Result<()> {
+        self.rules.iter().try_for_each(|rule| rule.open(txn, state))
+    }
+
+    /// Whether drafts are to be shown to any.
+    pub(crate) fn sees_drafts(&self) -> bool {
+        self.rules.iter().any(AnyRule::sees_drafts)
+    }
+
+    /// Shows the draft of an entry to all.
+    pub(crate) fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
+        self.rules.iter().try_for_each(|rule| rule.before(draft))
+    }
+
+    /// Shows an update that was made to all.
+    pub(crate) fn after<R: Read>(
+        &self,
+        update: &mut After<'_, R>,
+    ) -> std::result::Result<(), Stop> {
+        self.rules.iter().try_for_each(|rule| rule.after(update))
+    }
+}
+
+/// The updates that follow from one of a client and are still to be made, in the order in which they were queued.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    waiting: VecDeque<Queued>,
+    waiting_bytes: usize,
+    /// Those that were made, or are being made.
+    made: usize,
+    /// How many updates the one that is being made follows from.
+    depth: u32,
+}
+
+#[derive(Debug)]
+struct Queued {
+    message: Vec<u8>,
+    depth: u32,
+}
+
+impl Queue {
+    /// Adds an update: a whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest.
+    ///
+    /// # Errors
+    /// When there are too many; the client's update is refused then.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "no rule of the table answers with updates yet")
+    )]
+    pub(crate) fn push(&mut self, message: Vec<u8>) -> std::result::Result<(), Stop> {
+        let depth = self.depth + 1;
+        if depth > DEPTH_MAX {
+            let diagnostic = format!(
+                "rules answer this update with updates that follow from each other more than {DEPTH_MAX} deep: \
+                 probably they never end"
+            );
+            return Err(Stop::refuse(ResultCode::LoopDetect, diagnostic));
+        }
+        self.waiting_bytes += message.len();
+        if self.made + self.waiting.len() >= UPDATES_MAX || self.waiting_bytes > WAITING_BYTES_MAX {
+            let diagnostic = format!(
+                "rules answer this update with more than {UPDATES_MAX} updates, or with more than {} MiB of them",
+                WAITING_BYTES_MAX >> 20
+            );
+            return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
+        }
+        self.waiting.push_back(Queued { message, depth });
+        Ok(())
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next update, which is being made from now on.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        let Queued { message, depth } = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.len();
+        self.made += 1;
+        self.depth = depth;
+        Some(message)
+    }
+
+    /// Begins with the next update of a client.
+    pub(crate) fn clear(&mut self) {
+        *self = Queue::default();
+    }
+}

@@ -1,0 +1,293 @@
+//! `unique`: no two entries share a value of an attribute, in the whole directory or at and below a base, as OpenLDAP's
+//! slapo-unique and the attribute uniqueness of 389 Directory Server have it.
+//!
+//! The values that an update gives to an entry are looked up in the equality index, in the update's own transaction, so
+//! that those of a batch see each other. What was there before the rule came is not looked at. Each attribute is by
+//! itself; its options make no difference, and its subtypes are attributes of their own.
+
+use sapwood_ldap::result::ResultCode;
+
+use super::{After, Rule};
+use crate::access::is_protected;
+use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::indexes::{AttributeIndexes, Completeness, can_index};
+use crate::large;
+use crate::names;
+use crate::outcome::Stop;
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::state::State;
+use crate::update::reindex::{KeySet, Side, index_keys, is_unchanged};
+
+/// Entries with a value of the update's, outside of the base, that are looked at for one update.
+const CANDIDATES_MAX: u32 = 10_000;
+
+/// An instance of the rule, as it is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UniqueRule {
+    /// The names or OIDs of the attribute types, without options.
+    pub attributes: Vec<String>,
+    /// The DN at and below which values are unique; empty for the whole directory.
+    pub base: String,
+}
+
+/// The same, ready.
+#[derive(Debug)]
+pub(super) struct Unique {
+    attributes: Vec<AttributeTypeId>,
+    /// None for the whole directory.
+    base: Option<NormalDn>,
+    /// As configured.
+    base_dn: String,
+}
+
+impl Unique {
+    pub(super) fn new(schema: &Schema, state: &State, rule: &UniqueRule) -> Result<Unique> {
+        let wrong = |why: String| Error::State(format!("[[rules.unique]]: {why}"));
+        if rule.attributes.is_empty() {
+            return Err(wrong("attributes: name one at least".into()));
+        }
+        let attribute = |name: &String| {
+            let known = schema.attribute_type(name.as_bytes()).ok_or_else(|| {
+                wrong(format!("attributes: the schema does not define '{name}'"))
+            })?;
+            if is_protected(schema, known.id()) {
+                let why = format!("attributes: whether a {name} is there already is nobody's business");
+                return Err(wrong(why));
+            }
+            can_index(known, IndexKind::Equality)
+                .map_err(|why| wrong(format!("attributes: {name} cannot be looked up: {why}")))?;
+            Ok(known.id())
+        };
+        let base = match rule.base.as_str() {
+            "" => None,
+            dn => {
+                let mut normal = NormalDn::new();
+                normal
+                    .parse(schema, dn.as_bytes())
+                    .map_err(|error| wrong(format!("base: '{dn}' is not a DN: {error}")))?;
+                if names::context_of(&state.contexts, &normal).is_none() {
+                    let contexts = names::listed(&state.contexts);
+                    let why = format!("base: '{dn}' is in none of the naming contexts: {contexts}");
+                    return Err(wrong(why));
+                }
+                Some(normal)
+            }
+        };
+        Ok(Unique {
+            attributes: rule.attributes.iter().map(attribute).collect::<Result<_>>()?,
+            base,
+            base_dn: rule.base.clone(),
+        })
+    }
+
+    /// Refuses values of an attribute that the entry has got and another one has.
+    fn check_values<R: Read>(
+        &self,
+        update: &mut After<'_, R>,
+        indexed: &AttributeIndexes,
+        (old, new): (Side<'_>, Side<'_>),
+        looked_at: &mut u32,
+    ) -> std::result::Result<(), Stop> {
+        let (schema, attributes) = (update.schema, &update.state.attributes);
+        let name = schema.type_of(indexed.attribute_type).name();
+        let mut had = KeySet::default();
+        let mut has = KeySet::default();
+        let key = &mut Vec::new();
+        for (side, keys) in [(&old, &mut had), (&new, &mut has)] {
+            index_keys(schema, attributes, indexed, IndexKind::Equality, side, keys, key)
+                .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
+        }
+        let view = update.view;
+        let mut is_below = None;
+        has.without(&had, |key| {
+            let mut postings = view.postings(indexed.index(IndexKind::Equality), key)?;
+            while let Some(other) = postings.next()? {
+                if other == update.id {
+                    continue;
+                }
+                if is_below.is_none() {
+                    is_below = Some(self.covers(update, update.id)?);
+                }
+                if is_below == Some(false) {
+                    return Ok(());
+                }
+                if self.covers(update, other)? {
+                    let diagnostic = format!(
+                        "{name}: a value is that of another entry already, and must be unique"
+                    );
+                    return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
+                }
+                *looked_at += 1;
+                if *looked_at > CANDIDATES_MAX {
+                    let diagnostic = format!(
+                        "{name}: more than {CANDIDATES_MAX} entries elsewhere have these values, which must be unique: \
+                         too many to tell whether another one is among them"
+                    );
+                    return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The entry at the base, if there is one.
+    fn base_entry<R: Read>(&self, update: &After<'_, R>) -> Result<Option<EntryId>> {
+        let Some(base) = &self.base else {
+            return Ok(None);
+        };
+        let walk = names::walk(update.view, &update.state.contexts, base)?;
+        Ok(walk.and_then(|walk| walk.found()).map(|found| found.id))
+    }
+
+    /// Whether an entry is at or below the base.
+    fn covers<R: Read>(&self, update: &mut After<'_, R>, id: EntryId) -> Result<bool> {
+        if self.base.is_none() {
+            return Ok(true);
+        }
+        let Some(base) = self.base_entry(update)? else {
+            return Ok(false);
+        };
+        if id == base {
+            return Ok(true);
+        }
+        let record = update.view.get(Table::Entry, &id.to_key())?;
+        let record = record.ok_or_else(|| Error::corrupt(format!("entry {id} is indexed only")))?;
+        let entry = Entry::new(&record)
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        self.is_below(update, entry.parent(), base)
+    }
+
+    /// Whether an entry with this parent is below the base.
+    fn is_below<R: Read>(
+        &self,
+        update: &mut After<'_, R>,
+        parent: EntryId,
+        base: EntryId,
+    ) -> Result<bool> {
+        let superior = update.names.superior(update.view, parent)?;
+        Ok(superior.is_some_and(|superior| superior.is_at_or_below(base)))
+    }
+
+    /// Whether the entry has just come to where values are unique, because it was renamed or moved. One that brings
+    /// others along is refused: they would all have to be looked at.
+    fn has_entered<R: Read>(
+        &self,
+        update: &mut After<'_, R>,
+        old: &Entry<'_>,
+        new: &Entry<'_>,
+    ) -> std::result::Result<bool, Stop> {
+        if self.base.is_none() || !is_renamed(update, old, new)? {
+            return Ok(false);
+        }
+        let Some(base) = self.base_entry(update)? else {
+            return Ok(false);
+        };
+        let is_base = self.is_below(update, base, update.id)?;
+        let has_entered = is_base
+            || self.is_below(update, new.parent(), base)?
+                && !self.is_below(update, old.parent(), base)?;
+        if has_entered && names::has_children(update.view, update.id)? {
+            let diagnostic = format!(
+                "values are unique below '{}': entries with others below them cannot get there by a new name; move \
+                 what is below them first",
+                self.base_dn
+            );
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        Ok(has_entered)
+    }
+}
+
+impl Rule for Unique {
+    fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
+        let indexed = self.attributes.iter().filter_map(|id| state.indexes.of(*id));
+        indexed.map(|indexed| indexed.index(IndexKind::Equality))
+    }
+
+    fn check(&self, schema: &Schema, state: &State) -> Result<()> {
+        for attribute in &self.attributes {
+            if complete(state, *attribute).is_none() {
+                let name = schema.type_of(*attribute).name();
+                return Err(Error::State(format!(
+                    "[[rules.unique]]: {name} has no complete equality index to find equal values by: make one with \
+                     'sapwood index DIR add {name} eq', or take {name} out of the rule"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
+        let (old, new) = (*update.old, *update.new);
+        let Some([record, _]) = &new.records else {
+            return Ok(());
+        };
+        let has_entered = match &old.records {
+            Some([old, _]) => self.has_entered(update, old, record)?,
+            None => false,
+        };
+        // Of one that has entered all values are looked at, those of large attributes, too.
+        let all = match has_entered {
+            true => large::all(update.view, update.id, record)?,
+            false => Vec::new(),
+        };
+        let sides = match has_entered {
+            true => (Side::NONE, Side { large: &all, ..new }),
+            false => (old, new),
+        };
+        let mut looked_at = 0;
+        for attribute in &self.attributes {
+            if let Some(indexed) = complete(update.state, *attribute) {
+                let is_same = is_unchanged(&update.state.attributes, indexed, &sides.0, &sides.1)
+                    .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
+                if !is_same {
+                    self.check_values(update, indexed, sides, &mut looked_at)?;
+                }
+            } else if has_values(update.state, *attribute, record) {
+                let name = update.schema.type_of(*attribute).name();
+                let diagnostic = format!(
+                    "{name}: values must be unique, and there is no complete equality index to find equal ones by: \
+                     the administrator can make one"
+                );
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The indexes of an attribute, if equal values can be found by them.
+fn complete(state: &State, attribute: AttributeTypeId) -> Option<&AttributeIndexes> {
+    let indexed = state.indexes.of(attribute);
+    indexed.filter(|indexed| indexed.equality == Completeness::Complete)
+}
+
+/// Whether an entry has values of an attribute.
+fn has_values(state: &State, attribute: AttributeTypeId, entry: &Entry<'_>) -> bool {
+    let numbers = state.attributes.numbers_of(attribute);
+    let is_stored = |number: &AttributeNo| entry.attribute(*number).is_ok_and(|found| found.is_some());
+    numbers.iter().any(is_stored) || entry.large().any(|large| numbers.contains(&large.number))
+}
+
+/// Whether an entry has another name than before, not only another way to write it.
+fn is_renamed<R: Read>(
+    update: &After<'_, R>,
+    old: &Entry<'_>,
+    new: &Entry<'_>,
+) -> Result<bool> {
+    if old.parent() != new.parent() {
+        return Ok(true);
+    }
+    if old.rdn_bytes() == new.rdn_bytes() {
+        return Ok(false);
+    }
+    let normal = |entry: &Entry<'_>| {
+        let rdn = entry.rdn().ok()?;
+        let mut normal = NormalDn::new();
+        normal.parse(update.schema, rdn.as_bytes()).ok()?;
+        Some(normal)
+    };
+    Ok(normal(old) != normal(new))
+}
