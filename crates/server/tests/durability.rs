@@ -13,8 +13,8 @@ use sapwood_directory::schema::Schema;
 use sapwood_directory::{Compare, CompareOptions, Directory, Identity, Options};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::Env;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_testkit::{ADMIN, SUFFIX, TestServer, requests};
-use sapwood_wal::storage::recording::Disk;
 use sapwood_wal::storage::{self, File, Map, OpenMode, Storage, Window};
 
 /// Bursts of updates, and updates in each.

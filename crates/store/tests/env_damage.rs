@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sapwood_store::{CommitNo, Env, Options, Snapshot, TreeKind};
-use sapwood_wal::storage::recording::{Disk, Image};
+use sapwood_testkit::storage::recording::{Disk, Image};
 
 type State = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 

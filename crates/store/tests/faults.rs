@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{assert_whole, commit, options};
 use sapwood_store::{Env, Error};
+use sapwood_testkit::storage::recording::{Disk, Fault};
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Disk, Fault};
 
 const COMMITS: u32 = 27;
 

@@ -27,7 +27,7 @@ use common::{assert_whole, commit, number_of};
 use sapwood_store::page::{PAGE_BYTES, checksum};
 use sapwood_store::{Env, Error, Options, READERS_MAX, TreeKind, restore};
 use sapwood_testkit::children::{self, Child, command, pause};
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 
 fn options() -> Options {
     Options::new().log_bytes(1 << 20).idle_checkpoint(None)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sapwood_store::page::PAGE_BYTES;
 use sapwood_store::{Change, CommitNo, Env, Options, Restore, Snapshot, TreeKind, Until};
 use sapwood_testkit::Random;
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_wal::storage::{OpenMode, Storage};
 
 type Content = BTreeMap<u64, Vec<u8>>;

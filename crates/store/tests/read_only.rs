@@ -16,7 +16,7 @@ use std::time::Duration;
 use common::{assert_whole, commit, content, number_of};
 use sapwood_store::{Env, Error, Options, restore};
 use sapwood_testkit::children::{self, Child, command, command_of, mounted, pause, play};
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 
 fn options() -> Options {
     common::options().log_bytes(1 << 20)

@@ -23,6 +23,12 @@ pub mod scripted;
 mod server;
 #[cfg(feature = "program")]
 mod slapd;
+#[cfg(feature = "wal")]
+pub mod storage;
+
+// `storage/` is also a part of the log's own unit tests, where this is the crate itself.
+#[cfg(feature = "wal")]
+use sapwood_wal as wal;
 
 #[cfg(feature = "ldap")]
 pub use answer::Answer;

@@ -49,6 +49,11 @@ mod write;
 
 use std::fmt;
 
+// The simulated disk, which belongs to the testkit, is a module of the unit tests here: it must see the traits that
+// they see.
+#[cfg(test)]
+use crate as wal;
+
 pub use error::{Error, Result};
 pub use log::Wal;
 pub use records::{Record, Records};

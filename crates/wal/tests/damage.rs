@@ -8,9 +8,9 @@ use std::sync::Arc;
 use common::{SMALL, append, create, open, read_all, start};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use sapwood_testkit::storage::recording::{Disk, Image};
 use sapwood_wal::Position;
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Disk, Image};
 
 fn payload(number: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 7 + number) as u8;

@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{SMALL, append, create, open, read_all, start};
+use sapwood_testkit::storage::recording::{Disk, Fault, Image};
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Disk, Fault, Image};
 use sapwood_wal::{Error, Position, Wal};
 
 const RECORDS: usize = 40;

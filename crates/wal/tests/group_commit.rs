@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{SMALL, append, create, open, read_all, start};
-use sapwood_wal::storage::gated::{Gate, Gated};
+use sapwood_testkit::storage::gated::{Gate, Gated};
 use sapwood_wal::storage::{Folder, OpenMode, Storage, Window};
 use sapwood_wal::{Error, Options, Position, Shared, Wal};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use sapwood_wal::storage::recording::{Crash, Disk, Fault};
+use sapwood_testkit::storage::recording::{Crash, Disk, Fault};
 use sapwood_wal::storage::{File, OpenMode, Storage};
 
 const STATES: usize = 4000;

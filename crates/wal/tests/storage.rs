@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_wal::storage::{Folder, MAP_GRANULE_BYTES, Memory, OpenMode, Storage};
 
 fn on_each(test: impl Fn(&dyn Storage)) {

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::Disk;
 
 use crate::allocator::{allocate, audit, free};
 use crate::transaction::Reserved;

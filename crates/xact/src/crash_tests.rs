@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use sapwood_testkit::storage::recording::{Crash, Disk, Fault};
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Crash, Disk, Fault};
 
 use crate::guard::{Guard, Guards};
 use crate::{

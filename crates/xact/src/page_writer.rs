@@ -134,7 +134,7 @@ fn store(
 #[cfg(all(test, not(feature = "shuttle")))]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use sapwood_wal::storage::recording::{Disk, Fault};
+    use sapwood_testkit::storage::recording::{Disk, Fault};
     use sapwood_wal::storage::{OpenMode, Storage};
 
     use super::*;

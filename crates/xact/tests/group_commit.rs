@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use sapwood_wal::storage::gated::Gated;
+use sapwood_testkit::storage::gated::Gated;
 use sapwood_xact::{Error, Memory, Mode, Options, PAGE_BYTES, Ptr, Space};
 
 /// Each in its own page, so that nobody is in anybody's way.

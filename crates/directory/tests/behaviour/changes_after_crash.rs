@@ -13,7 +13,7 @@ use sapwood_testkit::SUFFIX;
 use sapwood_testkit::directories::{
     add, as_admin, config, delete, modify, options, person, rename, seed, succeed,
 };
-use sapwood_wal::storage::recording::{Disk, Image};
+use sapwood_testkit::storage::recording::{Disk, Image};
 
 use crate::clock::Set;
 use crate::query::{query, search};

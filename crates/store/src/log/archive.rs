@@ -353,7 +353,7 @@ fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> 
 mod tests {
     use std::path::PathBuf;
 
-    use sapwood_wal::storage::recording::Disk;
+    use sapwood_testkit::storage::recording::Disk;
     use tempfile::TempDir;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::env::Env;

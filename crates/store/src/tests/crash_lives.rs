@@ -1,6 +1,6 @@
 //! Lives that end in crashes, and what these leave of them, which lives on and crashes again.
 
-use sapwood_wal::storage::recording::{Crash, Disk};
+use sapwood_testkit::storage::recording::{Crash, Disk};
 
 use crate::guard::Guards;
 

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sapwood_testkit::Random;
+use sapwood_testkit::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::Wal;
-use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::backup::restore::Restore;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use sapwood_testkit::storage::recording::{Disk, Fault, Image};
 use sapwood_wal::storage::Folder;
-use sapwood_wal::storage::recording::{Disk, Fault, Image};
 
 use crate::backup::restore::Restore;
 use crate::env::Env;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sapwood_testkit::Random;
-use sapwood_wal::storage::recording::{Crash, Disk};
+use sapwood_testkit::storage::recording::{Crash, Disk};
 
 use crate::env::Env;
 use crate::env::options::{LOG_BYTES_MIN, Options};

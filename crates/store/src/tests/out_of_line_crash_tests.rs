@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sapwood_testkit::Random;
-use sapwood_wal::storage::recording::{Crash, Disk};
+use sapwood_testkit::storage::recording::{Crash, Disk};
 
 use crate::commit;
 use crate::env::Env;

@@ -9,8 +9,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use sapwood_testkit::Random;
+use sapwood_testkit::storage::recording::{Crash, Disk};
 use sapwood_wal::Position;
-use sapwood_wal::storage::recording::{Crash, Disk};
 use sapwood_wal::storage::{File, Memory, OpenMode, Storage};
 
 use crate::env::archive::Archive;

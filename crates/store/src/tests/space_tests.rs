@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sapwood_wal::storage::recording::{Disk, Fault};
+use sapwood_testkit::storage::recording::{Disk, Fault};
 use tempfile::TempDir;
 
 use crate::env::Env;

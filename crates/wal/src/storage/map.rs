@@ -114,8 +114,8 @@ pub struct Window {
     whole: Option<Arc<CopyMap>>,
 }
 
-/// The one that wants to know of stores through a window.
-pub(super) trait Watch: Send + Sync {
+/// The one that wants to know of stores through a window, as a simulated disk does.
+pub trait Watch: Send + Sync {
     /// These bytes of the window are about to be stored to, perhaps with what they hold already.
     fn stores(&self, offset: usize, length: usize);
 }
@@ -126,7 +126,12 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    pub(super) fn new(
+    /// Maps a part of a file for a [`super::File`] that `file` is the memory of; the watcher learns of each store.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `offset` is not a multiple of [`MAP_GRANULE_BYTES`], or the part is empty or ends behind the
+    /// file's end.
+    pub fn new(
         file: &File,
         offset: u64,
         length: usize,

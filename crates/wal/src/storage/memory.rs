@@ -35,7 +35,7 @@ impl Default for Memory {
 }
 
 /// Tells folders without a path apart within this process.
-pub(super) fn next_folder_number() -> u64 {
+fn next_folder_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -1,8 +1,7 @@
 //! The one place that touches files.
 //!
 //! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]),
-//! in memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]), or whose syncs wait
-//! ([`gated::Gated`]):
+//! in memory ([`Memory`]) and, in tests, on a simulated disk that loses power:
 //!
 //! - [`Storage`] is a folder: it opens files by name and makes names durable.
 //! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the
@@ -14,10 +13,11 @@
 //! [`Storage::sync_names`].
 
 mod folder;
-pub mod gated;
 mod map;
 mod memory;
 mod private;
+#[cfg(test)]
+#[path = "../../../testkit/src/storage/recording/mod.rs"]
 pub mod recording;
 
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use folder::{Folder, PRIVATE_PERMISSIONS};
-pub use map::{Map, Window};
+pub use map::{Map, Watch, Window};
 pub use memory::Memory;
 pub use private::PrivateCopy;
 
@@ -234,8 +234,11 @@ fn write_all(
 /// The most parts one `pwritev(2)` takes (`IOV_MAX`).
 const PARTS_PER_CALL_MAX: usize = 1024;
 
-/// Refuses what is not a single, plain path component.
-fn check_name(name: &str) -> io::Result<()> {
+/// Refuses what is not a single, plain path component: for each [`Storage`] that is not a folder of the system.
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn check_name(name: &str) -> io::Result<()> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,

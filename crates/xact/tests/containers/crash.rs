@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 use sapwood_xact::{Memory, Options, Ptr, Space};
 
 use crate::model::{Model, Places, Step, check, step, steps};

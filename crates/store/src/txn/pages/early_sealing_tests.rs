@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sapwood_testkit::storage::recording::{Disk, Fault};
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Disk, Fault};
 use tempfile::TempDir;
 
 use crate::env::Env;

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use sapwood_testkit::Random;
-use sapwood_wal::storage::recording::Disk;
+use sapwood_testkit::storage::recording::Disk;
 
 use crate::env::Env;
 use crate::env::options::{LOG_BYTES_MIN, Options};

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{File, Identity, Map, Memory, OpenMode, Storage, Window};
+use crate::wal::storage::{File, Identity, Map, Memory, OpenMode, Storage, Window};
 
 /// A folder in memory. While its [`Gate`] is closed, whoever syncs one of its files waits.
 #[derive(Debug, Default)]

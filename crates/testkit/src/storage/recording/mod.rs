@@ -26,17 +26,13 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[cfg(all(test, not(feature = "shuttle")))]
-pub(crate) use crash::Dice;
-pub use crash::{Crash, Crashes, Image};
+use crate::wal::storage::{
+    BLOCK_BYTES, File, Identity, Map, Memory, OpenMode, Storage, Watch, Window, check_name,
+};
 
 use self::content::SECTOR_BYTES;
 use self::crash::Replay;
-use super::folder::SystemFile;
-use super::map::Watch;
-use super::memory::next_folder_number;
-use super::{BLOCK_BYTES, File, Identity, Map, OpenMode, Storage, Window, check_name};
-use crate::sys;
+pub use crash::{Crash, Crashes, Dice, Image};
 
 /// How much of a window is looked at at once.
 const LOOK_BYTES: usize = 16 * 1024;
@@ -63,7 +59,8 @@ pub struct Disk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    number: u64,
+    /// What the files hold now.
+    memory: Memory,
     names: BTreeMap<String, usize>,
     files: Vec<Recorded>,
     events: Vec<Event>,
@@ -78,7 +75,7 @@ struct State {
 
 #[derive(Debug)]
 struct Recorded {
-    backing: Arc<SystemFile>,
+    backing: Arc<dyn File>,
     windows: BTreeMap<u64, Watched>,
 }
 
@@ -152,7 +149,12 @@ enum Call {
 impl Disk {
     /// An empty disk.
     pub fn new() -> Self {
-        Self::holding(BTreeMap::new(), Vec::new(), Replay::default())
+        Self::holding(
+            Memory::new(),
+            BTreeMap::new(),
+            Vec::new(),
+            Replay::default(),
+        )
     }
 
     /// A disk that holds what a crash has left, all of it durable.
@@ -160,26 +162,31 @@ impl Disk {
     /// # Errors
     /// Those of `memfd_create(2)`.
     pub fn from_image(image: &Image) -> io::Result<Self> {
+        let memory = Memory::new();
         let mut names = BTreeMap::new();
         let mut files = Vec::new();
         for (name, content) in image.files() {
             names.insert(name.clone(), files.len());
-            let file = Recorded::new()?;
+            let file = Recorded::new(&memory, files.len())?;
             file.backing.set_size(content.size())?;
             for (offset, bytes) in content.pages() {
                 let length = usize::try_from(content.size().saturating_sub(offset))
                     .map_or(bytes.len(), |left| left.min(bytes.len()));
-                let backing: &dyn File = &*file.backing;
-                backing.write_all_at(&bytes[..length], offset)?;
+                file.backing.write_all_at(&bytes[..length], offset)?;
             }
             files.push(file);
         }
-        Ok(Self::holding(names, files, Replay::of(image)))
+        Ok(Self::holding(memory, names, files, Replay::of(image)))
     }
 
-    fn holding(names: BTreeMap<String, usize>, files: Vec<Recorded>, before: Replay) -> Self {
+    fn holding(
+        memory: Memory,
+        names: BTreeMap<String, usize>,
+        files: Vec<Recorded>,
+        before: Replay,
+    ) -> Self {
         Self(Arc::new(Mutex::new(State {
-            number: next_folder_number(),
+            memory,
             names,
             files,
             events: Vec::new(),
@@ -306,7 +313,7 @@ impl State {
         let Self { files, events, .. } = self;
         for (file, recorded) in files.iter_mut().enumerate() {
             for window in recorded.windows.values_mut() {
-                window.see(&recorded.backing, |offset, bytes| {
+                window.see(&*recorded.backing, |offset, bytes| {
                     events.push(Event::Write {
                         file,
                         offset,
@@ -319,9 +326,9 @@ impl State {
 }
 
 impl Recorded {
-    fn new() -> io::Result<Self> {
+    fn new(memory: &Memory, number: usize) -> io::Result<Self> {
         Ok(Self {
-            backing: Arc::new(SystemFile(sys::open_in_memory(c"sapwood-disk")?)),
+            backing: memory.open(&number.to_string(), OpenMode::CreateNew)?,
             windows: BTreeMap::new(),
         })
     }
@@ -329,13 +336,12 @@ impl Recorded {
 
 impl Watched {
     /// Compares what the file holds with what was seen last, and tells each sector that was stored to.
-    fn see(&mut self, backing: &SystemFile, mut stored: impl FnMut(u64, Arc<[u8]>)) {
+    fn see(&mut self, backing: &dyn File, mut stored: impl FnMut(u64, Arc<[u8]>)) {
         let Self {
             offset,
             seen,
             stored: announced,
         } = self;
-        let backing: &dyn File = backing;
         let mut now = [0; LOOK_BYTES];
         for (chunk, start) in seen.chunks_mut(LOOK_BYTES).zip((0..).step_by(LOOK_BYTES)) {
             let now = &mut now[..chunk.len()];
@@ -374,7 +380,8 @@ impl Storage for Disk {
             (Some(number), _) => Ok(self.file(*number, &state, mode == OpenMode::Blocks)),
             (None, OpenMode::CreateNew) => {
                 let number = state.files.len();
-                state.files.push(Recorded::new()?);
+                let file = Recorded::new(&state.memory, number)?;
+                state.files.push(file);
                 state.names.insert(name.to_owned(), number);
                 state.events.push(Event::Create {
                     name: name.to_owned(),
@@ -419,10 +426,7 @@ impl Storage for Disk {
     }
 
     fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity {
-            device: u64::MAX,
-            inode: self.lock().number,
-        })
+        self.lock().memory.identity()
     }
 
     fn path(&self) -> Option<&Path> {
@@ -437,7 +441,7 @@ struct Handle {
     number: usize,
     /// It takes whole blocks only.
     in_blocks: bool,
-    backing: Arc<SystemFile>,
+    backing: Arc<dyn File>,
 }
 
 impl Handle {
@@ -499,8 +503,7 @@ impl File for Handle {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         bytes.truncate(bytes_max);
         let old_size = self.backing.size()?;
-        let backing: &dyn File = &*self.backing;
-        backing.write_all_at(&bytes, offset)?;
+        self.backing.write_all_at(&bytes, offset)?;
         self.record_growth(&mut state, old_size)?;
         let written = bytes.len();
         state.events.push(Event::Write {
@@ -572,10 +575,9 @@ impl File for Handle {
             file: self.number,
             id,
         });
-        let window = Window::new(&self.backing.0, offset, length, Some(watch))?;
+        let window = Window::new(self.backing.handle(), offset, length, Some(watch))?;
         let mut seen = vec![0; length];
-        let backing: &dyn File = &*self.backing;
-        backing.read_exact_at(&mut seen, offset)?;
+        self.backing.read_exact_at(&mut seen, offset)?;
         let watched = Watched {
             offset,
             seen,
@@ -589,13 +591,13 @@ impl File for Handle {
 
     fn identity(&self) -> io::Result<Identity> {
         Ok(Identity {
-            device: self.disk.lock().number,
+            device: self.disk.identity()?.inode,
             inode: self.number as u64,
         })
     }
 
     fn handle(&self) -> &std::fs::File {
-        &self.backing.0
+        self.backing.handle()
     }
 }
 
