@@ -75,7 +75,7 @@ pub(crate) use value_deltas::{
 
 // Others were those of formats before this one.
 const KIND_MULTI_STORE: u8 = 3;
-const KIND_CHANGES: u8 = 8;
+const KIND_CHANGES: u8 = 10;
 const KIND_ROOTS: u8 = 9;
 const TAG_EXTENT: u8 = 2;
 const TAG_PAGE: u8 = 3;
@@ -156,7 +156,7 @@ impl RecordHeader {
         let has_changes = match kind {
             KIND_CHANGES => true,
             KIND_ROOTS => false,
-            _ => return Err(damaged("is of an unknown kind")),
+            _ => return Err(damaged("is of an unknown kind, perhaps of another version")),
         };
         let roots = take_roots(&mut items)?;
         if zero != 0 {
@@ -343,10 +343,7 @@ impl PageItem<'_> {
     /// Makes the page of its base, which is in `page` already (or zeroes, if it has none).
     pub(crate) fn apply(&self, page: &mut Page, commit: CommitNo) -> Result<()> {
         let before = page.clone();
-        let bytes = page.bytes_mut();
-        difference::walk(&mut &*self.runs, |at, run| {
-            run.apply(bytes.get_mut(at).unwrap_or_default(), before.bytes());
-        })?;
+        difference::apply(self.runs, before.bytes(), page.bytes_mut())?;
         page.set_number(self.number);
         page.set_commit(commit);
         page.seal();
@@ -399,7 +396,7 @@ impl<'a> Items<'a> {
         let checksum = take(&mut self.rest, 4)?;
         let checksum = checksum.try_into().map_err(|_| damaged("is too short"))?;
         let from = self.rest;
-        difference::walk(&mut self.rest, |_, _| ())?;
+        difference::walk(&mut self.rest, PAGE_BYTES, |_, _| ())?;
         let runs = from.get(..from.len() - self.rest.len()).unwrap_or_default();
         Ok(PageItem {
             number,

@@ -4,17 +4,14 @@
 //! A record that is replaced is there as long as a replay may ask for it: its segment is not used again before a meta
 //! page holds a commit that is no earlier than the one which freed it.
 
+use super::difference::{self, Run};
 use super::{TAG_VALUE_DELTAS, damaged, take, take_number};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::format::pointer::RecordPointer;
 use crate::heap::Record;
 use crate::ids::CommitNo;
-use crate::tree::entries::common_prefix;
 use crate::varint;
-
-/// What the new value and the old one have in common is worth being told from so many bytes on.
-const COMMON_BYTES_MIN: usize = 6;
 
 /// Begins an item about so many records, one behind the other.
 pub(crate) fn begin_value_deltas(at: RecordPointer, count: usize, out: &mut Vec<u8>) {
@@ -38,56 +35,7 @@ pub(crate) fn encode_value_delta(
     varint::put(record.previous.0 << 1, out);
     varint::put(record.value.len() as u64, out);
     out.extend_from_slice(&checksum.to_le_bytes());
-    encode_difference(old, record.value, out);
-}
-
-/// Runs of bytes that are taken over, each followed by some of the old value that are passed over, and new ones.
-fn encode_difference(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
-    let (mut old, mut new) = (old, new);
-    while !new.is_empty() {
-        let copied = common_prefix_of(old, new);
-        (old, new) = (rest(old, copied), rest(new, copied));
-        let (passed, fresh) = if old.len() == new.len() {
-            let different = different_bytes(old, new);
-            (different, different)
-        } else {
-            let suffix = common_suffix(old, new);
-            let suffix = if suffix < COMMON_BYTES_MIN { 0 } else { suffix };
-            (old.len() - suffix, new.len() - suffix)
-        };
-        for number in [copied, passed, fresh] {
-            varint::put(number as u64, out);
-        }
-        out.extend_from_slice(new.get(..fresh).unwrap_or_default());
-        (old, new) = (rest(old, passed), rest(new, fresh));
-    }
-}
-
-fn rest(bytes: &[u8], from: usize) -> &[u8] {
-    bytes.get(from..).unwrap_or_default()
-}
-
-fn common_prefix_of(a: &[u8], b: &[u8]) -> usize {
-    let length = a.len().min(b.len());
-    let parts = a.get(..length).zip(b.get(..length));
-    parts.map_or(0, |(a, b)| common_prefix(a, b))
-}
-
-fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    let pairs = a.iter().rev().zip(b.iter().rev());
-    pairs.take_while(|(a, b)| a == b).count()
-}
-
-/// How many bytes differ, up to the next that have something in common that is worth being told.
-fn different_bytes(old: &[u8], new: &[u8]) -> usize {
-    let mut same = 0;
-    for (at, (old, new)) in old.iter().zip(new).enumerate() {
-        same = if old == new { same + 1 } else { 0 };
-        if same == COMMON_BYTES_MIN {
-            return at + 1 - same;
-        }
-    }
-    new.len() - if same < COMMON_BYTES_MIN { 0 } else { same }
+    difference::put_value(old, record.value, out);
 }
 
 /// Records that replace others, one behind the other.
@@ -138,11 +86,16 @@ impl<'a> ValueDeltasItem<'a> {
                     from,
                     length,
                     checksum,
+                    new_bytes,
                     runs,
                 } => {
                     let old = Record::read(pages, from)?;
-                    let value = value_of(old.value, runs, length)
-                        .ok_or_else(|| damaged("changes a value that is another one"))?;
+                    if length > old.value.len().saturating_add(new_bytes) {
+                        return Err(damaged("makes a value longer than it can be"));
+                    }
+                    let mut value = old.value.to_vec();
+                    value.resize(length, 0);
+                    difference::apply(runs, old.value, &mut value)?;
                     let record = Record {
                         commit,
                         previous: from,
@@ -162,20 +115,6 @@ impl<'a> ValueDeltasItem<'a> {
     }
 }
 
-/// The value that runs make of another one.
-fn value_of(old: &[u8], mut runs: &[u8], length: usize) -> Option<Vec<u8>> {
-    let mut old = old;
-    let mut value = Vec::new();
-    while value.len() < length {
-        let run = Splice::take(&mut runs).ok()?;
-        let (copied, behind) = old.split_at_checked(run.copied)?;
-        value.extend_from_slice(copied);
-        value.extend_from_slice(run.fresh);
-        old = behind.get(run.passed..)?;
-    }
-    (value.len() == length).then_some(value)
-}
-
 /// What the log tells of one record.
 enum Told<'a> {
     Moved(RecordPointer),
@@ -184,6 +123,8 @@ enum Told<'a> {
         /// Of its value.
         length: usize,
         checksum: u32,
+        /// How many bytes of the value the log has: it is no longer than these and the old one.
+        new_bytes: usize,
         runs: &'a [u8],
     },
 }
@@ -203,45 +144,18 @@ impl<'a> Told<'a> {
         let checksum = take(input, 4)?.first_chunk();
         let checksum = checksum.ok_or_else(|| damaged("is too short"))?;
         let begin = *input;
-        let mut covered = 0;
-        while covered < length as usize {
-            let run = Splice::take(input)?;
-            let bytes = run.copied.saturating_add(run.fresh.len());
-            if bytes == 0 {
-                return Err(damaged("changes nothing"));
+        let mut new_bytes = 0;
+        difference::walk(input, length as usize, |_, run| {
+            if let Run::New(bytes) = run {
+                new_bytes += bytes.len();
             }
-            covered = covered.saturating_add(bytes);
-        }
-        if covered != length as usize {
-            return Err(damaged("changes more than there is"));
-        }
+        })?;
         Ok(Self::Changed {
             from,
             length: length as usize,
             checksum: u32::from_le_bytes(*checksum),
+            new_bytes,
             runs: begin.get(..begin.len() - input.len()).unwrap_or_default(),
-        })
-    }
-}
-
-struct Splice<'a> {
-    copied: usize,
-    passed: usize,
-    fresh: &'a [u8],
-}
-
-impl<'a> Splice<'a> {
-    fn take(input: &mut &'a [u8]) -> Result<Self> {
-        let mut next = || {
-            let number = take_number(input)?;
-            usize::try_from(number).map_err(|_| damaged("has a run of impossible length"))
-        };
-        let (copied, passed, fresh) = (next()?, next()?, next()?);
-        let fresh = take(input, fresh)?;
-        Ok(Self {
-            copied,
-            passed,
-            fresh,
         })
     }
 }
@@ -254,8 +168,14 @@ mod tests {
 
     fn is_made_again(old: &[u8], new: &[u8]) -> usize {
         let mut out = Vec::new();
-        encode_difference(old, new, &mut out);
-        assert_eq!(value_of(old, &out, new.len()).as_deref(), Some(new));
+        difference::put_value(old, new, &mut out);
+        let mut input = &out[..];
+        difference::walk(&mut input, new.len(), |_, _| ()).unwrap();
+        assert!(input.is_empty());
+        let mut made = old.to_vec();
+        made.resize(new.len(), 0);
+        difference::apply(&out, old, &mut made).unwrap();
+        assert_eq!(made, new);
         out.len()
     }
 
@@ -291,7 +211,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), old in prop::collection::vec(any::<u8>(), 0..60)) {
             let _: Result<_> = ValueDeltasItem::take(&mut &bytes[..]);
-            let _: Option<_> = value_of(&old, &bytes, 50);
+            let _: Result<_> = difference::apply(&bytes, &old, &mut [0; 50]);
         }
     }
 }
