@@ -17,7 +17,7 @@
 mod change;
 mod range;
 
-use std::ops::{Bound, RangeBounds as _};
+use std::ops::{Bound, RangeBounds};
 
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::fixed::Fixed;
@@ -168,8 +168,10 @@ impl<M: Memory> BPlusTree<M> {
     ) -> Result<(), M::Error> {
         let block = self.block(at, level)?;
         block.check()?;
-        let misplaced =
-            |key: &[u8]| !bounds.contains(key) || last.as_deref().is_some_and(|last| last >= key);
+        let misplaced = |key: &[u8]| {
+            let is_inside = RangeBounds::<[u8]>::contains(&bounds, key);
+            !is_inside || last.as_deref().is_some_and(|last| last >= key)
+        };
         for index in 0..block.count() {
             if misplaced(block.key(index)?) {
                 return Err(block.damaged("a key is in the wrong block"));
