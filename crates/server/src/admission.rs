@@ -124,10 +124,10 @@ impl Connections {
         count_max: usize,
     ) -> Result<Admission, Full> {
         let claimant = self.accounts.claimant(peer);
+        let crowd = claimant.held(Kind::Connections) + 1;
+        let has_many = crowd > FEW.max(count_max / MANY_PART);
         let mut open = self.open();
         if open.len() >= count_max {
-            let crowd = claimant.held(Kind::Connections) + 1;
-            let has_many = crowd > FEW.max(count_max / MANY_PART);
             if open.len() >= count_max + DISPLACED_MAX {
                 // All that come wait behind one that does.
                 return Err(match has_many {
@@ -157,6 +157,7 @@ impl Connections {
             connections: Arc::clone(self),
             place,
             number,
+            is_of_many: has_many,
         })
     }
 
@@ -212,6 +213,8 @@ pub(crate) struct Admission {
     connections: Arc<Connections>,
     place: Arc<Place>,
     pub(crate) number: u64,
+    /// Its address had many connections when it came.
+    pub(crate) is_of_many: bool,
 }
 
 impl Admission {

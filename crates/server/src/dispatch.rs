@@ -5,10 +5,17 @@
 //! well choose the same one for seven. So a thread keeps what it has accepted only while no other has fewer
 //! connections, and otherwise hands it over. One that comes while all have as many as each other, or none, stays where
 //! it was accepted, so that short connections cost no change of threads.
+//!
+//! Those of addresses with many connections wait in a line of their own, which others overtake.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{
+    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
+};
+
+/// So many connections of addresses with many wait for a thread; more wait in the queue of the kernel.
+const OF_MANY_MAX: usize = 64;
 
 /// The connections of each thread, by its number.
 #[derive(Debug)]
@@ -65,7 +72,23 @@ pub(crate) struct Dispatch<C> {
     own: usize,
     loads: Arc<Loads>,
     /// By the number of the thread.
-    threads: Vec<UnboundedSender<(C, Place)>>,
+    threads: Vec<Lines<C>>,
+}
+
+/// Where connections wait for a thread.
+#[derive(Debug)]
+struct Lines<C> {
+    of_few: UnboundedSender<(C, Place)>,
+    of_many: Sender<(C, Place)>,
+}
+
+impl<C> Clone for Lines<C> {
+    fn clone(&self) -> Self {
+        Self {
+            of_few: self.of_few.clone(),
+            of_many: self.of_many.clone(),
+        }
+    }
 }
 
 // Derived, it would ask connections to be `Clone`.
@@ -79,14 +102,30 @@ impl<C> Clone for Dispatch<C> {
     }
 }
 
-/// What other threads hand over to one.
-pub(crate) type Handed<C> = UnboundedReceiver<(C, Place)>;
+/// What is handed over to a thread.
+#[derive(Debug)]
+pub(crate) struct Handed<C> {
+    of_few: UnboundedReceiver<(C, Place)>,
+    of_many: Receiver<(C, Place)>,
+}
+
+impl<C> Handed<C> {
+    /// The next one; `None` when there will be no more.
+    pub(crate) async fn next(&mut self) -> Option<(C, Place)> {
+        tokio::select! {
+            biased;
+            Some(next) = self.of_few.recv() => Some(next),
+            Some(next) = self.of_many.recv() => Some(next),
+            else => None,
+        }
+    }
+}
 
 impl<C> Dispatch<C> {
-    /// For each thread its way to the others and what they hand over to it.
+    /// For each thread its way to the others and what is handed over to it.
     pub(crate) fn of_threads(loads: &Arc<Loads>) -> Vec<(Self, Handed<C>)> {
         let count = loads.counts().len();
-        let (threads, handed): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
+        let (threads, handed): (Vec<_>, Vec<_>) = (0..count).map(|_| lines()).unzip();
         let handed = handed.into_iter().enumerate();
         handed
             .map(|(own, handed)| {
@@ -110,16 +149,43 @@ impl<C> Dispatch<C> {
         place.thread == self.own
     }
 
-    /// Hands a connection over to the thread of its place.
-    pub(crate) fn hand_over(&self, connection: C, place: Place) {
+    /// Hands a connection over to the thread of its place. One of an address with many waits until few others do.
+    pub(crate) async fn hand_over(&self, connection: C, place: Place, is_of_many: bool) {
+        let lines = &self.threads[place.thread];
         // A thread that takes no more has ended, as all do when the server stops; the connection is closed then.
-        let _ = self.threads[place.thread].send((connection, place));
+        if is_of_many {
+            let _ = lines.of_many.send((connection, place)).await;
+        } else {
+            let _ = lines.of_few.send((connection, place));
+        }
     }
+}
+
+fn lines<C>() -> (Lines<C>, Handed<C>) {
+    let (of_few, few) = unbounded_channel();
+    let (of_many, many) = channel(OF_MANY_MAX);
+    let handed = Handed {
+        of_few: few,
+        of_many: many,
+    };
+    (Lines { of_few, of_many }, handed)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    /// What comes without waiting.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(future).poll(&mut context) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
 
     /// What a thread does with a connection that it has accepted; its place if it keeps it.
     fn accept(dispatch: &Dispatch<()>) -> Option<Place> {
@@ -127,7 +193,8 @@ mod tests {
         if dispatch.is_own(&place) {
             return Some(place);
         }
-        dispatch.hand_over((), place);
+        let handing_over = dispatch.hand_over((), place, false);
+        assert!(now(handing_over).is_some(), "nobody waits here");
         None
     }
 
@@ -139,8 +206,8 @@ mod tests {
         assert_eq!(loads.connections(), [4, 4, 4]);
         assert_eq!(kept.len(), 4);
         for (_, handed) in &mut threads[1..] {
-            assert_eq!(handed.len(), 4);
-            assert!(handed.try_recv().is_ok());
+            assert_eq!(handed.of_few.len(), 4);
+            assert!(now(handed.next()).is_some());
         }
         assert_eq!(loads.connections(), [4, 3, 3]);
         // Those that end leave room for those that come.
@@ -160,6 +227,25 @@ mod tests {
             }
         }
         assert_eq!(loads.connections(), [0, 0]);
+    }
+
+    #[test]
+    fn those_of_addresses_with_many_are_overtaken_and_do_not_grow_without_end() {
+        let loads = Loads::new(1);
+        let (dispatch, mut handed) = Dispatch::of_threads(&loads).remove(0);
+        let hand_over = |number, is_of_many| {
+            let handing_over = dispatch.hand_over(number, dispatch.place(), is_of_many);
+            now(handing_over).is_some()
+        };
+        for number in 0..OF_MANY_MAX {
+            assert!(hand_over(number, true));
+        }
+        assert!(!hand_over(OF_MANY_MAX, true), "it waits");
+        assert!(hand_over(1000, false));
+        let mut next = || now(handed.next()).flatten().map(|(number, _)| number);
+        assert_eq!(next(), Some(1000));
+        assert_eq!(next(), Some(0));
+        assert_eq!(next(), Some(1));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The running server: its listeners, the threads that serve connections, starting and stopping.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use sapwood_directory::{Directory, Offered, RootDse};
 use sapwood_ldap::controls::KnownControl;
 use sapwood_ldap::extended::LBURP_INCREMENTAL;
@@ -42,6 +45,8 @@ pub const STOP_SECONDS_MAX: u64 = 10;
 const PREPARER_PART: usize = 2;
 /// Milliseconds that a new connection waits for those that make room for others. They have nothing to do but to end.
 const DISPLACING_MS_MAX: u64 = 1000;
+/// Of newcomers who are not served at once a listener accepts so many before those who are connected have their turn.
+const NEWCOMERS_MAX: u64 = 32;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
@@ -379,8 +384,9 @@ struct Sessions {
     dispatch: Dispatch<Accepted>,
 }
 
-/// One runtime: accepts and serves connections until the server stops. Who is connected has a turn before each who
-/// comes: hundreds may wait in the kernel's queue, and to begin a connection takes longer than a request.
+/// One runtime: accepts and serves connections until the server stops. Hundreds may wait in the kernel's queue, and to
+/// begin a connection takes longer than a request. So those who are connected have a turn before each newcomer who is
+/// served, and newcomers overtake those of addresses with many connections.
 async fn run(
     sessions: Sessions,
     listeners: Vec<Listener>,
@@ -405,9 +411,9 @@ async fn run(
     }
 }
 
-/// Serves what other threads hand over.
+/// Serves what this thread and others hand over.
 async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
-    while let Some((accepted, place)) = handed.recv().await {
+    while let Some((accepted, place)) = handed.next().await {
         let Accepted {
             stream,
             peer,
@@ -441,8 +447,9 @@ async fn accept_tcp(
     tls_first: bool,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    loop {
+    for newcomer in 1_u64.. {
         match listener.accept().await {
+            Ok((stream, _)) if has_left(&stream) => {}
             Ok((stream, address)) => {
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
@@ -451,7 +458,9 @@ async fn accept_tcp(
             }
             Err(error) => pause(&error).await,
         }
+        end_turn(newcomer).await;
     }
+    Ok(())
 }
 
 async fn accept_local(
@@ -459,8 +468,9 @@ async fn accept_local(
     listener: std::os::unix::net::UnixListener,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
-    loop {
+    for newcomer in 1_u64.. {
         match listener.accept().await {
+            Ok((stream, _)) if has_left(&stream) => {}
             Ok((stream, _)) => match stream.peer_cred() {
                 Ok(peer) => {
                     let peer = Peer::Local { uid: peer.uid() };
@@ -470,6 +480,25 @@ async fn accept_local(
             },
             Err(error) => pause(&error).await,
         }
+        end_turn(newcomer).await;
+    }
+    Ok(())
+}
+
+/// Whether the peer has closed its connection already. To find out later costs many times as much, and a client that
+/// connects and leaves as fast as it can has hundreds of such connections in the kernel's queue.
+fn has_left(stream: impl AsFd) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match rustix::net::recv(stream, &mut [0_u8], flags) {
+        Ok((_, length)) => length == 0,
+        Err(error) => error == Errno::CONNRESET,
+    }
+}
+
+/// Ends a listener's turn when it has accepted as many as it may in one.
+async fn end_turn(newcomer: u64) {
+    if newcomer.is_multiple_of(NEWCOMERS_MAX) {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -490,10 +519,11 @@ impl Sessions {
             }
         };
         let place = self.dispatch.place();
-        if self.dispatch.is_own(&place) {
+        if self.dispatch.is_own(&place) && !admission.is_of_many {
             self.begin(stream, peer, tls_first, admission, place);
             return tokio::task::yield_now().await;
         }
+        let is_of_many = admission.is_of_many;
         match stream.detach() {
             Ok(stream) => {
                 let accepted = Accepted {
@@ -502,11 +532,10 @@ impl Sessions {
                     tls_first,
                     admission,
                 };
-                self.dispatch.hand_over(accepted, place);
+                self.dispatch.hand_over(accepted, place, is_of_many).await;
             }
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
-        tokio::task::yield_now().await;
     }
 
     /// Closes a connection for which there is no place.
@@ -547,5 +576,42 @@ async fn pause(error: &io::Error) {
     ) {
         tracing::warn!("cannot accept a connection: {error}");
         sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A connection after its peer did something, as the one that accepts it sees it.
+    fn accepted(peer_does: impl FnOnce(TcpStream)) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer_does(peer);
+        listener.accept().unwrap().0
+    }
+
+    #[test]
+    fn those_who_have_left_are_known_when_they_are_accepted() {
+        assert!(has_left(accepted(drop)));
+        let resets = |peer: TcpStream| {
+            rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+        };
+        assert!(has_left(accepted(resets)));
+
+        let mut kept = None;
+        let stays = accepted(|peer| kept = Some(peer));
+        assert!(!has_left(&stays));
+        (&mut kept.as_ref().unwrap()).write_all(b"x").unwrap();
+        assert!(!has_left(&stays));
+        let asks_once = |mut peer: TcpStream| {
+            peer.write_all(b"x").unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            kept = Some(peer);
+        };
+        assert!(!has_left(accepted(asks_once)), "its request is answered");
     }
 }
