@@ -1,9 +1,11 @@
 //! Compare (RFC 4511 §4.10): a resumable state machine, as a search is.
 
+use std::sync::Arc;
+
 use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter};
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{Identity, is_protected};
+use crate::access::{EntryGrants, Everywhere, Requester, Rights, Sight};
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId};
 use crate::error::{Error, Result};
@@ -14,7 +16,7 @@ use crate::search::look::{Look, assertion_failed};
 use crate::search::{Base, Interrupted};
 use crate::synthetic::Synthetic;
 use crate::synthetic::root_dse::Channel;
-use crate::target;
+use crate::target::{self, Target};
 use crate::update::recognised;
 
 /// What a compare is asked besides its request.
@@ -46,7 +48,10 @@ struct Running {
     base: Base,
     /// The entry, if it is one of a naming context.
     id: EntryId,
-    sees_protected: bool,
+    requester: Arc<Requester>,
+    /// How much of it is seen, and what is granted on it where that is decided by itself.
+    sight: Sight,
+    on_entry: Option<Box<EntryGrants>>,
     deadline_micros: Option<u64>,
     /// What is still to be found out, the last first.
     questions: Vec<Question>,
@@ -68,13 +73,13 @@ impl<E: Engine> Compare<E> {
     /// Begins a compare: finds the entry and makes the assertions ready. What is wrong is told by the first step.
     pub fn new(
         snapshot: Snapshot<E>,
-        identity: &Identity,
+        requester: &Arc<Requester>,
         dn: &str,
         attribute: &[u8],
         value: &[u8],
         options: CompareOptions<'_>,
     ) -> Compare<E> {
-        let stage = match begin(&snapshot, identity, dn, attribute, value, options) {
+        let stage = match begin(&snapshot, requester, dn, attribute, value, options) {
             Ok(running) => Stage::Running(Box::new(running)),
             Err(Stop::Refused(outcome)) => Stage::Ended(*outcome),
             Err(Stop::Failed(error)) => Stage::Failed(error),
@@ -111,12 +116,16 @@ impl Running {
             return Ok(Some(outcome));
         }
         let synthetic = self.base.synthetic(snapshot);
-        let look = Look {
-            schema: snapshot.schema(),
-            attributes: synthetic.map_or(&snapshot.state().attributes, Synthetic::attributes),
-            sees_protected: self.sees_protected,
-        };
         while let Some(question) = self.questions.pop() {
+            // What may be compared need not be what filters may ask for.
+            let is_filter = matches!(question, Question::Asserted(_));
+            let look = Look {
+                schema: snapshot.schema(),
+                attributes: synthetic.map_or(&snapshot.state().attributes, Synthetic::attributes),
+                grants: self.requester.grants(),
+                sight: self.sight,
+                on_entry: self.on_entry.as_deref().filter(|_| is_filter),
+            };
             let (Question::Asserted(node) | Question::Equal(node) | Question::Present(node, _)) =
                 &question;
             let interrupted = &mut self.interrupted;
@@ -150,7 +159,7 @@ impl Running {
 
 fn begin<E: Engine>(
     snapshot: &Snapshot<E>,
-    identity: &Identity,
+    requester: &Arc<Requester>,
     dn: &str,
     attribute: &[u8],
     value: &[u8],
@@ -171,26 +180,45 @@ fn begin<E: Engine>(
         let diagnostic = format!("{}: the asserted value is {error}", known.name());
         Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
     })?;
-    let access = snapshot.access();
-    let sees_protected = access.may_read_protected(identity);
+    let requester = snapshot.directory().current(requester);
+    let grants = requester.grants();
     let base = Base::of_normal(schema, &normal, options.channel);
-    let may_read = base != Base::InTree || access.may_read(identity);
-    if !may_read || (is_protected(schema, known.id()) && !sees_protected) {
-        let diagnostic = "you may not read this attribute";
-        return Err(Stop::refuse(
-            ResultCode::InsufficientAccessRights,
-            diagnostic,
-        ));
+    let synthetic = base.synthetic(snapshot);
+    let slot = grants.slot(known.id());
+    let (sight, may_ever) = match synthetic {
+        Some(_) => {
+            let sight = grants.sight_of_synthetic();
+            (sight, grants.searches(schema, sight, known.id()))
+        }
+        None => (grants.sight(), grants.everywhere(slot, Rights::COMPARE)),
+    };
+    // Told without a look, so that it tells nothing.
+    if may_ever == Everywhere::Never {
+        return Err(may_not_compare());
     }
-    let (id, attributes) = match base.synthetic(snapshot) {
+    let mut on_entry = None;
+    let (id, attributes) = match synthetic {
         Some(entry) => (EntryId::ROOT, entry.attributes()),
         None => {
-            let id = find(snapshot, dn, normal, options.manage_dsa_it)?;
+            let viewer = (!grants.is_unlimited()).then_some(&*requester);
+            let target = find(snapshot, dn, normal, options.manage_dsa_it, viewer)?;
+            let id = target.entry.id;
+            if !grants.is_unlimited() {
+                let granted = grants.on_entry(&target.normal, id);
+                if !granted.has(slot, Rights::COMPARE) {
+                    return Err(may_not_compare());
+                }
+                on_entry = Some(Box::new(granted));
+            }
             (id, &state.attributes)
         }
     };
-    let compiler = Compiler::new(schema, attributes, sees_protected);
-    let (equal, present) = compiler.comparison(known, &wanted, asserted);
+    let may_be_compared = |attribute_type| match &on_entry {
+        Some(granted) => granted.has_on(attribute_type, Rights::COMPARE),
+        None => true,
+    };
+    let compiler = Compiler::new(schema, attributes, (grants, sight));
+    let (equal, present) = compiler.comparison(known, &wanted, asserted, may_be_compared);
     let mut questions = vec![
         Question::Present(present, known.name().to_owned()),
         Question::Equal(equal),
@@ -200,11 +228,18 @@ fn begin<E: Engine>(
     Ok(Running {
         base,
         id,
-        sees_protected,
+        sight,
+        on_entry,
+        requester,
         deadline_micros: options.deadline_micros,
         questions,
         interrupted: Interrupted::default(),
     })
+}
+
+fn may_not_compare() -> Stop {
+    let diagnostic = "you may not read this attribute";
+    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
 }
 
 /// Finds an entry of a naming context.
@@ -213,11 +248,12 @@ fn find<E: Engine>(
     dn: &str,
     normal: NormalDn,
     manage_dsa_it: bool,
-) -> std::result::Result<EntryId, Stop> {
+    viewer: Option<&Requester>,
+) -> std::result::Result<Target, Stop> {
     let (schema, state) = (snapshot.schema(), snapshot.state());
-    let found = target::find(snapshot.view(), schema, state, dn, normal, manage_dsa_it);
+    let view = snapshot.view();
+    let found = target::find(view, schema, state, dn, normal, manage_dsa_it, viewer);
     match found {
-        Ok(target) => Ok(target.entry.id),
         // Outside of the naming contexts: nothing is asked that this server could be unwilling to do.
         Err(Stop::Refused(outcome)) if outcome.code == ResultCode::UnwillingToPerform => {
             Err(Outcome {
@@ -226,6 +262,6 @@ fn find<E: Engine>(
             }
             .into())
         }
-        Err(other) => Err(other),
+        found => found,
     }
 }

@@ -1,6 +1,8 @@
 //! What a client asks for costs in proportion to its length: twice of it takes twice the steps, and one step of a
 //! search no more than it may.
 
+use std::sync::Arc;
+
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
@@ -9,23 +11,22 @@ use sapwood_ldap::message::{
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{Answer, requests};
 
+use crate::access::Sight;
 use crate::engine::Embedded;
 use crate::indexes;
 use crate::schema::{MatchingRule, Schema, SubstringPattern};
 use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
-    Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
+    Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions, Step,
     Ticket, UniqueRule, Update, UpdateRequest,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
 const TREE: (&str, Scope) = (SUFFIX, Scope::Subtree);
 
-fn admin() -> Identity {
-    Identity::Admin {
-        dn: "cn=admin".into(),
-    }
+fn admin() -> Arc<Requester> {
+    Requester::administrator("cn=admin")
 }
 
 /// With the naming context's entry; descriptions are indexed, and the order of gidNumber.
@@ -66,7 +67,7 @@ fn directory_with(unique: Vec<UniqueRule>) -> Directory {
 /// The steps of an update, which succeeds.
 fn apply(directory: &Directory, op: Request<'_>) -> u64 {
     let update = Update {
-        identity: admin().into(),
+        requester: admin(),
         request: UpdateRequest::Message(requests::message(1, op)),
     };
     let (applied, steps) = counted(|| directory.apply(&[update]).unwrap());
@@ -340,7 +341,7 @@ fn values_that_must_be_unique_are_looked_up_however_many_came_before() {
                 ("description", &*text),
             ];
             Update {
-                identity: admin().into(),
+                requester: admin(),
                 request: UpdateRequest::Message(requests::add(
                     1,
                     &format!("cn={name},{SUFFIX}"),
@@ -373,7 +374,7 @@ fn reading_a_range_stops_between_ids() {
             ];
             let dn = format!("cn={name},{SUFFIX}");
             Update {
-                identity: admin().into(),
+                requester: admin(),
                 request: UpdateRequest::Message(requests::add(1, &dn, &attributes)),
             }
         })
@@ -431,7 +432,9 @@ fn items_that_cannot_be_told_are_one() {
     let unknown = "(nothing=x)(cn=x)".repeat(1000);
     for (operator, others) in [("&", 1000), ("|", 0)] {
         let filter = filter_text::parse(&format!("({operator}{unknown})")).unwrap();
-        let node = Compiler::new(&schema, attributes, true).compile(filter.as_filter());
+        let asks = admin();
+        let node = Compiler::new(&schema, attributes, (asks.grants(), Sight::All))
+            .compile(filter.as_filter());
         let (Node::And(nodes) | Node::Or(nodes)) = &node else {
             panic!("{node:?}");
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
 
-use crate::access::AccessPolicy;
+use crate::access::{Access, Identity, Policy, PolicyError, Requester, Rights};
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
 use crate::definition;
@@ -95,8 +95,8 @@ impl IndexDefinition {
 pub struct Options {
     /// The schema.
     pub schema: Schema,
-    /// The access rules' configured part.
-    pub access: AccessPolicy,
+    /// The access rules that it begins with.
+    pub access: Policy,
     /// What the root DSE says about the server.
     pub root_dse: RootDse,
     /// The clock.
@@ -119,7 +119,7 @@ impl Options {
     pub fn new(schema: Schema) -> Options {
         Options {
             schema,
-            access: AccessPolicy::default(),
+            access: Policy::default(),
             root_dse: RootDse::default(),
             clock: Arc::new(SystemClock),
             uuids: Arc::new(TimedUuids),
@@ -147,6 +147,7 @@ impl<E: Engine> Clone for Directory<E> {
 struct Shared<E> {
     engine: E,
     options: Options,
+    access: Access,
     /// What is known of the newest commit that was read from.
     known: RwLock<Arc<Known>>,
     /// By the number of the store.
@@ -229,7 +230,9 @@ impl<E: Engine> Directory<E> {
             clock.recover(last);
         }
         let examined = Examined::new(&view, engine.stores());
+        let access = Access::new(&options.schema, options.access.clone())?;
         let shared = Shared {
+            access,
             examined,
             writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
             clock,
@@ -251,9 +254,36 @@ impl<E: Engine> Directory<E> {
         &self.shared.options.schema
     }
 
-    /// The configured part of the access rules, which may change at any time.
-    pub fn access(&self) -> &AccessPolicy {
-        &self.shared.options.access
+    /// Puts access rules in force. Operations that begin later heed them, and searches under way from their next step on.
+    ///
+    /// # Errors
+    /// When a rule names what the schema does not know; the rules before stay in force.
+    pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
+        self.shared.access.set(self.schema(), policy)
+    }
+
+    /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
+    pub fn requester(&self, identity: Identity) -> Arc<Requester> {
+        self.shared
+            .access
+            .rules()
+            .requester(self.schema(), identity)
+    }
+
+    /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
+    /// then that is done for each operation.
+    #[inline]
+    pub fn is_current(&self, requester: &Requester) -> bool {
+        self.shared.access.is_current(requester)
+    }
+
+    /// Somebody with what the rules in force grant.
+    #[inline]
+    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Arc<Requester> {
+        match self.is_current(requester) {
+            true => requester.clone(),
+            false => self.requester(requester.identity().clone()),
+        }
     }
 
     /// What it was opened with.
@@ -461,6 +491,7 @@ impl<E: Engine> Directory<E> {
             clock,
             options,
             rules,
+            access,
             ..
         } = &*self.shared;
         // Whoever may not be divided may meet the updates of any store.
@@ -476,7 +507,9 @@ impl<E: Engine> Directory<E> {
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
-        let mut batch = Batch::new((options, rules), work, shards, feed, &mut writer, goes_on);
+        let access = access.rules();
+        let given = (options, rules, access);
+        let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         let deletes = batch.deletes();
         let ticket = ticket.map(|ticket| Commit {
@@ -678,10 +711,6 @@ impl<E: Engine> Snapshot<E> {
         &self.seen.known.state
     }
 
-    pub(crate) fn access(&self) -> &AccessPolicy {
-        self.seen.directory.access()
-    }
-
     /// Which entries were examined.
     pub(crate) fn examined(&self) -> &Examined {
         &self.seen.directory.shared.examined
@@ -712,6 +741,24 @@ impl<E: Engine> Snapshot<E> {
             return Ok(None);
         }
         names::dn_of(self.view(), entry).map(Some)
+    }
+
+    /// Refuses who may not set the password of an entry, so that nobody works for them; the update is judged again when it
+    /// is applied. To who may not know of the entry it is not there: `None`.
+    pub fn may_set_password(
+        &self,
+        requester: &Requester,
+        target: &Credentials,
+    ) -> Result<Option<bool>> {
+        let grants = requester.grants();
+        if grants.is_unlimited() {
+            return Ok(Some(true));
+        }
+        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
+        let slot = grants.slot(self.schema().well_known().user_password);
+        let may_set = grants.rights(&dn, target.entry, slot).has(Rights::WRITE);
+        let is_seen = grants.discloses(&dn, target.entry);
+        Ok((may_set || is_seen).then_some(may_set))
     }
 
     /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or

@@ -1,5 +1,6 @@
 //! What can go wrong with a directory as a whole. What a client did wrong is an [`crate::Outcome`] instead.
 
+use crate::access::PolicyError;
 use crate::engine::{self, Verdict};
 
 /// An error of the directory itself, never of one client's request.
@@ -45,6 +46,12 @@ impl Error {
     /// Stored data contradicts itself.
     pub(crate) fn corrupt(what: impl Into<String>) -> Error {
         Error::Engine(engine::Error::Corrupt(what.into()))
+    }
+}
+
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Error {
+        Error::Config(error.to_string())
     }
 }
 

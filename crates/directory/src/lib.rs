@@ -39,7 +39,7 @@ mod target;
 mod update;
 mod virtual_attributes;
 
-pub use access::{AccessPolicy, Identity, is_secret};
+pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
 pub use changes::{
     Change, ChangeKind, ChangePosition, ChangeReader, ChangeSet, ChangesKept, Csn, Former,
     PositionError, renew_feed,

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::access::Requester;
 use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
-use crate::schema::NormalDn;
+use crate::schema::{NormalDn, Schema};
 
 /// RDNs whose normal form is longer stand in keys as a prefix and a hash.
 const KEY_RDN_BYTES_MAX: usize = 400;
@@ -142,6 +143,30 @@ impl Walk {
     pub(crate) fn found(&self) -> Option<Child> {
         self.is_complete.then(|| self.last())
     }
+}
+
+/// What somebody sees of a walk along a DN: an entry that may not be disclosed to them is as if it were not there. It
+/// counts where the walk ends or is led elsewhere; an entry above one that is seen need not be. `None` when nothing is
+/// left.
+pub(crate) fn as_seen(mut walk: Walk, dn: &NormalDn, viewer: &Requester) -> Option<Walk> {
+    // How many RDNs the first entry stands for.
+    let first_rdns = walk.matched_rdns + 1 - walk.entries.len();
+    let mut name = dn.clone();
+    let mut is_seen = |at: usize, entry: &Child| {
+        name.clone_from(dn);
+        name.truncate(first_rdns + at);
+        viewer.grants().discloses(&name, entry.id)
+    };
+    let leads = |entry: &Child| entry.flags.is_referral() || entry.flags.is_alias();
+    let mut entries = walk.entries.iter().enumerate();
+    let hidden = entries.position(|(at, entry)| leads(entry) && !is_seen(at, entry));
+    let seen = &walk.entries[..hidden.unwrap_or(walk.entries.len())];
+    let mut entries = seen.iter().enumerate();
+    let last = entries.rposition(|(at, entry)| is_seen(at, entry))?;
+    walk.is_complete &= last + 1 == walk.entries.len();
+    walk.entries.truncate(last + 1);
+    walk.matched_rdns = first_rdns + last;
+    Some(walk)
 }
 
 /// Naming contexts as a diagnostic lists them: a few, and how many more there are.
@@ -339,6 +364,15 @@ pub(crate) fn dn_of<R: Read>(view: &R, id: EntryId) -> Result<String> {
         Some(superior) => superior.dn.clone(),
         None => String::new(),
     })
+}
+
+/// The same in normal form.
+pub(crate) fn normal_dn_of<R: Read>(view: &R, schema: &Schema, id: EntryId) -> Result<NormalDn> {
+    let mut normal = NormalDn::new();
+    let dn = dn_of(view, id)?;
+    let parsed = normal.parse(schema, dn.as_bytes());
+    parsed.map_err(|invalid| Error::corrupt(format!("entry {id} has the DN {dn:?}: {invalid}")))?;
+    Ok(normal)
 }
 
 /// Ids are counted up, so that one multiplication spreads them.

@@ -3,6 +3,7 @@
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::result::ResultCode;
 
+use crate::access::Requester;
 use crate::engine::{EntryId, Read};
 use crate::names::{self, Child};
 use crate::outcome::{Outcome, Stop};
@@ -77,7 +78,7 @@ pub(crate) fn parse(schema: &Schema, dn: &str) -> Result<NormalDn, Stop> {
     }
 }
 
-/// Finds the entry that an update or a comparison works on.
+/// Finds the entry that an update or a comparison works on, as somebody sees it if that makes a difference.
 pub(crate) fn find<R: Read>(
     view: &R,
     schema: &Schema,
@@ -85,9 +86,15 @@ pub(crate) fn find<R: Read>(
     dn: &str,
     normal: NormalDn,
     manage_dsa_it: bool,
+    viewer: Option<&Requester>,
 ) -> Result<Target, Stop> {
     let context = names::context_of(&state.contexts, &normal).ok_or_else(|| outside(state, dn))?;
-    let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
+    let walk = names::walk(view, &state.contexts, &normal)?;
+    let walk = match viewer {
+        Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer)),
+        None => walk,
+    };
+    let Some(walk) = walk else {
         return Err(empty_context(&state.contexts[context].dn));
     };
     let first_rdns = state.contexts[context].normal.len();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
+use sapwood_directory::{Directory, Policy};
 use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
@@ -230,7 +230,10 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
 /// Gives the directory the configured part of its access rules.
 fn apply_access(settings: &Settings, directory: &Directory) {
     let access = &settings.config.access;
-    directory.access().set_anonymous_read(access.anonymous_read);
+    // The standard rules name what every schema has.
+    if let Err(error) = directory.set_access(&Policy::standard(access.anonymous_read)) {
+        tracing::error!("the access rules stay as they were: {error}");
+    }
 }
 
 #[cfg(test)]

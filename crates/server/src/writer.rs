@@ -181,7 +181,7 @@ impl<R: Recipient> Writer<R> {
         let store = usize::from(part.shards.least()).min(self.queues.len() - 1);
         // All updates of a unit are of the one who is bound.
         let first = part.updates.first();
-        let whose = first.and_then(|update| Holder::of_identity(&update.identity));
+        let whose = first.and_then(|update| Holder::of_identity(update.requester.identity()));
         if let Err(part) = self.queues[store].push(whose, part) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![
@@ -434,7 +434,7 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sapwood_directory::Identity;
+    use sapwood_directory::Requester;
     use sapwood_directory::engine::EntryId;
 
     #[derive(Clone)]
@@ -449,7 +449,7 @@ mod tests {
 
     fn part(ids: std::ops::Range<u32>) -> Part<Nobody> {
         let update = |_| Update {
-            identity: Arc::new(Identity::Anonymous),
+            requester: Requester::administrator(""),
             request: UpdateRequest::Message(Vec::new()),
         };
         Part {

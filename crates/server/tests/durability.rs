@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Compare, CompareOptions, Directory, Identity, Options};
+use sapwood_directory::{Compare, CompareOptions, Directory, Options, Requester};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::Env;
 use sapwood_testkit::storage::recording::Disk;
@@ -92,7 +92,7 @@ fn after_a_power_cut(disk: &Disk) -> Directory {
 }
 
 fn has_value(directory: &Directory, dn: &str, value: &str) -> bool {
-    let admin = Identity::Admin { dn: ADMIN.into() };
+    let admin = Requester::administrator(ADMIN);
     let mut compare = Compare::new(
         directory.snapshot().unwrap(),
         &admin,

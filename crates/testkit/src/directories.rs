@@ -7,7 +7,7 @@ use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{
     Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
-    Partition, Ticket, Update, UpdateRequest, UuidSource,
+    Partition, Requester, Ticket, Update, UpdateRequest, UuidSource,
 };
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{AddRequest, ModifyDnRequest, Request};
@@ -171,7 +171,7 @@ fn message(request: Request<'_>) -> UpdateRequest {
 /// The update by the administrator.
 pub fn as_admin(request: UpdateRequest) -> Update {
     Update {
-        identity: admin().into(),
+        requester: Requester::administrator(ADMIN),
         request,
     }
 }
@@ -189,7 +189,7 @@ pub fn apply_as<E: Engine>(
 ) -> Outcome {
     let mut applied = directory
         .apply(&[Update {
-            identity: identity.into(),
+            requester: directory.requester(identity),
             request,
         }])
         .unwrap();
@@ -287,7 +287,8 @@ pub fn compare_as<E: Engine>(
 ) -> Outcome {
     let snapshot = directory.snapshot().unwrap();
     let (attribute, value) = (attribute.as_bytes(), value.as_bytes());
-    let mut compare = Compare::new(snapshot, identity, dn, attribute, value, options);
+    let requester = directory.requester(identity.clone());
+    let mut compare = Compare::new(snapshot, &requester, dn, attribute, value, options);
     loop {
         if let Some(outcome) = compare.step(1).unwrap() {
             return outcome;

@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Directory, Identity, Options, Ticket, Update, UpdateRequest};
+use sapwood_directory::{Directory, Options, Requester, Ticket, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
 use sapwood_server::{Config, Flags, Server, password, root_dse, tls};
@@ -171,11 +171,11 @@ impl TestServer {
 
     /// The same, of add requests.
     pub fn add_messages(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
-        let identity = Arc::new(Identity::Admin { dn: ADMIN.into() });
+        let requester = Requester::administrator(ADMIN);
         let updates: Vec<_> = messages
             .into_iter()
             .map(|message| Update {
-                identity: identity.clone(),
+                requester: requester.clone(),
                 request: UpdateRequest::Message(message),
             })
             .collect();

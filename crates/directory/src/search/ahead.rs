@@ -4,13 +4,15 @@
 //!
 //! It goes in steps: the names of all bases, then the lists of all filters, then the entries that they lead to.
 
+use std::sync::Arc;
+
 use sapwood_ldap::message::SearchRequest;
 
 use super::begin::{Begun, Draft, Drafted};
 use super::learned::Found;
 use super::plan::Term;
 use super::{Running, Search, SearchOptions, Source, Stage};
-use crate::access::Identity;
+use crate::access::Requester;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Index, Read, Table};
 use crate::error::Result;
@@ -78,15 +80,14 @@ impl<E: Engine> Searches<E> {
         &self.snapshot
     }
 
-    /// Begins searches as [`Search::new`] does, all of them together. They should be few, so that what was fetched for
+    /// Begins searches as [`Search::new`] does, of whoever asks for each, all of them together. They should be few, so that what was fetched for
     /// the last is not lost before the first one uses it: about sixteen.
     pub fn begin<'r>(
         &mut self,
-        identity: &Identity,
-        requests: impl Iterator<Item = (&'r SearchRequest<'r>, SearchOptions)>,
+        requests: impl Iterator<Item = (&'r Arc<Requester>, &'r SearchRequest<'r>, SearchOptions)>,
     ) -> Vec<Search<E>> {
-        let drafts = requests.map(|(request, options)| {
-            match Draft::prepare(&self.snapshot, identity, request, options) {
+        let drafts = requests.map(|(requester, request, options)| {
+            match Draft::prepare(&self.snapshot, requester, request, options) {
                 Ok(Ok(Drafted::Below(draft))) => Sought::Draft(draft, Lookup::Walk),
                 Ok(Ok(Drafted::Synthetic(running))) => Sought::Stage(Stage::Running(running)),
                 Ok(Err(outcome)) => Sought::Stage(Stage::Ended(outcome)),
@@ -126,6 +127,9 @@ impl<E: Engine> Searches<E> {
 
     fn lookup(&mut self, draft: &Draft<'_>, at: usize) -> Lookup {
         let dn = draft.request.base;
+        if draft.is_decided() {
+            return Lookup::Walk;
+        }
         let known = self.found.as_ref();
         if let Some(base) = known.and_then(|found| found.of(dn, draft.manner())) {
             return Lookup::Known(base);
@@ -187,7 +191,9 @@ impl<E: Engine> Searches<E> {
 
     fn locate(&mut self, draft: &Draft<'_>) -> Result<Begun<Child>> {
         let found = draft.locate(&self.snapshot)?;
-        if let Ok(base) = found {
+        if let Ok(base) = found
+            && !draft.is_decided()
+        {
             self.found = Some(Found::new(draft.request.base, draft.manner(), base));
         }
         Ok(found)

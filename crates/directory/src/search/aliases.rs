@@ -18,7 +18,7 @@ use super::scope::{self, Covered};
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::names::{DnCache, IdHasher, Superior};
+use crate::names::{DnCache, IdHasher, Superior, normal_dn_of};
 use crate::outcome::Outcome;
 use crate::steps;
 
@@ -210,6 +210,12 @@ impl Following {
             manage_dsa_it: true,
             referral_scope: None,
         };
+        if let Some(viewer) = locator.viewer {
+            let dn = normal_dn_of(locator.view, locator.schema, alias)?;
+            if !viewer.grants().discloses(&dn, alias) {
+                return Ok(FOLLOW_WORK);
+            }
+        }
         let Some(target) = locator.alias_target(alias)? else {
             return Ok(FOLLOW_WORK);
         };

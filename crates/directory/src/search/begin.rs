@@ -1,5 +1,7 @@
 //! Beginning a search: what it asks for is made ready, its base is found, and a plan is chosen.
 
+use std::sync::Arc;
+
 use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
@@ -15,7 +17,7 @@ use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
 use super::{Limits, Running, SearchOptions, Source, sees, subentry_term};
-use crate::access::Identity;
+use crate::access::{Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::Result;
@@ -34,11 +36,11 @@ pub(super) type Begun<T> = std::result::Result<T, Outcome>;
 /// Begins one search by itself.
 pub(super) fn begin<E: Engine>(
     snapshot: &Snapshot<E>,
-    identity: &Identity,
+    requester: &Arc<Requester>,
     request: &SearchRequest<'_>,
     options: SearchOptions,
 ) -> Result<Begun<Planned>> {
-    let draft = match Draft::prepare(snapshot, identity, request, options)? {
+    let draft = match Draft::prepare(snapshot, requester, request, options)? {
         Ok(Drafted::Below(draft)) => draft,
         Ok(Drafted::Synthetic(running)) => return Ok(Ok(Planned::Whole(running))),
         Err(outcome) => return Ok(Err(outcome)),
@@ -68,12 +70,13 @@ impl<'r> Draft<'r> {
     /// Makes the filter and the selection ready.
     pub(super) fn prepare<E: Engine>(
         snapshot: &Snapshot<E>,
-        identity: &Identity,
+        requester: &Arc<Requester>,
         request: &SearchRequest<'r>,
         mut options: SearchOptions,
     ) -> Result<Begun<Drafted<'r>>> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
-        let access = snapshot.access();
+        let requester = snapshot.directory().current(requester);
+        let grants = requester.grants();
         let base = Base::of(schema, request.base, options.channel);
         let synthetic = match (base, request.scope) {
             (Base::InTree, _) => None,
@@ -88,31 +91,31 @@ impl<'r> Draft<'r> {
                 _ => Source::Nothing,
             }),
         };
-        if synthetic.is_none() && !access.may_read(identity) {
-            let diagnostic = "bind first: anonymous connections may read the root DSE only";
-            return Ok(Err(Outcome::new(
-                ResultCode::InsufficientAccessRights,
-                diagnostic,
-            )));
+        let sight = match synthetic {
+            Some(_) => grants.sight_of_synthetic(),
+            None => grants.sight(),
+        };
+        // Told without a look, so that it tells nothing.
+        if sight == Sight::Nothing {
+            return Ok(Err(nothing_to_search(requester.identity())));
         }
-        let sees_protected = access.may_read_protected(identity);
         let of_base = base.synthetic(snapshot).map(Synthetic::attributes);
         let of_base = of_base.unwrap_or(&state.attributes);
         let attributes = match synthetic {
             Some(_) => of_base,
             None => &state.attributes,
         };
-        let compiler = Compiler::new(schema, attributes, sees_protected);
+        let compiler = Compiler::new(schema, attributes, (grants, sight));
         let filter = compiler.compile(request.filter);
         let assertion = options.assertion.as_ref().map(|filter| {
-            Compiler::new(schema, of_base, sees_protected).compile(filter.as_filter())
+            Compiler::new(schema, of_base, (grants, sight)).compile(filter.as_filter())
         });
         let selection = Selection::new(
             schema,
             attributes,
             request.attributes,
             request.types_only,
-            sees_protected,
+            sight,
         );
         let mut running = Box::new(Running {
             message_id: options.message_id,
@@ -134,6 +137,8 @@ impl<'r> Draft<'r> {
             paged: None,
             sent: 0,
             sent_before: 0,
+            decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
+            requester,
         });
         let Some(source) = synthetic else {
             return Ok(Ok(Drafted::Below(Draft {
@@ -176,10 +181,13 @@ impl<'r> Draft<'r> {
         if dn.is_empty() {
             return Ok(Ok(Child::ROOT));
         }
+        if self.is_decided() {
+            return self.locate_as(snapshot, dn, manner);
+        }
         if let Some(base) = snapshot.learned().base(dn, manner) {
             return Ok(Ok(base));
         }
-        let found = locator(snapshot).locate(dn, manner)?;
+        let found = locator(snapshot, None).locate(dn, manner)?;
         // Searches for one entry hardly ever are for the same.
         if let Ok(base) = found
             && self.request.scope != Scope::Base
@@ -187,6 +195,27 @@ impl<'r> Draft<'r> {
             snapshot.learned().learn_base(dn, manner, base);
         }
         Ok(found)
+    }
+
+    /// Whether each entry is decided by itself. What others have found out counts for nothing then.
+    pub(super) fn is_decided(&self) -> bool {
+        self.running.decider.is_some()
+    }
+
+    /// Finds the base as who asks sees it.
+    #[cold]
+    fn locate_as<E: Engine>(
+        &self,
+        snapshot: &Snapshot<E>,
+        dn: &str,
+        manner: Manner,
+    ) -> Result<Begun<Child>> {
+        let requester = &self.running.requester;
+        let found = locator(snapshot, Some(requester)).locate(dn, manner)?;
+        Ok(match found {
+            Ok(base) => may_begin_at(snapshot, requester, base.id)?.map(|()| base),
+            Err(outcome) => Err(outcome),
+        })
     }
 
     /// The lists that the plan is going to ask the indexes for first.
@@ -267,7 +296,7 @@ impl Planning {
         work: u64,
     ) -> Result<Begun<Planned>> {
         if let Some(following) = &mut self.following {
-            match follow(snapshot, &mut self.running.covered, following, work)? {
+            match follow(snapshot, &mut self.running, following, work)? {
                 Followed::All => self.following = None,
                 Followed::Part => return Ok(Ok(Planned::Part(Box::new(self)))),
                 Followed::TooMany(outcome) => return Ok(Err(outcome)),
@@ -302,23 +331,56 @@ impl Planning {
 /// Goes on following aliases, with so much work.
 fn follow<E: Engine>(
     snapshot: &Snapshot<E>,
-    covered: &mut Covered,
+    running: &mut Running,
     following: &mut Following,
     work: u64,
 ) -> Result<Followed> {
     let mut names = snapshot.take_names();
-    let (planner, locator) = (planner(snapshot), locator(snapshot));
+    let viewer = running.decider.as_ref().map(|_| &*running.requester);
+    let (planner, locator) = (planner(snapshot), locator(snapshot, viewer));
+    let covered = &mut running.covered;
     let followed = following.go_on(covered, &planner, &locator, &mut names, work);
     snapshot.put_back_names(names);
     followed
 }
 
-fn locator<E: Engine>(snapshot: &Snapshot<E>) -> Locator<'_, E::Snapshot> {
+fn locator<'s, E: Engine>(
+    snapshot: &'s Snapshot<E>,
+    viewer: Option<&'s Requester>,
+) -> Locator<'s, E::Snapshot> {
     Locator {
         schema: snapshot.schema(),
         state: snapshot.state(),
         view: snapshot.view(),
+        viewer,
     }
+}
+
+/// Whether a search may begin at an entry that may be disclosed.
+pub(super) fn may_begin_at<E: Engine>(
+    snapshot: &Snapshot<E>,
+    requester: &Requester,
+    base: EntryId,
+) -> Result<Begun<()>> {
+    let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
+    let rights = requester.grants().rights(&dn, base, Slot::ENTRY);
+    Ok(match rights.has(Rights::SEARCH) {
+        true => Ok(()),
+        false => {
+            let diagnostic = "you may not search from this entry on";
+            let code = ResultCode::InsufficientAccessRights;
+            Err(Outcome::new(code, diagnostic))
+        }
+    })
+}
+
+/// The outcome for who may find no entry at all.
+pub(super) fn nothing_to_search(identity: &Identity) -> Outcome {
+    let diagnostic = match identity {
+        Identity::Anonymous => "bind first: anonymous connections may read the root DSE only",
+        _ => "you may search no entry of this server",
+    };
+    Outcome::new(ResultCode::InsufficientAccessRights, diagnostic)
 }
 
 fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snapshot> {

@@ -1,5 +1,7 @@
 //! One entry while a search looks at it.
 
+use crate::access::{EntryGrants, Rights, Visible};
+use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
@@ -7,7 +9,7 @@ use crate::examined;
 use crate::large;
 use crate::names::Superior;
 use crate::operational::{self, Vocabulary};
-use crate::schema::AttributeType;
+use crate::schema::{AttributeType, AttributeTypeId};
 use crate::virtual_attributes::{Subject, Values, VirtualAttribute};
 
 /// An entry that may be a result. What is not in its record is read when asked for, once.
@@ -19,6 +21,43 @@ pub(crate) struct Candidate<'c, R: Read> {
     /// What gives the attributes of an entry of the tree their names.
     vocabulary: Option<Vocabulary<'c>>,
     operational: Operational<'c>,
+    seen: Option<Seen<'c>>,
+}
+
+/// What is granted on an entry to who asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'c> {
+    grants: &'c EntryGrants,
+    attributes: &'c AttributeTable,
+}
+
+impl Seen<'_> {
+    /// How much of it may be read.
+    pub(crate) fn visible(&self) -> Visible {
+        self.grants.visible()
+    }
+
+    /// Whether filters may ask for a type.
+    pub(crate) fn searches_type(&self, attribute_type: AttributeTypeId) -> bool {
+        self.grants.has_on(attribute_type, Rights::SEARCH)
+    }
+
+    /// Whether filters may ask for an attribute.
+    pub(crate) fn searches(&self, number: AttributeNo) -> bool {
+        let grants = self.grants;
+        grants.has_on_number(self.attributes, number, Rights::SEARCH)
+    }
+
+    /// Whether a type may be read.
+    pub(crate) fn reads_type(&self, attribute_type: AttributeTypeId) -> bool {
+        self.grants.has_on(attribute_type, Rights::READ)
+    }
+
+    /// Whether an attribute may be read.
+    pub(crate) fn reads(&self, number: AttributeNo) -> bool {
+        let grants = self.grants;
+        grants.has_on_number(self.attributes, number, Rights::READ)
+    }
 }
 
 /// Where an entry is.
@@ -56,6 +95,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             place,
             vocabulary: Some(vocabulary),
             operational: Operational::Stored,
+            seen: None,
         }
     }
 
@@ -72,7 +112,23 @@ impl<'c, R: Read> Candidate<'c, R> {
             place: Place::Synthetic,
             vocabulary: None,
             operational: Operational::Given(operational),
+            seen: None,
         }
+    }
+
+    /// Restricts an entry of the tree to what is granted on it.
+    pub(crate) fn restrict(&mut self, grants: &'c EntryGrants) {
+        let vocabulary = self.vocabulary.as_ref();
+        self.seen = vocabulary.map(|vocabulary| Seen {
+            grants,
+            attributes: vocabulary.attributes,
+        });
+    }
+
+    /// What is granted on it, if it is restricted to that.
+    #[inline]
+    pub(crate) fn seen(&self) -> Option<Seen<'c>> {
+        self.seen
     }
 
     /// Looks at all of it: whether it can be sent as it is stored.

@@ -9,7 +9,7 @@ use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
 use crate::schema::{MatchingRule, Schema};
-use crate::search::candidate::Candidate;
+use crate::search::candidate::{Candidate, Seen};
 use crate::search::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
 use crate::steps;
 use crate::virtual_attributes::Values;
@@ -187,7 +187,46 @@ impl<'e> Evaluator<'e> {
         if self.work == 0 {
             return Ok(None);
         }
+        if let Some(seen) = candidate.seen() {
+            return self.seen_item(seen, item, candidate);
+        }
+        let matches = self.matches(item, candidate)?;
+        Ok(matches.map(truth_of))
+    }
+
+    /// An item of an entry that is seen in part: Undefined if it names an attribute that may not be searched. Those that
+    /// it finds without naming them are as if they were not there.
+    #[cold]
+    fn seen_item<R: Read>(
+        &mut self,
+        seen: Seen<'_>,
+        item: &Item,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<Truth>> {
+        let named = match &item.target {
+            Target::Virtual(attribute) => Some(attribute.attribute_type(self.schema)),
+            Target::Stored(stored) => stored.named,
+        };
+        if named.is_some_and(|named| !seen.searches_type(named)) {
+            self.spend(ITEM_WORK);
+            return Ok(Some(Truth::Undefined));
+        }
         let matches = match &item.target {
+            Target::Stored(stored) if !sees_all(seen, stored) => {
+                self.stored_in_steps(stored, item, candidate, Some(seen))
+            }
+            _ => self.matches(item, candidate),
+        };
+        Ok(matches?.map(truth_of))
+    }
+
+    #[inline]
+    fn matches<R: Read>(
+        &mut self,
+        item: &Item,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<bool>> {
+        Ok(match &item.target {
             Target::Virtual(attribute) => {
                 let mut values = std::mem::take(&mut self.values);
                 candidate.compute(*attribute, &mut values)?;
@@ -197,11 +236,7 @@ impl<'e> Evaluator<'e> {
                 Some(matches)
             }
             Target::Stored(stored) => self.stored(stored, item, candidate)?,
-        };
-        Ok(matches.map(|matches| match matches {
-            true => Truth::True,
-            false => Truth::False,
-        }))
+        })
     }
 
     #[inline]
@@ -225,7 +260,7 @@ impl<'e> Evaluator<'e> {
                 return Ok(found);
             }
         }
-        self.stored_in_steps(stored, item, candidate)
+        self.stored_in_steps(stored, item, candidate, None)
     }
 
     /// Whether a value matches, if that is told by one attribute of the entry and by the work that is left, as it
@@ -263,18 +298,19 @@ impl<'e> Evaluator<'e> {
         stored: &Stored,
         item: &Item,
         candidate: &mut Candidate<'_, R>,
+        seen: Option<Seen<'_>>,
     ) -> Result<Option<bool>> {
         let next = self.interrupted.value.take();
         let next = next.unwrap_or(NextValue::first(false));
         if !next.is_operational && self.interrupted.large.is_none() {
-            let in_entry = self.record(candidate.entry(), &stored.user, item, next);
+            let in_entry = self.record(candidate.entry(), &stored.user, item, next, seen);
             match in_entry.map_err(|damaged| candidate.damaged(damaged))? {
                 Some(false) => {}
                 found => return Ok(found),
             }
         }
         if !next.is_operational && candidate.entry().has_large() {
-            match self.large(&stored.user, item, candidate)? {
+            match self.large(&stored.user, item, candidate, seen)? {
                 Some(false) => {}
                 found => return Ok(found),
             }
@@ -284,14 +320,15 @@ impl<'e> Evaluator<'e> {
                 true => next,
                 false => NextValue::first(true),
             };
-            let found = self.record(&candidate.operational()?, &stored.operational, item, next);
+            let numbers = &stored.operational;
+            let found = self.record(&candidate.operational()?, numbers, item, next, seen);
             match found.map_err(|damaged| candidate.damaged(damaged))? {
                 Some(false) => {}
                 found => return Ok(found),
             }
         }
         Ok(Some(match &stored.in_dn {
-            Some(types) => self.in_dn(types, item, candidate),
+            Some(types) => self.in_dn(types, item, candidate, seen),
             None => false,
         }))
     }
@@ -303,10 +340,15 @@ impl<'e> Evaluator<'e> {
         numbers: &[AttributeNo],
         item: &Item,
         next: NextValue,
+        seen: Option<Seen<'_>>,
     ) -> std::result::Result<Option<bool>, Damaged> {
+        let is_hidden = |number| seen.is_some_and(|seen| !seen.searches(number));
         self.spend(ITEM_WORK + record.attributes_count() as u64);
         if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
             for (at, number) in numbers.iter().enumerate().skip(next.attribute) {
+                if is_hidden(*number) {
+                    continue;
+                }
                 if let Some(attribute) = record.attribute(*number)? {
                     match self.values_match(item, attribute.values(), next, at) {
                         Some(false) => {}
@@ -317,7 +359,8 @@ impl<'e> Evaluator<'e> {
         } else {
             for (at, attribute) in record.attributes().enumerate().skip(next.attribute) {
                 let attribute = attribute?;
-                if numbers.binary_search(&attribute.number()).is_ok() {
+                let number = attribute.number();
+                if numbers.binary_search(&number).is_ok() && !is_hidden(number) {
                     match self.values_match(item, attribute.values(), next, at) {
                         Some(false) => {}
                         found => return Ok(found),
@@ -387,7 +430,9 @@ impl<'e> Evaluator<'e> {
         numbers: &[AttributeNo],
         item: &Item,
         candidate: &Candidate<'_, R>,
+        seen: Option<Seen<'_>>,
     ) -> Result<Option<bool>> {
+        let is_hidden = |number| seen.is_some_and(|seen| !seen.searches(number));
         let mut begun = self.interrupted.large.take();
         let is_wanted = |number: AttributeNo| match numbers.len() {
             ..=NUMBERS_TO_LOOK_UP_MAX => numbers.contains(&number),
@@ -400,7 +445,7 @@ impl<'e> Evaluator<'e> {
             if begun.as_ref().is_some_and(is_behind) {
                 continue;
             }
-            if !is_wanted(large.number) {
+            if !is_wanted(large.number) || is_hidden(large.number) {
                 self.spend(1);
                 continue;
             }
@@ -475,6 +520,7 @@ impl<'e> Evaluator<'e> {
         types: &DnTypes,
         item: &Item,
         candidate: &Candidate<'_, R>,
+        seen: Option<Seen<'_>>,
     ) -> bool {
         let test = &item.test;
         let mut text = std::mem::take(&mut self.text);
@@ -491,12 +537,31 @@ impl<'e> Evaluator<'e> {
                     DnTypes::Of(wanted) => attribute_type.is_subtype_of(*wanted),
                     DnTypes::Any => rule_of(test).is_some_and(|rule| fits(rule, attribute_type)),
                 };
+                let counts =
+                    counts && seen.is_none_or(|seen| seen.searches_type(attribute_type.id()));
                 counts && self.value_matches(test, &ava.value())
             })
         });
         self.text = text;
         found
     }
+}
+
+fn truth_of(matches: bool) -> Truth {
+    match matches {
+        true => Truth::True,
+        false => Truth::False,
+    }
+}
+
+/// Whether all attributes of an item may be searched, where they are few enough to be asked for one by one.
+fn sees_all(seen: Seen<'_>, stored: &Stored) -> bool {
+    let is_few = |numbers: &[AttributeNo]| numbers.len() <= NUMBERS_TO_LOOK_UP_MAX;
+    let mut numbers = stored.user.iter().chain(&*stored.operational);
+    is_few(&stored.user)
+        && is_few(&stored.operational)
+        && stored.in_dn.is_none()
+        && numbers.all(|number| seen.searches(*number))
 }
 
 fn rule_of(test: &Test) -> Option<&'static MatchingRule> {

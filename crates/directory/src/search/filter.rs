@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
+use crate::access::{Everywhere, Grants, Sight};
 use crate::attributes::AttributeTable;
 use crate::engine::AttributeNo;
 use crate::indexes::equality_key;
@@ -173,6 +174,8 @@ pub(crate) enum Target {
 pub(crate) struct Stored {
     /// The type that was named, with neither options nor a choice of rule: an index on it and on its subtypes answers.
     pub(crate) indexed_type: Option<AttributeTypeId>,
+    /// The type that was named, if one was.
+    pub(crate) named: Option<AttributeTypeId>,
     /// The numbers in the entry's record.
     pub(crate) user: Numbers,
     /// The numbers in the operational record.
@@ -290,23 +293,25 @@ pub(crate) enum Test {
 pub(crate) struct Compiler<'c> {
     schema: &'c Schema,
     attributes: &'c AttributeTable,
-    sees_protected: bool,
+    grants: &'c Grants,
+    sight: Sight,
     /// The many places that were looked for before, sorted.
     many: RefCell<Vec<(Naming, Places)>>,
 }
 
 impl<'c> Compiler<'c> {
-    /// With the attribute numbers of the snapshot that will be searched. Unless protected attributes may be looked at,
-    /// items on them are Undefined.
+    /// With the attribute numbers of the snapshot that will be searched. Items on attributes that may be searched on no
+    /// entry are Undefined. Where that depends on the entry, it is asked when the filter is evaluated.
     pub(crate) fn new(
         schema: &'c Schema,
         attributes: &'c AttributeTable,
-        sees_protected: bool,
+        (grants, sight): (&'c Grants, Sight),
     ) -> Compiler<'c> {
         Compiler {
             schema,
             attributes,
-            sees_protected,
+            grants,
+            sight,
             many: RefCell::default(),
         }
     }
@@ -380,8 +385,13 @@ impl<'c> Compiler<'c> {
             && attribute_type.id() == self.schema.well_known().object_class
             && !description.has_options()
             && !self.attributes.numbers_of(attribute_type.id()).is_empty()
+            && self.searches(attribute_type.id()) == Everywhere::Always
         {
             return Node::Constant(Truth::True);
+        }
+        let searches = self.searches(attribute_type.id());
+        if searches == Everywhere::Never {
+            return Node::Constant(Truth::Undefined);
         }
         if let Some(attribute) = self.virtual_attribute(attribute_type.id()) {
             return Item::node(Target::Virtual(attribute), test);
@@ -389,14 +399,14 @@ impl<'c> Compiler<'c> {
         let Places { user, operational } = self.places(attribute_type, description);
         let stored = Stored {
             indexed_type: (!description.has_options()).then(|| attribute_type.id()),
+            named: Some(attribute_type.id()),
             user,
             operational,
             in_dn,
         };
-        if !self.sees_protected && self.is_protected(attribute_type.id()) {
-            return Node::Constant(Truth::Undefined);
-        }
-        if stored.user.is_empty() && stored.operational.is_empty() && stored.in_dn.is_none() {
+        let is_nowhere =
+            stored.user.is_empty() && stored.operational.is_empty() && stored.in_dn.is_none();
+        if is_nowhere && searches == Everywhere::Always {
             return Node::Constant(Truth::False);
         }
         Item::node(Target::Stored(stored), test)
@@ -409,20 +419,21 @@ impl<'c> Compiler<'c> {
         (!is_stored).then_some(attribute)
     }
 
-    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and
-    /// perhaps more; and any value of them.
+    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or those of its subtypes that may be compared,
+    /// whose options are these and perhaps more; and any value of them.
     pub(crate) fn comparison(
         &self,
         known: &AttributeType,
         wanted: &AttributeDescription<'_>,
         asserted: Assertion,
+        may_be_compared: impl Fn(AttributeTypeId) -> bool,
     ) -> (Node, Node) {
         let target = || {
             if let Some(attribute) = self.virtual_attribute(known.id()) {
                 return Target::Virtual(attribute);
             }
             let (mut user, mut operational) = (Gathering::default(), Gathering::default());
-            for subtype in known.subtypes().iter() {
+            for subtype in known.subtypes().iter().filter(|of| may_be_compared(*of)) {
                 let list = match self.schema.type_of(subtype).is_operational() {
                     true => &mut operational,
                     false => &mut user,
@@ -434,6 +445,7 @@ impl<'c> Compiler<'c> {
             }
             Target::Stored(Stored {
                 indexed_type: None,
+                named: Some(known.id()),
                 user: user.into_numbers(),
                 operational: operational.into_numbers(),
                 in_dn: None,
@@ -494,7 +506,7 @@ impl<'c> Compiler<'c> {
         user: &mut Gathering,
         operational: &mut Gathering,
     ) {
-        if !self.sees_protected && self.is_protected(attribute_type) {
+        if self.searches(attribute_type) == Everywhere::Never {
             return;
         }
         let list = match self.schema.type_of(attribute_type).is_operational() {
@@ -508,8 +520,10 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
-        crate::access::is_protected(self.schema, attribute_type)
+    /// Whether values of a type may be searched.
+    #[inline]
+    fn searches(&self, attribute_type: AttributeTypeId) -> Everywhere {
+        (self.grants).searches(self.schema, self.sight, attribute_type)
     }
 
     fn describe<'d>(
@@ -606,6 +620,7 @@ impl<'c> Compiler<'c> {
         let Places { user, operational } = self.many(Naming::Rule(rule.oid()), types);
         let stored = Stored {
             indexed_type: None,
+            named: None,
             user,
             operational,
             in_dn: matched.dn_attributes.then_some(DnTypes::Any),
@@ -715,6 +730,7 @@ fn together(nodes: Vec<Node>) -> Vec<Node> {
         let asked = item.as_any_of().filter(|(stored, assertion)| {
             assertion.rule() == rule
                 && stored.indexed_type == target.indexed_type
+                && stored.named == target.named
                 && *stored.user == *target.user
                 && *stored.operational == *target.operational
         });

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 
+use crate::access::Requester;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ pub(crate) struct Locator<'l, R: Read> {
     pub(crate) schema: &'l Schema,
     pub(crate) state: &'l State,
     pub(crate) view: &'l R,
+    /// Who looks, if that makes a difference to what is there.
+    pub(crate) viewer: Option<&'l Requester>,
 }
 
 impl<R: Read> Locator<'_, R> {
@@ -51,7 +54,12 @@ impl<R: Read> Locator<'_, R> {
         let mut written = Cow::Borrowed(dn);
         let mut passed: Vec<Followed> = Vec::new();
         while passed.len() <= ALIASES_MAX {
-            let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
+            let walk = names::walk(self.view, &self.state.contexts, &normal)?;
+            let walk = match self.viewer {
+                Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer)),
+                None => walk,
+            };
+            let Some(walk) = walk else {
                 return Ok(Err(match passed.last() {
                     Some(alias) => self.names_nothing(alias)?,
                     None => self.outside(&written, &normal),

@@ -6,6 +6,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
+use crate::access::{EntryGrants, Grants, Sight};
 use crate::attributes::AttributeTable;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
@@ -30,14 +31,18 @@ pub(crate) struct Look<'l> {
     pub(crate) schema: &'l Schema,
     /// The attribute numbers of what is looked at.
     pub(crate) attributes: &'l AttributeTable,
-    /// Whether protected attributes are shown.
-    pub(crate) sees_protected: bool,
+    /// What is granted to them.
+    pub(crate) grants: &'l Grants,
+    /// How much of what is looked at they see.
+    pub(crate) sight: Sight,
+    /// What is granted on it, where that is decided by itself.
+    pub(crate) on_entry: Option<&'l EntryGrants>,
 }
 
 impl Look<'_> {
     /// The filter of an assertion control, made ready.
     pub(crate) fn compile(&self, filter: Filter<'_>) -> Node {
-        Compiler::new(self.schema, self.attributes, self.sees_protected).compile(filter)
+        Compiler::new(self.schema, self.attributes, (self.grants, self.sight)).compile(filter)
     }
 
     /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3). `None` when that takes more work than
@@ -104,13 +109,7 @@ impl Look<'_> {
         selected: OctetStrings<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let selection = Selection::new(
-            self.schema,
-            self.attributes,
-            selected,
-            false,
-            self.sees_protected,
-        );
+        let selection = Selection::new(self.schema, self.attributes, selected, false, self.sight);
         let mut sender = Sender::new(
             &selection,
             self.schema,
@@ -145,13 +144,12 @@ impl Look<'_> {
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let mut names = DnCache::default();
         let superior = names.superior(view, entry.parent())?;
-        look(&mut Candidate::in_tree(
-            view,
-            self.vocabulary(),
-            id,
-            entry,
-            superior.map(|superior| &**superior),
-        ))
+        let superior = superior.map(|superior| &**superior);
+        let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, superior);
+        if let Some(grants) = self.on_entry {
+            candidate.restrict(grants);
+        }
+        look(&mut candidate)
     }
 }
 

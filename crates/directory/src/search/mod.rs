@@ -33,18 +33,21 @@ mod scope;
 mod selection;
 mod walk;
 
+use std::sync::Arc;
+
 use sapwood_ldap::controls::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
 use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::Identity;
+use crate::access::{Decider, Requester, Sight};
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
 use crate::indexes::Completeness;
+use crate::names;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::state::State;
@@ -192,6 +195,10 @@ struct Running {
     /// Sent in this page, and in all pages before.
     sent: u32,
     sent_before: u32,
+    /// Who asks, with what the rules grant that are heeded.
+    requester: Arc<Requester>,
+    /// Decides for each candidate, where the rules do not tell for all of them.
+    decider: Option<Box<Decider>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -242,11 +249,11 @@ impl<E: Engine> Search<E> {
     /// step.
     pub fn new(
         snapshot: Snapshot<E>,
-        identity: &Identity,
+        requester: &Arc<Requester>,
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) -> Search<E> {
-        let stage = Stage::of(begin::begin(&snapshot, identity, request, options));
+        let stage = Stage::of(begin::begin(&snapshot, requester, request, options));
         Search { snapshot, stage }
     }
 
@@ -379,6 +386,11 @@ impl Running {
         if let Some(outcome) = self.limits.exceeded(snapshot, self.sent) {
             return Ok(Step::Done(outcome));
         }
+        if !snapshot.directory().is_current(&self.requester)
+            && let Err(outcome) = self.renew(snapshot)?
+        {
+            return Ok(Step::Done(outcome));
+        }
         if self.assertion.is_some() {
             return self.step_assertion(snapshot, budget);
         }
@@ -392,6 +404,27 @@ impl Running {
         }
     }
 
+    /// Heeds the rules that have come into force since the search began, or since it last did. What was found out of the
+    /// candidate at which it stopped counts for nothing.
+    #[cold]
+    fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
+        self.requester = snapshot.directory().current(&self.requester);
+        if self.base.synthetic(snapshot).is_some() && matches!(self.source, Source::Synthetic) {
+            return Ok(Ok(()));
+        }
+        if self.requester.grants().sight() == Sight::Nothing {
+            return Ok(Err(begin::nothing_to_search(self.requester.identity())));
+        }
+        self.decider = Some(Box::new(Decider::new(self.requester.clone())));
+        self.selection.have_decided();
+        self.interrupted = Interrupted::default();
+        self.gathered = None;
+        match self.covered.base() {
+            root if root.is_root() => Ok(Ok(())),
+            base => begin::may_begin_at(snapshot, &self.requester, base),
+        }
+    }
+
     /// Goes on finding out whether the assertion is true of the base.
     fn step_assertion<E: Engine>(
         &mut self,
@@ -402,13 +435,24 @@ impl Running {
             return Ok(Step::More);
         };
         let synthetic = self.base.synthetic(snapshot);
+        let grants = self.requester.grants();
+        let base = self.covered.base();
+        let on_base = match (synthetic, &self.decider) {
+            (None, Some(_)) => {
+                let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
+                Some(grants.on_entry(&dn, base))
+            }
+            _ => None,
+        };
         let look = Look {
             schema: snapshot.schema(),
             attributes: match synthetic {
                 Some(entry) => entry.attributes(),
                 None => &snapshot.state().attributes,
             },
-            sees_protected: self.selection.sees_protected(),
+            grants,
+            sight: self.selection.sight(),
+            on_entry: on_base.as_ref(),
         };
         let (work, interrupted) = (budget.work, &mut self.interrupted);
         let asserts = match synthetic {
@@ -419,10 +463,7 @@ impl Running {
                 work,
                 interrupted,
             )?,
-            None => {
-                let base = self.covered.base();
-                look.goes_on_asserting(snapshot.view(), base, &assertion, work, interrupted)?
-            }
+            None => look.goes_on_asserting(snapshot.view(), base, &assertion, work, interrupted)?,
         };
         match asserts {
             Some(true) => Ok(Step::More),
@@ -484,7 +525,9 @@ impl Running {
             message_id: self.message_id,
             manage_dsa_it: self.manage_dsa_it,
             subentries: self.subentries,
-            usual: self.subentries.is_none().then_some(EntryFlags::PLAIN),
+            usual: (self.subentries.is_none() && self.decider.is_none())
+                .then_some(EntryFlags::PLAIN),
+            decider: self.decider.as_deref_mut(),
             filter: &self.filter,
             covered: &mut self.covered,
             end: self.ids.1,

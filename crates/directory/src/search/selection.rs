@@ -8,17 +8,18 @@ use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::{EntryWriter, put_search_entry_below};
 
+use crate::access::{Sight, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
 use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
-use crate::search::candidate::Candidate;
+use crate::search::candidate::{Candidate, Seen};
 use crate::steps;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 
 /// The attributes a search asks for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Selection {
     all_user: bool,
     all_operational: bool,
@@ -28,7 +29,7 @@ pub(crate) struct Selection {
     /// Virtual ones.
     virtual_attributes: Vec<VirtualAttribute>,
     types_only: bool,
-    sees_protected: bool,
+    sight: Sight,
 }
 
 impl Selection {
@@ -38,13 +39,16 @@ impl Selection {
         attributes: &AttributeTable,
         list: OctetStrings<'_>,
         types_only: bool,
-        sees_protected: bool,
+        sight: Sight,
     ) -> Selection {
         let mut selection = Selection {
             all_user: list.is_empty(),
+            all_operational: false,
+            named: NumberSet::default(),
+            names_operational: false,
+            virtual_attributes: Vec::new(),
             types_only,
-            sees_protected,
-            ..Selection::default()
+            sight,
         };
         // Of a long list most names are there before.
         let mut before = (list.as_ber().len() > SHORT_LIST_BYTES).then(Named::default);
@@ -135,23 +139,33 @@ impl Selection {
         }
     }
 
-    /// Whether protected attributes are shown.
-    pub(crate) fn sees_protected(&self) -> bool {
-        self.sees_protected
+    /// How much of every entry is seen.
+    pub(crate) fn sight(&self) -> Sight {
+        self.sight
     }
 
-    fn wants(&self, all: bool, attribute: &StoredAttribute<'_>) -> bool {
-        self.wants_number(all, attribute.number())
-            && (self.sees_protected || !attribute.is_protected())
+    /// From now on each entry is decided by itself.
+    pub(crate) fn have_decided(&mut self) {
+        self.sight = Sight::Decided;
     }
 
-    fn wants_number(&self, all: bool, number: AttributeNo) -> bool {
-        all || self.named.contains(number)
+    fn wants(&self, all: bool, attribute: &StoredAttribute<'_>, seen: Option<Seen<'_>>) -> bool {
+        self.wants_number(all, attribute.number(), seen)
+            && (self.sight != Sight::Public || !attribute.is_protected())
+    }
+
+    fn wants_number(&self, all: bool, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
+        (all || self.named.contains(number)) && seen.is_none_or(|seen| seen.reads(number))
+    }
+
+    /// Whether a large attribute is sent.
+    fn wants_large(&self, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
+        self.wants_number(self.all_user, number, seen)
     }
 
     /// Whether the values of a large attribute are sent.
-    fn wants_values(&self, number: AttributeNo) -> bool {
-        !self.types_only && self.wants_number(self.all_user, number)
+    fn wants_values(&self, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
+        !self.types_only && self.wants_large(number, seen)
     }
 
     fn sends_operational(&self) -> bool {
@@ -163,12 +177,25 @@ impl Selection {
         self.all_user && !self.types_only
     }
 
-    /// All user attributes that may be seen, as they are stored.
+    /// All user attributes that may be seen of every entry, as they are stored.
     fn user_ber<'r>(&self, entry: &Entry<'r>) -> &'r [u8] {
-        if self.sees_protected {
-            entry.ber()
-        } else {
+        if self.sight == Sight::Public {
             entry.public_ber()
+        } else {
+            entry.ber()
+        }
+    }
+
+    /// All user attributes that may be seen of an entry, as they are stored, if they are wanted and stand together.
+    fn copied<'r>(&self, entry: &Entry<'r>, seen: Option<Seen<'_>>) -> Option<&'r [u8]> {
+        if !self.copies_user() {
+            return None;
+        }
+        match seen.map(|seen| seen.visible()) {
+            None => Some(self.user_ber(entry)),
+            Some(Visible::All) => Some(entry.ber()),
+            Some(Visible::Public) => Some(entry.public_ber()),
+            Some(Visible::These | Visible::Nothing) => None,
         }
     }
 }
@@ -227,6 +254,8 @@ pub(crate) struct Sender<'s> {
     controls: Controls<'s>,
     /// Whether entries are sent as they are stored, but for those with large attributes.
     copies: bool,
+    /// The same where each is decided by itself, of those that are seen whole.
+    copies_decided: bool,
     /// Bytes that a message has besides its DN and attributes at most.
     envelope_bytes_max: usize,
     dn: String,
@@ -242,15 +271,17 @@ impl<'s> Sender<'s> {
         controls: Controls<'s>,
         gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
+        let copies =
+            selection.copies_user() && !selection.sends_operational() && controls.is_empty();
+        let is_decided = selection.sight == Sight::Decided;
         Sender {
             gathered,
             selection,
             schema,
             attributes,
             controls,
-            copies: selection.copies_user()
-                && !selection.sends_operational()
-                && controls.is_empty(),
+            copies: copies && !is_decided,
+            copies_decided: copies && is_decided,
             envelope_bytes_max: ENVELOPE_BYTES_MAX + controls.as_ber().len(),
             dn: String::new(),
             values: Values::default(),
@@ -275,6 +306,14 @@ impl<'s> Sender<'s> {
         if self.copies && !has_large {
             let (rdn, superior) = candidate.dn_parts();
             let attributes = selection.user_ber(candidate.entry());
+            put_search_entry_below(out, message_id, rdn, superior, attributes);
+            return Ok(());
+        }
+        if self.copies_decided
+            && !has_large
+            && let Some(attributes) = selection.copied(candidate.entry(), candidate.seen())
+        {
+            let (rdn, superior) = candidate.dn_parts();
             put_search_entry_below(out, message_id, rdn, superior, attributes);
             return Ok(());
         }
@@ -309,11 +348,13 @@ impl<'s> Sender<'s> {
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
         let mut writer = begin(self.dn.as_bytes());
-        let user = if selection.copies_user() {
-            writer.put_ber(selection.user_ber(candidate.entry()));
-            Ok(())
-        } else {
-            self.put_wanted(candidate.entry(), selection.all_user, &mut writer)
+        let (entry, seen) = (candidate.entry(), candidate.seen());
+        let user = match selection.copied(entry, seen) {
+            Some(user) => {
+                writer.put_ber(user);
+                Ok(())
+            }
+            None => self.put_wanted(entry, selection.all_user, seen, &mut writer),
         };
         user.map_err(|damaged| candidate.damaged(damaged))?;
         if candidate.entry().has_large() {
@@ -342,7 +383,7 @@ impl<'s> Sender<'s> {
         let gathered = self.gathered.get_or_insert_default();
         for large in candidate.entry().large().skip(gathered.attributes) {
             steps::count(1);
-            if self.selection.wants_values(large.number) {
+            if self.selection.wants_values(large.number, candidate.seen()) {
                 let start = gathered.ends.last().copied().unwrap_or_default();
                 let damaged = || candidate.not_as_told(large.number);
                 let bytes = usize::try_from(large.bytes).map_err(|_| damaged())?;
@@ -389,7 +430,8 @@ impl<'s> Sender<'s> {
         }
         // What is gathered first is there twice.
         let large = candidate.entry().large();
-        let gathered = large.filter(|large| self.selection.wants_values(large.number));
+        let seen = candidate.seen();
+        let gathered = large.filter(|large| self.selection.wants_values(large.number, seen));
         let gathered = gathered.fold(0, |sum: u64, large| sum.saturating_add(large.bytes));
         let bytes = self.message_bytes_max(candidate)?;
         let bytes = bytes.saturating_add(usize::try_from(gathered).unwrap_or(usize::MAX));
@@ -399,15 +441,15 @@ impl<'s> Sender<'s> {
     /// Bytes that the message takes at most.
     fn message_bytes_max<R: Read>(&mut self, candidate: &mut Candidate<'_, R>) -> Result<usize> {
         let selection = self.selection;
-        let user = if selection.copies_user() {
-            Ok(candidate.entry().ber().len())
-        } else {
-            self.wanted_bytes(candidate.entry(), selection.all_user)
+        let (entry, seen) = (candidate.entry(), candidate.seen());
+        let user = match selection.copied(entry, seen) {
+            Some(user) => Ok(user.len()),
+            None => self.wanted_bytes(entry, selection.all_user, seen),
         };
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
         let mut bytes = self.envelope_bytes_max + candidate.dn_bytes() + user;
         for large in candidate.entry().large() {
-            if selection.wants_number(selection.all_user, large.number) {
+            if selection.wants_large(large.number, seen) {
                 bytes += self.large_bytes_max(large);
             }
         }
@@ -420,11 +462,16 @@ impl<'s> Sender<'s> {
         Ok(bytes)
     }
 
-    fn wanted_bytes(&self, record: &Entry<'_>, all: bool) -> std::result::Result<usize, Damaged> {
+    fn wanted_bytes(
+        &self,
+        record: &Entry<'_>,
+        all: bool,
+        seen: Option<Seen<'_>>,
+    ) -> std::result::Result<usize, Damaged> {
         let mut bytes = 0;
         for attribute in record.attributes() {
             let attribute = attribute?;
-            if self.selection.wants(all, &attribute) {
+            if self.selection.wants(all, &attribute, seen) {
                 bytes += attribute.ber().len();
             }
         }
@@ -451,7 +498,7 @@ impl<'s> Sender<'s> {
         let selection = self.selection;
         let mut gathered = self.gathered.iter().flat_map(|gathered| gathered.values());
         for large in candidate.entry().large() {
-            if !selection.wants_number(selection.all_user, large.number) {
+            if !selection.wants_large(large.number, candidate.seen()) {
                 continue;
             }
             let damaged = || candidate.not_as_told(large.number);
@@ -475,11 +522,12 @@ impl<'s> Sender<'s> {
         &self,
         record: &Entry<'_>,
         all: bool,
+        seen: Option<Seen<'_>>,
         writer: &mut EntryWriter<'_>,
     ) -> std::result::Result<(), Damaged> {
         for attribute in record.attributes() {
             let attribute = attribute?;
-            if !self.selection.wants(all, &attribute) {
+            if !self.selection.wants(all, &attribute, seen) {
                 continue;
             }
             if !self.selection.types_only {
@@ -496,13 +544,17 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         writer: &mut EntryWriter<'_>,
     ) -> Result<()> {
-        let all = self.selection.all_operational;
-        self.put_wanted(&candidate.operational()?, all, writer)
+        let (all, seen) = (self.selection.all_operational, candidate.seen());
+        self.put_wanted(&candidate.operational()?, all, seen, writer)
             .map_err(|damaged| candidate.damaged(damaged))?;
         for attribute in &self.selection.virtual_attributes {
+            let attribute_type = attribute.attribute_type(self.schema);
+            if seen.is_some_and(|seen| !seen.reads_type(attribute_type)) {
+                continue;
+            }
             candidate.compute(*attribute, &mut self.values)?;
             if !self.values.is_empty() {
-                let known = self.schema.type_of(attribute.attribute_type(self.schema));
+                let known = self.schema.type_of(attribute_type);
                 let values = self.values.iter().filter(|_| !self.selection.types_only);
                 writer.put_attribute(known.name().as_bytes(), values);
             }

@@ -4,6 +4,7 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Message, Response, Scope};
 use sapwood_ldap::url;
 
+use crate::access::{Decider, Visible};
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
@@ -11,7 +12,7 @@ use crate::examined::Known;
 use crate::names::{self, Child, DnCache};
 use crate::operational::Vocabulary;
 use crate::referral;
-use crate::schema::Schema;
+use crate::schema::{OperationalAttribute, Schema};
 use crate::search::candidate::Candidate;
 use crate::search::evaluate::Evaluator;
 use crate::search::filter::{Node, Truth};
@@ -32,6 +33,8 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) subentries: Option<bool>,
     /// The flags of entries that are results if they match; with any others [`Treatment`] says.
     pub(super) usual: Option<EntryFlags>,
+    /// Decides what is seen of each entry, where that is not known for all of them. None is usual then.
+    pub(super) decider: Option<&'v mut Decider>,
     pub(super) filter: &'v Node,
     pub(super) covered: &'v mut Covered,
     /// No entry from here on is covered.
@@ -250,10 +253,26 @@ impl<R: Read> Visitor<'_, R> {
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if Some(flags) != self.usual {
+            if let Some(decider) = &mut self.decider {
+                let rdn = candidate.entry().rdn_bytes();
+                match decider.decide(self.schema, id, rdn, superior) {
+                    Some(grants) if grants.visible() != Visible::Nothing => {
+                        candidate.restrict(grants);
+                    }
+                    _ => return Ok(Flow::Next),
+                }
+            }
             match Treatment::of(flags, id, self.subentries, self.manage_dsa_it, self.covered) {
                 Treatment::Result => {}
                 Treatment::None => return Ok(Flow::Next),
                 Treatment::Reference => {
+                    let reference = self.schema.operational(OperationalAttribute::Ref);
+                    if candidate
+                        .seen()
+                        .is_some_and(|seen| !seen.reads_type(reference))
+                    {
+                        return Ok(Flow::Next);
+                    }
                     let mut dn = String::new();
                     candidate.append_dn(&mut dn);
                     drop(candidate);

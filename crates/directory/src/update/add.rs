@@ -11,16 +11,18 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{Run, UpdateRequest};
-use crate::access::is_protected;
+use super::{Run, UpdateRequest, may_not};
+use crate::access::{Rights, Slot, is_protected};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
-use crate::engine::Write;
+use crate::engine::{EntryId, Write};
 use crate::entry::EntryFlags;
-use crate::names::Child;
+use crate::names::{Child, NamingContext};
 use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
+use crate::schema::{
+    AttributeType, NormalDn, ObjectClassId, OperationalAttribute, Purpose, Schema,
+};
 use crate::sources::PasswordHasher;
 use crate::synthetic::SyntheticEntry;
 use crate::target;
@@ -37,7 +39,8 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = format!("{} is there already", entry.what());
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
-        self.require_update_access()?;
+        self.require_somewhere(Slot::CHILDREN, Rights::ADD)?;
+        self.require_somewhere(Slot::ENTRY, Rights::ADD)?;
         let mut draft = Draft::default();
         for attribute in request.attributes {
             let (known, options) = described(schema, attribute.description)?;
@@ -49,6 +52,7 @@ impl<T: Write> Run<'_, T> {
             let values = attribute.values.iter().map(Cow::Borrowed).collect();
             draft.add(schema, known, &options, values)?;
         }
+        self.require_place(request.dn, &normal)?;
         let vacancy = target::find_vacancy(self.txn, schema, self.state, request.dn, normal)?;
         let name = parsed(request.dn)?;
         if let Some(rdn) = name.rdn() {
@@ -68,7 +72,7 @@ impl<T: Write> Run<'_, T> {
         let stamp = Stamp::from(drawn.csn);
         let uuid = uuid_text(self.options.uuids.uuid());
         let class = schema.class_of(class).name();
-        let values = StoredValues::of_new(class, &uuid, self.identity.dn(), &stamp);
+        let values = StoredValues::of_new(class, &uuid, self.identity().dn(), &stamp);
         for attribute in OperationalAttribute::STORED {
             draft.stamp(schema, attribute, &values);
         }
@@ -88,6 +92,25 @@ impl<T: Write> Run<'_, T> {
         self.record_change(ChangeKind::Added, id, drawn, None);
         self.assert(id, controls)?;
         self.post_read(id, controls)
+    }
+
+    /// Refuses who may not add an entry with this DN. Whether it is there already is told only to others.
+    fn require_place(&mut self, dn: &str, normal: &NormalDn) -> Result<(), Stop> {
+        if self.limited().is_none() {
+            return Ok(());
+        }
+        let is_context = |context: &NamingContext| context.normal == *normal;
+        if self.state.contexts.iter().any(is_context) {
+            return Err(may_not("add the entry of a naming context"));
+        }
+        let above = Dn::parse(dn).ok().and_then(Dn::parent).unwrap_or_default();
+        let mut superior = normal.clone();
+        superior.truncate(normal.len() - 1);
+        let superior = self.find(above.as_str(), superior, false)?;
+        self.require_above(normal, superior.entry.id, Rights::ADD)?;
+        // It has no id yet, and so is nobody's own.
+        let wanted = (Slot::ENTRY, Rights::ADD);
+        self.require(normal, EntryId::ROOT, wanted, "add this entry")
     }
 }
 

@@ -7,7 +7,9 @@ use sapwood_ldap::message::RequestMessage;
 use sapwood_ldap::result::ResultCode;
 
 use super::Run;
+use crate::access::{EntryGrants, Rights, Sight, Slot};
 use crate::engine::{EntryId, Write};
+use crate::names;
 use crate::outcome::Stop;
 use crate::search::look::{Look, assertion_failed, assertion_too_long};
 
@@ -35,7 +37,8 @@ impl<T: Write> Run<'_, T> {
         let Some(filter) = controls.assertion else {
             return Ok(());
         };
-        match self.look()?.asserts(self.txn, id, filter)? {
+        let on_entry = self.granted(id, Rights::SEARCH)?;
+        match self.look(on_entry.as_ref()).asserts(self.txn, id, filter)? {
             Some(true) => Ok(()),
             Some(false) => Err(assertion_failed().into()),
             None => Err(assertion_too_long().into()),
@@ -70,7 +73,9 @@ impl<T: Write> Run<'_, T> {
             return Ok(());
         };
         let mut value = Vec::new();
-        self.look()?.read(self.txn, id, attributes, &mut value)?;
+        let on_entry = self.granted(id, Rights::READ)?;
+        let look = self.look(on_entry.as_ref());
+        look.read(self.txn, id, attributes, &mut value)?;
         self.response
             .get_or_insert_with(ControlsBuf::default)
             .push(Control {
@@ -81,20 +86,35 @@ impl<T: Write> Run<'_, T> {
         Ok(())
     }
 
-    /// The eyes of who asks: what may not be searched is not shown here either (RFC 4527 §5, RFC 4528 §4).
-    fn look(&self) -> Result<Look<'_>, Stop> {
-        let access = self.access();
-        if !access.may_read(self.identity) {
+    /// What is granted on the target; nothing is to be asked of who is above the rules. Who has not the right that a
+    /// control takes is refused.
+    fn granted(&self, id: EntryId, right: Rights) -> Result<Option<EntryGrants>, Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(None);
+        };
+        let dn = names::normal_dn_of(self.txn, self.schema, id)?;
+        let granted = requester.grants().on_entry(&dn, id);
+        if !granted.has(Slot::ENTRY, right) {
             let diagnostic = "you may not read this entry, as the controls of the update ask for";
             return Err(Stop::refuse(
                 ResultCode::InsufficientAccessRights,
                 diagnostic,
             ));
         }
-        Ok(Look {
+        Ok(Some(granted))
+    }
+
+    /// The eyes of who asks: what may not be searched is not shown here either (RFC 4527 §5, RFC 4528 §4).
+    fn look<'l>(&'l self, on_entry: Option<&'l EntryGrants>) -> Look<'l> {
+        Look {
             schema: self.schema,
             attributes: &self.state.attributes,
-            sees_protected: access.may_read_protected(self.identity),
-        })
+            grants: self.requester.grants(),
+            sight: match on_entry {
+                Some(_) => Sight::Decided,
+                None => Sight::All,
+            },
+            on_entry,
+        }
     }
 }

@@ -6,6 +6,7 @@ use sapwood_ldap::result::ResultCode;
 use super::reindex::{self, Side};
 use super::rules::After;
 use super::{Run, read};
+use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::large;
@@ -15,9 +16,13 @@ use crate::outcome::Stop;
 impl<T: Write> Run<'_, T> {
     pub(super) fn delete(&mut self, dn: &str, controls: &RequestControls<'_>) -> Result<(), Stop> {
         let normal = self.named(dn, "deleted")?;
-        self.require_update_access()?;
+        self.require_somewhere(Slot::ENTRY, Rights::DELETE)?;
+        self.require_somewhere(Slot::CHILDREN, Rights::DELETE)?;
         let target = self.find(dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
+        let wanted = (Slot::ENTRY, Rights::DELETE);
+        self.require(&target.normal, id, wanted, "delete this entry")?;
+        self.require_above(&target.normal, target.parent, Rights::DELETE)?;
         self.assert(id, controls)?;
         if names::has_children(self.txn, id)? {
             let diagnostic = "the entry has entries below it, which must be deleted first";

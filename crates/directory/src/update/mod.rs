@@ -19,6 +19,7 @@ pub(crate) mod rules;
 pub(crate) mod stamp;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::message::{Request, RequestMessage};
@@ -31,7 +32,7 @@ use self::large_change::LargeWrite;
 use self::reindex::Side;
 use self::rules::{After, Before, Origin, Queue, RuleSet};
 use self::stamp::Stamp;
-use crate::access::{AccessPolicy, Identity};
+use crate::access::{AccessRules, Everywhere, Identity, Requester, Rights, Slot};
 use crate::attributes::AttributeTable;
 use crate::changes::clock::{Drawing, Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
@@ -102,6 +103,8 @@ pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
     /// Those that there are, if there are any.
     rules: Option<&'b RuleSet>,
+    /// The access rules that it heeds.
+    access: Arc<AccessRules>,
     work: Work<'b>,
     /// Asked after each update whether the next is to be applied.
     goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
@@ -137,7 +140,7 @@ pub(crate) enum Work<'b> {
 
 impl<'b> Batch<'b> {
     pub(crate) fn new(
-        (options, rules): (&'b Options, &'b RuleSet),
+        (options, rules, access): (&'b Options, &'b RuleSet, Arc<AccessRules>),
         work: Work<'b>,
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
@@ -147,6 +150,7 @@ impl<'b> Batch<'b> {
         Batch {
             options,
             rules: rules.if_any(),
+            access,
             work,
             goes_on,
             outcomes: Vec::new(),
@@ -247,13 +251,28 @@ impl Bundle for Batch<'_> {
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let numbers = self.state.attributes.len();
         let changes = self.writer.changes.mark();
+        let schema = &self.options.schema;
+        let renewed;
+        let requester = match self.work {
+            Work::Updates(updates) => {
+                let requester = &updates[operation].requester;
+                if self.access.is_of(requester) {
+                    requester
+                } else {
+                    renewed = self.access.requester(schema, requester.identity().clone());
+                    &renewed
+                }
+            }
+            // No rules are asked of an import.
+            Work::Grafts(_) => {
+                renewed = Requester::administrator("");
+                &renewed
+            }
+        };
         let mut run = Run {
-            schema: &self.options.schema,
+            schema,
             options: self.options,
-            identity: match self.work {
-                Work::Updates(updates) => &updates[operation].identity,
-                Work::Grafts(_) => &Identity::Anonymous,
-            },
+            requester,
             state: &mut self.state,
             clock: self.clock,
             now: &mut self.now,
@@ -351,7 +370,7 @@ impl Bundle for Batch<'_> {
 pub(crate) struct Run<'r, T> {
     schema: &'r Schema,
     options: &'r Options,
-    identity: &'r Identity,
+    requester: &'r Requester,
     state: &'r mut State,
     clock: &'r HybridClock,
     now: &'r mut Option<u64>,
@@ -541,7 +560,7 @@ impl<'r, T: Write> Run<'r, T> {
         message: &RequestMessage<'_>,
         controls: Result<RequestControls<'_>, Stop>,
     ) -> Result<Outcome, Stop> {
-        if *self.identity == Identity::Anonymous && self.origin == Origin::Client {
+        if *self.identity() == Identity::Anonymous && self.origin == Origin::Client {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
@@ -598,23 +617,47 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    fn access(&self) -> &AccessPolicy {
-        &self.options.access
+    fn identity(&self) -> &'r Identity {
+        self.requester.identity()
     }
 
-    /// Whether any entry may be changed. Rules may do what they are for, whoever's update they answer.
-    fn may_update(&self) -> bool {
-        self.origin == Origin::Rule || self.access().may_update(self.identity)
+    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, whoever's update
+    /// it answers.
+    fn limited(&self) -> Option<&'r Requester> {
+        let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
+        is_limited.then_some(self.requester)
     }
 
-    fn require_update_access(&self) -> Result<(), Stop> {
-        if self.may_update() {
-            return Ok(());
+    /// Refuses who has these rights on no entry at all, without a look, so that the refusal tells nothing of what is
+    /// there.
+    fn require_somewhere(&self, slot: Slot, rights: Rights) -> Result<(), Stop> {
+        let grants = self.limited().map(Requester::grants);
+        match grants.map(|grants| grants.everywhere(slot, rights)) {
+            Some(Everywhere::Never) => Err(may_not("change entries")),
+            _ => Ok(()),
         }
-        Err(Stop::refuse(
-            ResultCode::InsufficientAccessRights,
-            "only the admin may change entries",
-        ))
+    }
+
+    /// Refuses who has not these rights on an entry that they may know of.
+    fn require(
+        &self,
+        dn: &NormalDn,
+        id: EntryId,
+        (slot, rights): (Slot, Rights),
+        what: &str,
+    ) -> Result<(), Stop> {
+        match self.limited() {
+            Some(who) if !who.grants().rights(dn, id, slot).has(rights) => Err(may_not(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same of what is directly below the entry above a DN, which is an entry's or may become one's.
+    fn require_above(&self, dn: &NormalDn, parent: EntryId, rights: Rights) -> Result<(), Stop> {
+        let mut above = dn.clone();
+        above.truncate(dn.len().saturating_sub(1));
+        let what = "change what is directly below this entry's superior";
+        self.require(&above, parent, (Slot::CHILDREN, rights), what)
     }
 
     /// Reads the DN of an update's target, and refuses those of synthetic entries, which no update may touch.
@@ -631,7 +674,9 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Finds an update's target, which stays as it is found until the update is done.
     fn find(&mut self, dn: &str, normal: NormalDn, manage_dsa_it: bool) -> Result<Target, Stop> {
-        let target = target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)?;
+        let (view, viewer) = (&*self.txn, self.limited());
+        let (schema, state) = (self.schema, &*self.state);
+        let target = target::find(view, schema, state, dn, normal, manage_dsa_it, viewer)?;
         if self.state.is_spread() {
             name_key(target.parent, target.normal_rdn(), self.key);
             self.txn.guard(Table::Name, self.key)?;
@@ -663,7 +708,7 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Who changes an entry: users are named as they are called now, whatever their name was when they were bound.
     fn modifier(&self) -> Result<Cow<'r, str>, Error> {
-        Ok(match self.identity {
+        Ok(match self.identity() {
             Identity::User { entry, .. } => Cow::Owned(names::dn_of(self.txn, *entry)?),
             other => Cow::Borrowed(other.dn()),
         })
@@ -898,6 +943,12 @@ impl<'r, T: Write> Run<'r, T> {
         self.txn.delete(Table::Name, self.key)?;
         Ok(())
     }
+}
+
+/// The outcome for who lacks the rights to do something.
+fn may_not(what: &str) -> Stop {
+    let diagnostic = format!("the access rules do not let you {what}");
+    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
 }
 
 /// The outcome of a transaction of which an update was refused. There are no response controls: of the updates before

@@ -15,7 +15,7 @@ use super::draft::{Draft, Frame};
 use super::rules::RuleSet;
 use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
-use crate::access::is_protected;
+use crate::access::{Rights, Slot, is_protected};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
 use crate::engine::{EntryId, Write};
@@ -23,6 +23,7 @@ use crate::entry::Entry;
 use crate::operational::{Brief, Operational};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn, OperationalAttribute, Schema};
+use crate::target::Target;
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -44,6 +45,8 @@ impl<T: Write> Run<'_, T> {
         let schema = self.schema;
         // What was found ahead is an entry that may be modified.
         let found = self.ahead.found(request.dn);
+        // The rules may hide it, or not let it be changed.
+        let found = found.filter(|_| self.limited().is_none());
         let normal = match found {
             Some(_) => NormalDn::new(),
             None => self.named(request.dn, "modified")?,
@@ -53,24 +56,28 @@ impl<T: Write> Run<'_, T> {
             .iter()
             .map(|change| resolve(schema, &self.state.attributes, change))
             .collect::<Result<_, _>>()?;
-        let may_update = self.may_update();
-        let only_password = changes
-            .iter()
-            .all(|change| is_protected(schema, change.known.id()));
-        if !may_update && !only_password {
-            return Err(not_yours());
+        for change in &changes {
+            self.require_somewhere(self.slot(change.known), rights_for(change))?;
+        }
+        if changes.is_empty() {
+            // It is still stamped.
+            self.require_somewhere(Slot::ENTRY, Rights::WRITE)?;
         }
         let id = match found {
             Some(id) => id,
             None => {
-                self.find(request.dn, normal, controls.manage_dsa_it.is_some())?
-                    .entry
-                    .id
+                let manage_dsa_it = controls.manage_dsa_it.is_some();
+                let target = self.find(request.dn, normal, manage_dsa_it)?;
+                for change in &changes {
+                    self.require_change(&target, change.known, rights_for(change))?;
+                }
+                if changes.is_empty() {
+                    let wanted = (Slot::ENTRY, Rights::WRITE);
+                    self.require(&target.normal, target.entry.id, wanted, "change this entry")?;
+                }
+                target.entry.id
             }
         };
-        if !may_update && !self.access().may_set_password(self.identity, id) {
-            return Err(not_yours());
-        }
         self.assert(id, controls)?;
         self.pre_read(id, controls)?;
         self.change(id, &changes)?;
@@ -85,17 +92,17 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = self.named(dn, "modified")?;
-        let id = self.find(dn, normal, false)?.entry.id;
-        if !self.access().may_set_password(self.identity, id) {
-            return Err(not_yours());
-        }
+        let known = schema.type_of(schema.well_known().user_password);
+        self.require_somewhere(self.slot(known), Rights::WRITE)?;
+        let target = self.find(dn, normal, false)?;
+        self.require_change(&target, known, Rights::WRITE)?;
+        let id = target.entry.id;
         if let Some(replaces) = replaces
             && !self.has_password(id, replaces)?
         {
             let diagnostic = "the old password is not the current one any more";
             return Err(Stop::refuse(ResultCode::InvalidCredentials, diagnostic));
         }
-        let known = schema.type_of(schema.well_known().user_password);
         let values = OctetStringsBuf::from_iter([stored]);
         let attribute = Attribute {
             description: known.name().as_bytes(),
@@ -110,6 +117,27 @@ impl<T: Write> Run<'_, T> {
             },
         )?;
         self.change(id, &[change])
+    }
+
+    /// What rights on a type are given on.
+    fn slot(&self, known: &AttributeType) -> Slot {
+        let limited = self.limited();
+        limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
+    }
+
+    /// Refuses who may not change a type of an entry so.
+    fn require_change(
+        &self,
+        target: &Target,
+        known: &AttributeType,
+        rights: Rights,
+    ) -> Result<(), Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(());
+        };
+        let wanted = (requester.grants().slot(known.id()), rights);
+        let what = format!("change {} of this entry", known.name());
+        self.require(&target.normal, target.entry.id, wanted, &what)
     }
 
     /// Whether an entry has just this value of userPassword.
@@ -355,7 +383,11 @@ fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Re
     }
 }
 
-fn not_yours() -> Stop {
-    let diagnostic = "users may change nothing but their own userPassword; the rest is the admin's";
-    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
+/// The rights that a change takes.
+fn rights_for(change: &Resolved<'_>) -> Rights {
+    match change.kind {
+        Modification::Add => Rights::ADD,
+        Modification::Delete => Rights::DELETE,
+        Modification::Replace | Modification::Increment => Rights::WRITE,
+    }
 }

@@ -9,6 +9,7 @@ use sapwood_ldap::result::ResultCode;
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
+use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::error::Error;
@@ -34,9 +35,10 @@ impl<T: Write> Run<'_, T> {
             .new_superior
             .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
             .transpose()?;
-        self.require_update_access()?;
+        self.require_somewhere(Slot::ENTRY, Rights::WRITE)?;
         let target = self.find(request.dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
+        self.require_renaming(&target, new_rdn, request.delete_old_rdn)?;
         self.assert(id, controls)?;
         if target.is_context() {
             let diagnostic = "a naming context's own entry cannot be renamed";
@@ -47,7 +49,10 @@ impl<T: Write> Run<'_, T> {
                 self.txn.guard_move()?;
                 self.new_parent(&target, dn, normal)?
             }
-            None => target.parent,
+            None => {
+                self.require_above(&target.normal, target.parent, Rights::ADD)?;
+                target.parent
+            }
         };
         let new_key = normal_rdn.bytes();
         names::name_key(parent, new_key, self.key);
@@ -63,6 +68,39 @@ impl<T: Write> Run<'_, T> {
         self.post_read(id, controls)
     }
 
+    /// Refuses who may not take an entry away from its place, or not change the attributes of its name.
+    fn require_renaming(
+        &self,
+        target: &Target,
+        new_rdn: Rdn<'_>,
+        delete_old_rdn: bool,
+    ) -> Result<(), Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(());
+        };
+        let Target { entry, normal, .. } = target;
+        let wanted = (Slot::ENTRY, Rights::WRITE);
+        self.require(normal, entry.id, wanted, "rename this entry")?;
+        self.require_above(normal, target.parent, Rights::DELETE)?;
+        let mut record = Vec::new();
+        self.read_record(entry.id, &mut record)?;
+        let record = read(entry.id, &record)?;
+        let old_rdn = Dn::parse(rdn_of(entry.id, &record)?).ok();
+        let old_rdn = old_rdn.and_then(Dn::rdn).filter(|_| delete_old_rdn);
+        let changes = [(Some(new_rdn), Rights::ADD), (old_rdn, Rights::DELETE)];
+        for (rdn, rights) in changes {
+            for ava in rdn.iter().flat_map(|rdn| rdn.avas()) {
+                // What the schema does not know is refused as that.
+                let known = self.schema.attribute_type(ava.attribute().as_bytes());
+                let Some(known) = known else { continue };
+                let slot = requester.grants().slot(known.id());
+                let what = format!("change {} of this entry, which names it", known.name());
+                self.require(normal, entry.id, (slot, rights), &what)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The id of the new superior, after the checks that concern it.
     fn new_parent(
         &mut self,
@@ -70,6 +108,7 @@ impl<T: Write> Run<'_, T> {
         dn: &str,
         normal: NormalDn,
     ) -> Result<crate::engine::EntryId, Stop> {
+        let wanted = (Slot::CHILDREN, Rights::ADD);
         let superior = self.find(dn, normal, false).map_err(|stop| match stop {
             Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
                 diagnostic: format!("newSuperior: {}", outcome.diagnostic),
@@ -84,6 +123,8 @@ impl<T: Write> Run<'_, T> {
             .into(),
             other => other,
         })?;
+        let what = "move entries below the new superior";
+        self.require(&superior.normal, superior.entry.id, wanted, what)?;
         if superior.context != target.context {
             let diagnostic = "an entry cannot be moved to another naming context";
             return Err(Stop::refuse(ResultCode::AffectsMultipleDsas, diagnostic));
@@ -142,7 +183,7 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_child(parent)?;
         self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
-        let by = (self.identity.dn(), &stamp);
+        let by = (self.identity().dn(), &stamp);
         // What is below it has other names now.
         *self.names = DnCache::default();
         self.rewrite(id, old, draft, by, frame)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sapwood_ldap::message::RequestMessage;
 
-use crate::access::Identity;
+use crate::access::Requester;
 
 /// A message that is longer is kept in memory of its own.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -17,7 +17,7 @@ const BLOCK_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Update {
     /// For whom it is done, shared by the updates of a connection.
-    pub identity: Arc<Identity>,
+    pub requester: Arc<Requester>,
     /// What is to be done.
     pub request: UpdateRequest,
 }

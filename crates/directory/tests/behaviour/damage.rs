@@ -55,7 +55,9 @@ fn ask(directory: &Directory) -> (usize, usize) {
                 reader()
             };
             let snapshot = directory.snapshot().unwrap();
-            let mut search = Search::new(snapshot, &identity, &request, SearchOptions::default());
+            let requester = directory.requester(identity);
+            let options = SearchOptions::default();
+            let mut search = Search::new(snapshot, &requester, &request, options);
             let mut out = Vec::new();
             let budget = Budget {
                 entries: 100,

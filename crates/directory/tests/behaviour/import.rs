@@ -664,8 +664,8 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
         manage_dsa_it: true,
         ..SearchOptions::default()
     };
-    let identity = admin();
-    let mut search = Search::new(directory.snapshot().unwrap(), &identity, &request, options);
+    let requester = directory.requester(admin());
+    let mut search = Search::new(directory.snapshot().unwrap(), &requester, &request, options);
     let budget = Budget {
         entries: 100,
         work: u64::MAX,

@@ -329,7 +329,8 @@ fn what_is_not_asked_for_takes_no_room() {
             ..SearchRequest::new(GROUP, Scope::Base, filter.as_filter())
         };
         let snapshot = directory.snapshot().unwrap();
-        let mut search = Search::new(snapshot, &admin(), &request, SearchOptions::default());
+        let requester = directory.requester(admin());
+        let mut search = Search::new(snapshot, &requester, &request, SearchOptions::default());
         let budget = Budget {
             entries: 100,
             work: u64::MAX,

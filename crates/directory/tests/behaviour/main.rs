@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod aliases;
 mod changes;
 mod changes_after_crash;

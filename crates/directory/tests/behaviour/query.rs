@@ -1,10 +1,11 @@
 //! A search as a test puts it, and what it finds.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Budget, Directory, Identity, Search, SearchOptions, Searches, Snapshot, Step,
+    Budget, Directory, Identity, Requester, Search, SearchOptions, Searches, Snapshot, Step,
 };
 use sapwood_ldap::controls::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
@@ -77,23 +78,20 @@ pub(crate) fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> 
 pub(crate) fn search_in<E: Engine>(snapshot: Snapshot<E>, query: &Query<'_>) -> Found {
     asked(query, |request| {
         let options = query.options.clone();
-        finish(
-            Search::new(snapshot, &query.identity, request, options),
-            query,
-        )
+        let requester = snapshot.directory().requester(query.identity.clone());
+        finish(Search::new(snapshot, &requester, request, options), query)
     })
 }
 
-/// Begins searches of one identity together, and finishes them one after the other.
+/// Begins searches together, and finishes them one after the other.
 pub(crate) fn search_together<E: Engine>(
     directory: &Directory<E>,
     queries: &[Query<'_>],
 ) -> Vec<Found> {
     let mut searches = Searches::new(directory.snapshot().unwrap());
-    let identity = &queries[0].identity;
     let mut found = Vec::new();
     for burst in queries.chunks(5) {
-        let begun = begin(&mut searches, identity, burst, Vec::new());
+        let begun = begin(&mut searches, burst, Vec::new());
         assert_eq!(begun.len(), burst.len());
         found.extend(
             begun
@@ -108,17 +106,18 @@ pub(crate) fn search_together<E: Engine>(
 /// Hands all requests of a burst over at once, each of which borrows from its own call.
 fn begin<'r, E: Engine>(
     searches: &mut Searches<E>,
-    identity: &Identity,
     queries: &[Query<'_>],
-    before: Vec<(&'r SearchRequest<'r>, SearchOptions)>,
+    before: Vec<(&'r Arc<Requester>, &'r SearchRequest<'r>, SearchOptions)>,
 ) -> Vec<Search<E>> {
     let Some((first, rest)) = queries.split_first() else {
-        return searches.begin(identity, before.into_iter());
+        return searches.begin(before.into_iter());
     };
+    let directory = searches.snapshot().directory();
+    let requester = directory.requester(first.identity.clone());
     asked(first, |request| {
-        let mut requests: Vec<(&SearchRequest<'_>, _)> = before;
-        requests.push((request, first.options.clone()));
-        begin(searches, identity, rest, requests)
+        let mut requests: Vec<(&Arc<Requester>, &SearchRequest<'_>, _)> = before;
+        requests.push((&requester, request, first.options.clone()));
+        begin(searches, rest, requests)
     })
 }
 

@@ -6,9 +6,10 @@
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sapwood_directory::{Budget, Identity, Search, SearchOptions, Snapshot, Step};
+use sapwood_directory::{Budget, Requester, Search, SearchOptions, Snapshot, Step};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
@@ -47,9 +48,7 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
     let mut exporter = Exporter {
         snapshot,
         // Everything may be read by who can read the file.
-        identity: Identity::Admin {
-            dn: config.admin.dn,
-        },
+        requester: Requester::administrator(config.admin.dn),
         attributes,
         out: BufWriter::with_capacity(PIECE_BYTES, out),
         text,
@@ -74,7 +73,7 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
 
 struct Exporter<'o> {
     snapshot: Snapshot,
-    identity: Identity,
+    requester: Arc<Requester>,
     attributes: OctetStringsBuf,
     out: BufWriter<&'o mut Output>,
     text: Vec<u8>,
@@ -111,7 +110,7 @@ impl Exporter<'_> {
             manage_dsa_it: true,
             ..SearchOptions::default()
         };
-        let mut search = Search::new(self.snapshot.clone(), &self.identity, &request, options);
+        let mut search = Search::new(self.snapshot.clone(), &self.requester, &request, options);
         let mut found = Vec::new();
         let mut out_bytes = PIECE_BYTES;
         loop {

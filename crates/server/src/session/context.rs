@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sapwood_directory::{Channel, EntryId, Identity};
+use sapwood_directory::{Channel, EntryId, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;
@@ -54,18 +54,25 @@ pub(super) struct Context {
     pub(super) peer: Peer,
     /// What kind of connection it is.
     pub(super) channel: Channel,
-    /// Who is bound, shared by the operations that go on without the session.
-    pub(super) identity: Arc<Identity>,
+    /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
+    pub(super) requester: Arc<Requester>,
     /// Deletions that were counted when the user's entry was certainly there.
     pub(super) deletions: u64,
     /// In whose name is taken what all share.
     pub(super) claimant: Arc<Claimant>,
 }
 
+impl Context {
+    /// Who is bound.
+    pub(super) fn identity(&self) -> &Identity {
+        self.requester.identity()
+    }
+}
+
 impl Session {
     /// Whether nobody is bound.
     pub(crate) fn is_anonymous(&self) -> bool {
-        *self.context.identity == Identity::Anonymous
+        *self.context.identity() == Identity::Anonymous
     }
 
     /// In whose name the session takes what is shared.
@@ -74,11 +81,11 @@ impl Session {
     }
 
     pub(super) fn set_identity(&mut self, identity: Identity) {
-        if identity != *self.context.identity {
+        if identity != *self.context.identity() {
             self.context.claimant = self.context.claimant.bound_as(&identity);
             let is_bound = identity != Identity::Anonymous;
             self.admission.bind(&self.context.claimant, is_bound);
-            self.context.identity = Arc::new(identity);
+            self.context.requester = self.service.directory.requester(identity);
         }
     }
 

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sapwood_directory::{
-    Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Snapshot, SystemClock,
+    Clock, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot, SystemClock,
 };
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::filter::FilterBuf;
@@ -79,7 +79,7 @@ impl Stage {
 struct Long {
     bytes: Vec<u8>,
     snapshot: Snapshot,
-    identity: Arc<Identity>,
+    requester: Arc<Requester>,
     options: SearchOptions,
     share: Share,
     disposer: Disposer,
@@ -91,7 +91,7 @@ impl Long {
         let Long {
             bytes,
             snapshot,
-            identity,
+            requester,
             options,
             share,
             disposer,
@@ -106,7 +106,7 @@ impl Long {
         };
         let reading = match &message.op {
             Request::Search(request) => {
-                Reading::Search(Search::new(snapshot, &identity, request, options))
+                Reading::Search(Search::new(snapshot, &requester, request, options))
             }
             Request::Compare(request) => {
                 let options = CompareOptions {
@@ -115,7 +115,7 @@ impl Long {
                     assertion: options.assertion.as_ref().map(FilterBuf::as_filter),
                     deadline_micros: deadline,
                 };
-                Reading::Compare(begin_compare(snapshot, &identity, request, options))
+                Reading::Compare(begin_compare(snapshot, &requester, request, options))
             }
             _ => return Err(failed()),
         };
@@ -157,7 +157,7 @@ impl Session {
         };
         let wanted = (wanted > 0).then(|| SystemClock.now_micros() + wanted);
         options.deadline_micros = options.deadline_micros.into_iter().chain(wanted).min();
-        let claim = self.claim(&self.context.identity);
+        let claim = self.claim(self.context.identity());
         let length = match bytes.len() {
             ..=MEDIUM_BYTES_MAX => Length::Short,
             _ => Length::Long,
@@ -166,7 +166,7 @@ impl Session {
         let mut stage = Stage::Long(Box::new(Long {
             bytes: bytes.to_vec(),
             snapshot,
-            identity: self.context.identity.clone(),
+            requester: self.context.requester.clone(),
             options,
             share,
             disposer: preparers.disposer(claim, length),

@@ -118,7 +118,7 @@ impl Session {
                 takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
                 is_under_tls: secure,
             },
-            identity: Arc::new(Identity::Anonymous),
+            requester: service.directory.requester(Identity::Anonymous),
             deletions: 0,
             claimant: admission.claimant(),
         };
@@ -209,7 +209,12 @@ impl Session {
     /// Requests come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
         self.service.renew(&mut self.settings);
-        if let Identity::User { entry, .. } = *self.context.identity
+        let directory = &self.service.directory;
+        if !directory.is_current(&self.context.requester) {
+            let identity = self.context.identity().clone();
+            self.context.requester = directory.requester(identity);
+        }
+        if let Identity::User { entry, .. } = *self.context.identity()
             && self.context.deletions != self.service.directory.deletions()
         {
             self.check_user(entry);

@@ -101,12 +101,15 @@ impl Session {
             .filter(|coming| coming.searches().is_some())
             .count();
         let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
-        let requests = requests
-            .map(|(id, request)| (request, self.search_options(id, &RequestControls::NONE)));
+        let requester = &self.context.requester;
+        let requests = requests.map(|(id, request)| {
+            let options = self.search_options(id, &RequestControls::NONE);
+            (requester, request, options)
+        });
         let searches = burst
             .searches
             .get_or_insert_with(|| Searches::new(snapshot));
-        let begun = searches.begin(&self.context.identity, requests);
+        let begun = searches.begin(requests);
         for (coming, search) in burst.coming.iter_mut().zip(begun) {
             coming.search = Some(search);
         }

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions, Snapshot,
-    Step, SystemClock, is_secret,
+    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Requester, Search, SearchOptions,
+    Snapshot, Step, SystemClock, is_secret,
 };
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::filter::Filter;
@@ -263,7 +264,7 @@ impl Session {
             Some(search) => Ok(search),
             None => burst.snapshot(self).cloned().map(|snapshot| {
                 let options = self.search_options(id, controls);
-                Search::new(snapshot, &self.context.identity, request, options)
+                Search::new(snapshot, &self.context.requester, request, options)
             }),
         };
         match search {
@@ -313,7 +314,7 @@ impl Session {
         if controls.get_server_id.is_some() {
             options.entry_controls = self.entry_controls();
         }
-        if !matches!(*self.context.identity, Identity::Admin { .. }) {
+        if !matches!(self.context.identity(), Identity::Admin { .. }) {
             options.entries_max = self.settings.config.limits.search_entries_max;
             options.deadline_micros = self.deadline_micros();
         }
@@ -323,7 +324,7 @@ impl Session {
     /// When a search or compare that begins now has to end.
     fn deadline_micros(&self) -> Option<u64> {
         let seconds = self.settings.config.limits.search_seconds_max;
-        let is_limited = seconds > 0 && !matches!(*self.context.identity, Identity::Admin { .. });
+        let is_limited = seconds > 0 && !matches!(self.context.identity(), Identity::Admin { .. });
         is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
     }
 
@@ -486,7 +487,7 @@ impl Session {
         };
         let compare = burst.snapshot(self).cloned();
         let compare = compare
-            .map(|snapshot| begin_compare(snapshot, &self.context.identity, request, options));
+            .map(|snapshot| begin_compare(snapshot, &self.context.requester, request, options));
         match compare {
             Ok(compare) => {
                 let reading = Reading::Compare(compare);
@@ -512,14 +513,14 @@ impl Session {
 /// Begins a compare.
 pub(super) fn begin_compare(
     snapshot: Snapshot,
-    identity: &Identity,
+    requester: &Arc<Requester>,
     request: &CompareRequest<'_>,
     options: CompareOptions<'_>,
 ) -> Compare {
     let asserted = &request.assertion;
     Compare::new(
         snapshot,
-        identity,
+        requester,
         request.dn,
         asserted.attribute,
         asserted.value,

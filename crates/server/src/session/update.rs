@@ -117,9 +117,9 @@ impl Session {
         share: Share,
         unit: &mut Unit,
     ) {
-        let identity = self.context.identity.clone();
+        let requester = self.context.requester.clone();
         unit.shards.push(shards);
-        unit.updates.push(Update { identity, request });
+        unit.updates.push(Update { requester, request });
         unit.replies.push(reply);
         unit.share.add(share);
         self.output.answers_due += 1;
@@ -238,7 +238,7 @@ impl Session {
         work: Work,
         job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
     ) {
-        let claim = self.claim(&self.context.identity);
+        let claim = self.claim(self.context.identity());
         self.operations.hashing = Some(Hashing::Job {
             _ticket: self.service.hashers.submit(claim, work, job),
             failure: None,

@@ -1,5 +1,7 @@
 //! What a rule may do, by the rule for tests.
 
+use std::sync::Arc;
+
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -9,7 +11,7 @@ use super::Rules;
 use crate::engine::{Embedded, Ticket};
 use crate::schema::Schema;
 use crate::{
-    Budget, Config, Directory, Identity, Options, Outcome, Search, SearchOptions, Step,
+    Budget, Config, Directory, Options, Outcome, Requester, Search, SearchOptions, Step,
     Transaction, Update, UpdateRequest,
 };
 
@@ -35,15 +37,13 @@ fn directory() -> Directory {
     directory
 }
 
-fn admin() -> Identity {
-    Identity::Admin {
-        dn: "cn=admin".into(),
-    }
+fn admin() -> Arc<Requester> {
+    Requester::administrator("cn=admin")
 }
 
 fn apply_request(directory: &Directory, request: UpdateRequest) -> Outcome {
-    let identity = admin().into();
-    let mut applied = directory.apply(&[Update { identity, request }]).unwrap();
+    let requester = admin();
+    let mut applied = directory.apply(&[Update { requester, request }]).unwrap();
     if let Some(ticket) = applied.ticket {
         ticket.wait().unwrap();
     }

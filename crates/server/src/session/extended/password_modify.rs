@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sapwood_directory::{AccessPolicy, Identity, Outcome, UpdateRequest};
+use sapwood_directory::{Credentials, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
@@ -16,6 +16,7 @@ use crate::password::{
 use crate::session::bind::stopped;
 use crate::session::{Completion, Hashed, Session};
 use crate::workers::Turn;
+use crate::writer::refusal;
 use crate::session::reply::{Reply, ReplyKind};
 
 pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
@@ -55,6 +56,27 @@ impl Session {
         zeroize::Zeroize::zeroize(&mut value);
     }
 
+    /// The entry with this DN, if who asks may know of it and set its password. That is judged again when the update is
+    /// applied; here it keeps the hasher from working for who may not.
+    fn changeable_credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
+        let snapshot = self.service.directory.snapshot();
+        let snapshot = snapshot.map_err(|error| refusal(&error))?;
+        let values_max = self.settings.config.limits.password_values_max;
+        let found = snapshot.credentials(dn, values_max);
+        let Some(found) = found.map_err(|error| refusal(&error))? else {
+            return Ok(None);
+        };
+        let may_set = snapshot.may_set_password(&self.context.requester, &found);
+        match may_set.map_err(|error| refusal(&error))? {
+            Some(true) => Ok(Some(found)),
+            Some(false) => Err(Outcome::new(
+                ResultCode::InsufficientAccessRights,
+                "the access rules do not let you change the password of this entry",
+            )),
+            None => Ok(None),
+        }
+    }
+
     /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
     fn password_modify(
         &mut self,
@@ -76,7 +98,7 @@ impl Session {
             ));
         }
         let target = match request.user_identity {
-            None => self.context.identity.dn().to_owned(),
+            None => self.context.identity().dn().to_owned(),
             Some(identity) => {
                 let identity = std::str::from_utf8(identity).map_err(|_| {
                     Outcome::new(
@@ -89,17 +111,8 @@ impl Session {
         };
         let transaction = self.transaction_of(controls)?;
         refuse_proxied_authorization(controls)?;
-        let (dn, stored_before) = match self.credentials(&target)? {
-            Some(credentials) => {
-                // The update is judged again when it is applied; this keeps the hasher from working for who may not.
-                if !AccessPolicy::default().may_set_password(&self.context.identity, credentials.entry) {
-                    return Err(Outcome::new(
-                        ResultCode::InsufficientAccessRights,
-                        "only one's own password may be changed",
-                    ));
-                }
-                (credentials.dn, credentials.stored)
-            }
+        let (dn, stored_before) = match self.changeable_credentials(&target)? {
+            Some(credentials) => (credentials.dn, credentials.stored),
             None if self
                 .settings
                 .is_admin(self.service.directory.schema(), &target) =>
@@ -111,7 +124,7 @@ impl Session {
             // The entry may be one that the transaction adds; it has no password yet that could be checked.
             None if transaction.is_some()
                 && request.old_password.is_none()
-                && matches!(*self.context.identity, Identity::Admin { .. }) =>
+                && matches!(self.context.identity(), Identity::Admin { .. }) =>
             {
                 (target, Vec::new())
             }

@@ -25,7 +25,7 @@ impl Session {
             let reason = "Who am I? has no value";
             Err(Outcome::new(ResultCode::ProtocolError, reason))
         } else {
-            match &*self.context.identity {
+            match self.context.identity() {
                 Identity::Anonymous => Ok(String::new()),
                 Identity::Admin { dn } => Ok(format!("dn:{dn}")),
                 Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {

@@ -1,0 +1,158 @@
+//! Who asks, and what they may do.
+//!
+//! | file | its part |
+//! | --- | --- |
+//! | `policy` | rules as they are written |
+//! | `compile` | from rules to what they grant to an identity |
+//! | `grants` | what is granted, on all entries and on one |
+//!
+//! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A search
+//! asks at its beginning how much of every entry it sees ([`grants::Sight`]), and only if that depends on the entry does
+//! it have each candidate decided. The base of a search, what is compared and what is updated are asked for by name.
+//! What may not be disclosed is as if it were not there.
+
+mod compile;
+mod grants;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub use self::compile::PolicyError;
+pub(crate) use self::compile::{AccessRules, Slot};
+pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
+pub use self::policy::{
+    Attributes, By, DnPattern, DnScope, Grant, Policy, Rights, Rule, Then, What, Who,
+};
+use crate::engine::EntryId;
+use crate::schema::{AttributeTypeId, Schema};
+
+/// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
+pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
+    attribute_type == schema.well_known().user_password
+}
+
+/// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it
+/// is protected, or not known.
+pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
+    let base = description.split(|&byte| byte == b';').next();
+    let known = schema.attribute_type(base.unwrap_or_default());
+    known.is_none_or(|known| is_protected(schema, known.id()))
+}
+
+/// Who an operation is done for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Nobody.
+    Anonymous,
+    /// An entry of the directory.
+    User {
+        /// Its id.
+        entry: EntryId,
+        /// Its DN as it was at bind time.
+        dn: String,
+    },
+    /// The admin, who need not be an entry.
+    Admin {
+        /// The admin's DN.
+        dn: String,
+    },
+}
+
+impl Identity {
+    /// The DN, empty when anonymous: creatorsName, modifiersName, Who am I.
+    pub fn dn(&self) -> &str {
+        match self {
+            Identity::Anonymous => "",
+            Identity::User { dn, .. } | Identity::Admin { dn } => dn,
+        }
+    }
+}
+
+/// Who asks, and what the rules grant to them. Made by a bind, and shared by all that is asked after it.
+#[derive(Debug)]
+pub struct Requester {
+    identity: Identity,
+    grants: Grants,
+}
+
+impl Requester {
+    /// The administrator, of whom no rules are asked.
+    pub fn administrator(dn: impl Into<String>) -> Arc<Requester> {
+        let identity = Identity::Admin { dn: dn.into() };
+        let grants = Grants::unlimited();
+        Arc::new(Requester { identity, grants })
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    #[inline]
+    pub(crate) fn grants(&self) -> &Grants {
+        &self.grants
+    }
+}
+
+/// The access rules in force, which may change at any time.
+#[derive(Debug)]
+pub(crate) struct Access {
+    rules: RwLock<Arc<AccessRules>>,
+    /// That of the rules.
+    version: AtomicU64,
+}
+
+impl Access {
+    pub(crate) fn new(schema: &Schema, policy: Policy) -> Result<Access, PolicyError> {
+        const FIRST: u64 = 1;
+        let rules = AccessRules::new(schema, policy, FIRST)?;
+        Ok(Access {
+            rules: RwLock::new(Arc::new(rules)),
+            version: AtomicU64::new(FIRST),
+        })
+    }
+
+    /// Puts other rules in force. Operations that begin later heed them, and searches under way from their next step on.
+    pub(crate) fn set(&self, schema: &Schema, policy: &Policy) -> Result<(), PolicyError> {
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        if rules.policy != *policy {
+            let version = rules.version + 1;
+            *rules = Arc::new(AccessRules::new(schema, policy.clone(), version)?);
+            self.version.store(version, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The rules in force.
+    pub(crate) fn rules(&self) -> Arc<AccessRules> {
+        let rules = self.rules.read();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether somebody has what the rules in force grant.
+    #[inline]
+    pub(crate) fn is_current(&self, requester: &Requester) -> bool {
+        let version = self.version.load(Ordering::Acquire);
+        requester.grants.version() == version || requester.grants.is_unlimited()
+    }
+}
+
+impl AccessRules {
+    /// Who asks with an identity, by these rules.
+    pub(crate) fn requester(
+        self: &Arc<AccessRules>,
+        schema: &Schema,
+        identity: Identity,
+    ) -> Arc<Requester> {
+        let grants = self.grants(schema, &identity);
+        Arc::new(Requester { identity, grants })
+    }
+
+    /// Whether somebody has what these rules grant.
+    pub(crate) fn is_of(&self, requester: &Requester) -> bool {
+        requester.grants.version() == self.version || requester.grants.is_unlimited()
+    }
+}

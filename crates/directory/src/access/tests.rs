@@ -1,0 +1,322 @@
+//! Compiled rules give the rights that the rules as written give, which a model reads one by one.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::compile::Slot;
+use super::grants::Visible;
+use super::policy::*;
+use super::{Access, Decider, Everywhere, Identity, Requester, Sight};
+use crate::engine::EntryId;
+use crate::names::Superior;
+use crate::schema::{NormalDn, Schema};
+
+/// Entries by their ids, counted from 1: the naming context, and what is below it, each with the id of its parent.
+const ENTRIES: [(&str, u64); 6] = [
+    ("dc=example,dc=com", 0),
+    ("ou=people,dc=example,dc=com", 1),
+    ("ou=groups,dc=example,dc=com", 1),
+    ("uid=anne,ou=people,dc=example,dc=com", 2),
+    ("uid=bert,ou=people,dc=example,dc=com", 2),
+    ("cn=inner,uid=anne,ou=people,dc=example,dc=com", 4),
+];
+
+/// Of these, cn and sn are subtypes of name.
+const TYPES: [&str; 6] = ["name", "cn", "sn", "mail", "userPassword", "description"];
+
+const RIGHTS: [Rights; 6] = [
+    Rights::DISCLOSE,
+    Rights::COMPARE,
+    Rights::SEARCH,
+    Rights::READ,
+    Rights::ADD,
+    Rights::DELETE,
+];
+
+fn dn_of(id: EntryId) -> &'static str {
+    ENTRIES[id.0 as usize - 1].0
+}
+
+fn user(entry: u64) -> Identity {
+    Identity::User {
+        entry: EntryId(entry),
+        dn: dn_of(EntryId(entry)).to_uppercase(),
+    }
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    Entry,
+    Children,
+    Type(&'static str),
+}
+
+/// The rights, by the words of slapd.access(5).
+fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rights {
+    let stands = |pattern: &DnPattern, dn: &str| {
+        let below = dn
+            .strip_suffix(pattern.dn.as_str())
+            .and_then(|above| above.strip_suffix(','));
+        match pattern.scope {
+            DnScope::Base => dn == pattern.dn,
+            DnScope::One => below.is_some_and(|below| !below.contains(',')),
+            DnScope::Subtree => dn == pattern.dn || below.is_some(),
+            DnScope::Children => below.is_some(),
+        }
+    };
+    let own = match identity {
+        Identity::User { entry, .. } => Some(*entry),
+        _ => None,
+    };
+    let is_in_class = |of: &str| ["name", "cn", "sn", "userPassword", "description"].contains(&of);
+    let mut rights = Rights::NONE;
+    'rules: for rule in &policy.rules {
+        let entries = rule.to.entries.as_ref();
+        if entries.is_some_and(|pattern| !stands(pattern, dn_of(id))) {
+            continue;
+        }
+        let is_about = |attribute: &Attributes| match (attribute, asked) {
+            (Attributes::Entry, Asked::Entry) | (Attributes::Children, Asked::Children) => true,
+            (Attributes::Type(name), Asked::Type(of)) => {
+                name == of || (name == "name" && ["cn", "sn"].contains(&of))
+            }
+            (Attributes::Class(_), Asked::Type(of)) => of != "name" && is_in_class(of),
+            _ => false,
+        };
+        if !rule.to.attributes.is_empty() && !rule.to.attributes.iter().any(is_about) {
+            continue;
+        }
+        for by in &rule.by {
+            let is_meant = match &by.who {
+                Who::Anyone => true,
+                Who::Anonymous => own.is_none(),
+                Who::Users => own.is_some(),
+                Who::SelfEntry => own == Some(id),
+                Who::Dn(pattern) => own.is_some_and(|own| stands(pattern, dn_of(own))),
+            };
+            if !is_meant {
+                continue;
+            }
+            rights = match by.grant {
+                Grant::Set(these) => these,
+                Grant::Add(these) => rights | these,
+                Grant::Remove(these) => rights & !these,
+            };
+            match by.then {
+                Then::Stop => return rights,
+                Then::Continue => {}
+                Then::Break => continue 'rules,
+            }
+        }
+        return Rights::NONE;
+    }
+    Rights::NONE
+}
+
+fn pattern() -> impl Strategy<Value = DnPattern> {
+    let scope = prop_oneof![
+        Just(DnScope::Base),
+        Just(DnScope::One),
+        Just(DnScope::Subtree),
+        Just(DnScope::Children),
+    ];
+    (scope, 0..ENTRIES.len()).prop_map(|(scope, at)| DnPattern::new(scope, ENTRIES[at].0))
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    prop_oneof![
+        4 => (0..TYPES.len()).prop_map(|at| Attributes::of_type(TYPES[at])),
+        1 => Just(Attributes::Class("person".into())),
+        2 => Just(Attributes::Entry),
+        1 => Just(Attributes::Children),
+    ]
+}
+
+fn rights() -> impl Strategy<Value = Rights> {
+    let some = prop::collection::vec(0..RIGHTS.len(), 0..4);
+    let some = some.prop_map(|these| {
+        let these = these.into_iter().map(|at| RIGHTS[at]);
+        these.fold(Rights::NONE, |sum, right| sum | right)
+    });
+    prop_oneof![
+        Just(Rights::NONE),
+        Just(Rights::UP_TO_SEARCH),
+        Just(Rights::UP_TO_READ),
+        Just(Rights::UP_TO_WRITE),
+        some,
+    ]
+}
+
+fn by() -> impl Strategy<Value = By> {
+    let who = prop_oneof![
+        Just(Who::Anyone),
+        Just(Who::Anonymous),
+        Just(Who::Users),
+        Just(Who::SelfEntry),
+        pattern().prop_map(Who::Dn),
+    ];
+    let grant = (0..4, rights()).prop_map(|(kind, rights)| match kind {
+        0 => Grant::Add(rights),
+        1 => Grant::Remove(rights),
+        _ => Grant::Set(rights),
+    });
+    let then = prop_oneof![
+        3 => Just(Then::Stop),
+        1 => Just(Then::Continue),
+        1 => Just(Then::Break)
+    ];
+    (who, grant, then).prop_map(|(who, grant, then)| By { who, grant, then })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let what = (
+        prop::option::of(pattern()),
+        prop::collection::vec(attributes(), 0..3),
+    );
+    let what = what.prop_map(|(entries, attributes)| What {
+        entries,
+        attributes,
+    });
+    let rule = (what, prop::collection::vec(by(), 0..4));
+    let rules = prop::collection::vec(rule.prop_map(|(to, by)| Rule { to, by }), 0..8);
+    rules.prop_map(|rules| Policy { rules })
+}
+
+/// The entry above others, as searches know it.
+fn superior(id: u64) -> Option<Arc<Superior>> {
+    (id > 0).then(|| {
+        Arc::new(Superior {
+            dn: dn_of(EntryId(id)).to_owned(),
+            parent: superior(ENTRIES[id as usize - 1].1),
+            id: EntryId(id),
+        })
+    })
+}
+
+fn requester(schema: &Schema, policy: Policy, identity: Identity) -> Arc<Requester> {
+    let access = Access::new(schema, policy).unwrap();
+    access.rules().requester(schema, identity)
+}
+
+fn normal(schema: &Schema, dn: &str) -> NormalDn {
+    let mut normal = NormalDn::new();
+    normal.parse(schema, dn.as_bytes()).unwrap();
+    normal
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn compiled_rules_grant_what_the_rules_say(
+        policy in policy(),
+        who in 0..=ENTRIES.len() as u64,
+        order in prop::collection::vec(1..=ENTRIES.len() as u64, 1..20),
+    ) {
+        let schema = Schema::standard();
+        let identity = match who {
+            0 => Identity::Anonymous,
+            entry => user(entry),
+        };
+        let requester = requester(&schema, policy.clone(), identity.clone());
+        let grants = requester.grants();
+        let slot = |asked| match asked {
+            Asked::Entry => Slot::ENTRY,
+            Asked::Children => Slot::CHILDREN,
+            Asked::Type(name) => grants.slot(schema.attribute_type(name.as_bytes()).unwrap().id()),
+        };
+        let types = TYPES.iter().map(|name| Asked::Type(name));
+        let all: Vec<Asked> = [Asked::Entry, Asked::Children].into_iter().chain(types).collect();
+        let mut decider = Decider::new(requester.clone());
+        for id in order {
+            let (dn, parent) = ENTRIES[id as usize - 1];
+            let rdn = match parent {
+                0 => dn,
+                _ => dn.split(',').next().unwrap(),
+            };
+            let id = EntryId(id);
+            let superior = superior(parent);
+            let decided = decider.decide(&schema, id, rdn.as_bytes(), superior.as_deref()).unwrap();
+            let dn = normal(&schema, dn);
+            for asked in &all {
+                let expected = model(&policy, &identity, id, *asked);
+                let slot = slot(*asked);
+                prop_assert_eq!(grants.rights(&dn, id, slot), expected, "{:?} of {}", asked, id);
+                for right in RIGHTS {
+                    prop_assert_eq!(decided.has(slot, right), expected.has(right));
+                    match grants.everywhere(slot, right) {
+                        Everywhere::Always => prop_assert!(expected.has(right)),
+                        Everywhere::Never => prop_assert!(!expected.has(right)),
+                        Everywhere::Perhaps => {}
+                    }
+                }
+            }
+            let reads = |asked: &Asked| model(&policy, &identity, id, *asked).has(Rights::READ);
+            let searches = |asked: &Asked| model(&policy, &identity, id, *asked).has(Rights::SEARCH);
+            let mut attributes = all.iter().filter(|asked| matches!(asked, Asked::Type(_)));
+            let is_public = |asked: &&Asked| **asked != Asked::Type("userPassword");
+            match decided.visible() {
+                _ if !reads(&Asked::Entry) => prop_assert_eq!(decided.visible(), Visible::Nothing),
+                Visible::All => prop_assert!(attributes.all(reads)),
+                Visible::Public => prop_assert!(attributes.clone().filter(is_public).all(reads) && !attributes.all(reads)),
+                Visible::These => prop_assert!(!attributes.clone().filter(is_public).all(reads) || !reads(&Asked::Type("objectClass"))),
+                Visible::Nothing => prop_assert!(false, "it may be read"),
+            }
+            let mut attributes = all.iter().filter(|asked| **asked != Asked::Children);
+            let sees = |asked: &Asked| reads(asked) && searches(asked);
+            match grants.sight() {
+                Sight::All => prop_assert!(attributes.all(sees)),
+                Sight::Public => {
+                    prop_assert!(attributes.filter(is_public).all(sees));
+                    let password = Asked::Type("userPassword");
+                    prop_assert!(!reads(&password) && !searches(&password));
+                }
+                Sight::Nothing => prop_assert!(!searches(&Asked::Entry)),
+                Sight::Decided => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn who_asks_by_the_standard_rules_is_decided_for_all_entries_at_once() {
+    let schema = Schema::standard();
+    let sight = |anonymous_read, identity: Identity| {
+        let requester = requester(&schema, Policy::standard(anonymous_read), identity);
+        (
+            requester.grants().sight(),
+            requester.grants().is_unlimited(),
+        )
+    };
+    let admin = Identity::Admin {
+        dn: "cn=admin".into(),
+    };
+    assert_eq!(sight(false, admin), (Sight::All, true));
+    assert_eq!(sight(false, user(4)), (Sight::Public, false));
+    assert_eq!(sight(false, Identity::Anonymous), (Sight::Nothing, false));
+    assert_eq!(sight(true, Identity::Anonymous), (Sight::Public, false));
+}
+
+#[test]
+fn rules_that_name_what_is_not_there_are_refused() {
+    let schema = Schema::standard();
+    let refused = |what: What, who: Who| {
+        let last = Rule::to(what).by(who, Rights::NONE);
+        let rules = vec![Rule::to(What::everything()), last];
+        let error = Access::new(&schema, Policy { rules }).unwrap_err();
+        assert_eq!(error.rule, 2);
+        error.to_string()
+    };
+    let of = |attributes| What::everything().attributes([attributes]);
+    let unknown = refused(of(Attributes::of_type("nonsense")), Who::Anyone);
+    assert!(unknown.contains("\"nonsense\""), "{unknown}");
+    let unknown = refused(of(Attributes::Class("nonsense".into())), Who::Anyone);
+    assert!(unknown.contains("\"nonsense\""), "{unknown}");
+    let no_dn = refused(What::entries(DnScope::Base, "no dn"), Who::Anyone);
+    assert!(no_dn.contains("\"no dn\""), "{no_dn}");
+    let no_dn = DnPattern::new(DnScope::Base, "no dn");
+    let no_dn = refused(What::everything(), Who::Dn(no_dn));
+    assert!(no_dn.contains("\"no dn\""), "{no_dn}");
+}

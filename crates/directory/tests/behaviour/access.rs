@@ -1,0 +1,506 @@
+//! Access rules: what is hidden is as if it were not there, and what may not be changed stays as it is.
+
+use std::sync::Arc;
+
+use sapwood_directory::access::{Attributes, DnPattern, DnScope, Rights, Rule, What, Who};
+use sapwood_directory::{
+    Budget, CompareOptions, Directory, Identity, Policy, Requester, Search, SearchOptions,
+    Searches, Step, Transaction, Update, UpdateRequest,
+};
+use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest, SearchResultEntry};
+use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::Answer;
+use sapwood_testkit::directories::*;
+
+use crate::query::{Found, Query, query, search, search_together};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const PEOPLE: &str = "ou=People,dc=example,dc=com";
+const SECRET: &str = "ou=Secret,dc=example,dc=com";
+const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
+const BERT: &str = "uid=bert,ou=People,dc=example,dc=com";
+const CARL: &str = "uid=carl,ou=Secret,dc=example,dc=com";
+const BELOW: &str = "ou=below,ou=Secret,dc=example,dc=com";
+const EVERYTHING: &str = "(objectClass=*)";
+
+/// Anne and Bert among the people, and Carl in another unit. Each has mail.
+fn directory() -> Directory {
+    let directory = in_memory();
+    seed(&directory);
+    let unit = |dn: &str, ou: &str| add(dn, &format!("objectClass: organizationalUnit\nou: {ou}"));
+    succeed(&directory, unit(SECRET, "Secret"));
+    succeed(&directory, unit(BELOW, "below"));
+    for (dn, uid) in [(ANNE, "anne"), (BERT, "bert"), (CARL, "carl")] {
+        let lines = format!(
+            "objectClass: inetOrgPerson\nuid: {uid}\ncn: Person {uid}\nsn: {uid}\nmail: {uid}@example.com\nuidNumber: 7\nuserPassword: {{SSHA}}x"
+        );
+        let lines = lines.replace("uidNumber: 7\n", "");
+        succeed(&directory, add(dn, &lines));
+    }
+    directory
+}
+
+fn user(directory: &Directory, dn: &str) -> Identity {
+    let found = directory.snapshot().unwrap().credentials(dn, 0).unwrap();
+    let entry = found.unwrap().entry;
+    let dn = dn.to_owned();
+    Identity::User { entry, dn }
+}
+
+fn set(directory: &Directory, rules: impl IntoIterator<Item = Rule>) {
+    let rules = rules.into_iter().collect();
+    directory.set_access(&Policy { rules }).unwrap();
+}
+
+/// Who is bound reads everything.
+fn users_read() -> Rule {
+    Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_READ)
+}
+
+fn of(types: &[&str]) -> Vec<Attributes> {
+    types
+        .iter()
+        .map(|name| Attributes::of_type(*name))
+        .collect()
+}
+
+/// Nobody has any rights on the other unit and what is below.
+fn hide_secret() -> Rule {
+    Rule::to(What::entries(DnScope::Subtree, SECRET)).by(Who::Anyone, Rights::NONE)
+}
+
+/// Others' mail is hidden from who is bound.
+fn hide_mail() -> Rule {
+    Rule::to(What::everything().attributes(of(&["mail"])))
+        .by(Who::SelfEntry, Rights::UP_TO_READ)
+        .by(Who::Anyone, Rights::NONE)
+}
+
+fn by<'q>(identity: &Identity, base: &'q str, scope: Scope, filter: &'q str) -> Query<'q> {
+    Query {
+        identity: identity.clone(),
+        ..query(base, scope, filter)
+    }
+}
+
+fn tree<'q>(identity: &Identity, filter: &'q str) -> Query<'q> {
+    by(identity, SUFFIX, Scope::Subtree, filter)
+}
+
+/// The attributes of an entry that was found, by their names.
+fn names(found: &Found, dn: &str) -> Vec<String> {
+    let entry = found.entries.iter().find(|(found, _)| found == dn);
+    let lines = entry.unwrap().1.iter();
+    let mut names: Vec<String> = lines
+        .map(|line| line.split(':').next().unwrap().to_owned())
+        .collect();
+    names.dedup();
+    names
+}
+
+fn dns(found: &Found) -> Vec<&str> {
+    assert_eq!(found.code, ResultCode::Success, "{found:?}");
+    found.dns().into_iter().collect()
+}
+
+#[test]
+fn attributes_are_hidden_from_some_and_shown_to_others() {
+    let directory = directory();
+    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
+    set(&directory, [hide_mail(), users_read()]);
+    let found = search(&directory, &tree(&anne, EVERYTHING));
+    assert_eq!(found.entries.len(), 7);
+    let all = ["cn", "mail", "objectClass", "sn", "uid", "userPassword"];
+    assert_eq!(names(&found, ANNE), all);
+    assert_eq!(
+        names(&found, BERT),
+        ["cn", "objectClass", "sn", "uid", "userPassword"]
+    );
+    assert_eq!(
+        names(&search(&directory, &tree(&bert, EVERYTHING)), BERT),
+        all
+    );
+    // Asked for by name, by class, and without values.
+    for attributes in [&["mail"][..], &["@inetOrgPerson"], &["mail", "+"]] {
+        for types_only in [false, true] {
+            let query = Query {
+                attributes,
+                types_only,
+                ..tree(&anne, EVERYTHING)
+            };
+            let found = search(&directory, &query);
+            assert!(names(&found, ANNE).contains(&"mail".to_owned()));
+            assert!(
+                !names(&found, BERT).contains(&"mail".to_owned()),
+                "{found:?}"
+            );
+        }
+    }
+    // Also operational and computed ones.
+    let hidden = ["modifiersName", "entryDN", "numSubordinates"];
+    let rule = Rule::to(What::entries(DnScope::Subtree, PEOPLE).attributes(of(&hidden)));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    let query = Query {
+        attributes: &["+"],
+        ..tree(&anne, EVERYTHING)
+    };
+    let found = search(&directory, &query);
+    for hidden in hidden {
+        let hidden = hidden.to_owned();
+        assert!(!names(&found, PEOPLE).contains(&hidden), "{hidden}");
+        assert!(names(&found, SECRET).contains(&hidden), "{hidden}");
+    }
+    assert!(names(&found, PEOPLE).contains(&"entryUUID".to_owned()));
+    // The administrator is above the rules.
+    assert_eq!(
+        names(&search(&directory, &tree(&admin(), EVERYTHING)), BERT),
+        all
+    );
+}
+
+#[test]
+fn values_of_large_attributes_are_hidden_too() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let admin = admin();
+    let group = "cn=all,dc=example,dc=com";
+    let members: String = (0..3000)
+        .map(|number| format!("\nmember: uid=u{number},ou=People,dc=example,dc=com"))
+        .collect();
+    succeed(
+        &directory,
+        add(
+            group,
+            &format!("objectClass: groupOfNames\ncn: all{members}"),
+        ),
+    );
+    let rule = Rule::to(What::entries(DnScope::Base, group).attributes(of(&["member"])));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    let one = |identity, filter| {
+        let query = Query {
+            step_bytes: 1 << 20,
+            ..by(identity, group, Scope::Base, filter)
+        };
+        search(&directory, &query)
+    };
+    assert_eq!(names(&one(&anne, EVERYTHING), group), ["cn", "objectClass"]);
+    assert_eq!(
+        names(&one(&admin, EVERYTHING), group),
+        ["cn", "member", "objectClass"]
+    );
+    let member = "(member=uid=u7,ou=People,dc=example,dc=com)";
+    assert_eq!(dns(&one(&admin, member)), [group]);
+    for filter in [
+        member,
+        "(member=*)",
+        "(!(member=uid=nobody))",
+        "(member:dn:=uid=u7)",
+    ] {
+        assert!(dns(&one(&anne, filter)).is_empty(), "{filter}");
+        assert!(
+            dns(&search(&directory, &tree(&anne, filter)))
+                .iter()
+                .all(|dn| *dn != group)
+        );
+    }
+}
+
+#[test]
+fn filters_tell_nothing_of_what_may_not_be_searched() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    set(&directory, [hide_mail(), users_read()]);
+    let found = |filter: &str| {
+        let found = search(&directory, &tree(&anne, filter));
+        let mut found: Vec<String> = dns(&found).iter().map(|dn| (*dn).to_owned()).collect();
+        found.sort();
+        found
+    };
+    // Of others it is Undefined, and so is its contrary.
+    assert_eq!(found("(mail=anne@example.com)"), [ANNE]);
+    assert_eq!(found("(mail=bert@example.com)"), [""; 0]);
+    assert_eq!(found("(mail=*)"), [ANNE]);
+    assert_eq!(found("(mail=b*)"), [""; 0]);
+    assert_eq!(found("(!(mail=nobody@example.com))"), [ANNE]);
+    assert_eq!(found("(|(mail=*)(uid=bert))"), [ANNE, BERT]);
+    assert_eq!(found("(&(mail=*)(uid=*))"), [ANNE]);
+    assert_eq!(found("(mail:=bert@example.com)"), [""; 0]);
+    let or: String = (0..40)
+        .map(|number| format!("(mail=u{number}@example.com)"))
+        .collect();
+    assert_eq!(
+        found(&format!(
+            "(|{or}(mail=bert@example.com)(mail=anne@example.com))"
+        )),
+        [ANNE]
+    );
+    // What is found by its supertype or by a rule alone is as if it were not there.
+    let rule = Rule::to(What::entries(DnScope::Base, BERT).attributes(of(&["cn"])));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    assert_eq!(found("(cn=person *)"), [ANNE, CARL]);
+    assert_eq!(found("(name=person *)"), [ANNE, CARL]);
+    assert_eq!(found("(name=bert)"), [BERT], "by sn");
+    assert_eq!(found("(:caseIgnoreMatch:=person bert)"), [""; 0]);
+    assert_eq!(found("(:caseIgnoreMatch:=person carl)"), [CARL]);
+    assert_eq!(found("(&(uid=*)(!(cn=nobody)))"), [ANNE, CARL]);
+    // What no entry has is no different: whether another one has it is not told.
+    let rule = Rule::to(What::entries(DnScope::Base, BERT).attributes(of(&["title"])));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    assert_eq!(found("(&(uid=*)(!(title=x)))"), [ANNE, CARL]);
+    succeed(&directory, modify(ANNE, &[(Add, "title", &["y"])]));
+    assert_eq!(found("(&(uid=*)(!(title=x)))"), [ANNE, CARL]);
+    // Parts of names count when their attributes may be searched.
+    let rule = Rule::to(What::entries(DnScope::Subtree, PEOPLE).attributes(of(&["ou"])));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    assert_eq!(found("(ou:dn:=people)"), [""; 0]);
+    assert_eq!(found("(ou:dn:=secret)"), [BELOW, SECRET, CARL]);
+    // Read, but not searched.
+    let rule = Rule::to(What::everything().attributes(of(&["mail"])));
+    let read = Rights::READ | Rights::UP_TO_COMPARE;
+    set(&directory, [rule.by(Who::Anyone, read), users_read()]);
+    assert_eq!(found("(mail=*)"), [""; 0]);
+    let all = search(&directory, &tree(&anne, "(uid=bert)"));
+    assert!(names(&all, BERT).contains(&"mail".to_owned()));
+    let plan = |filter: &str| {
+        let filter = filter_text::parse(filter).unwrap();
+        let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
+        let who = directory.requester(anne.clone());
+        let snapshot = directory.snapshot().unwrap();
+        Search::new(snapshot, &who, &request, SearchOptions::default()).explain()
+    };
+    // An index is not even asked.
+    let rule = Rule::to(What::everything().attributes(of(&["uid"])));
+    set(
+        &directory,
+        [rule.by(Who::Anyone, Rights::NONE), users_read()],
+    );
+    assert_eq!(plan("(uid=bert)"), "ids=0");
+    assert_eq!(found("(uid=bert)"), [""; 0]);
+}
+
+#[test]
+fn entries_are_hidden_and_with_them_how_many_there_are() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    set(&directory, [hide_secret(), users_read()]);
+    let seen = [SUFFIX, PEOPLE, ANNE, BERT];
+    for filter in [
+        EVERYTHING,
+        "(objectClass=top)",
+        "(|(uid=*)(ou=*)(dc=*))",
+        "(!(cn=x))",
+    ] {
+        let found = search(&directory, &tree(&anne, filter));
+        let mut expected = seen.to_vec();
+        expected.sort_unstable();
+        assert_eq!(dns(&found), expected, "{filter}");
+    }
+    let level = search(&directory, &by(&anne, SUFFIX, Scope::OneLevel, EVERYTHING));
+    assert_eq!(dns(&level), [PEOPLE]);
+    let root = search(&directory, &by(&anne, "", Scope::Subtree, "(uid=*)"));
+    assert_eq!(dns(&root), [ANNE, BERT]);
+    // As many as may be sent are sent, however many are hidden.
+    let query = Query {
+        size_limit: 4,
+        ..tree(&anne, EVERYTHING)
+    };
+    assert_eq!(search(&directory, &query).code, ResultCode::Success);
+    // Page by page, in whatever order.
+    let mut cookie = Vec::new();
+    let mut found = Vec::new();
+    loop {
+        let mut query = tree(&anne, EVERYTHING);
+        query.options.page = Some((1, cookie));
+        let page = search(&directory, &query);
+        found.extend(dns(&page).iter().map(|dn| (*dn).to_owned()));
+        cookie = page.cookie;
+        if cookie.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, seen);
+    // One of them by itself, among others that are not.
+    let rule = Rule::to(What::entries(DnScope::Base, BERT)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [rule, users_read()]);
+    assert_eq!(
+        dns(&search(&directory, &tree(&anne, "(uid=*)"))),
+        [ANNE, CARL]
+    );
+    assert_eq!(
+        dns(&search(&directory, &tree(&anne, "(|(uid=bert)(uid=carl))"))),
+        [CARL]
+    );
+    // References too.
+    let referral = "ou=elsewhere,dc=example,dc=com";
+    succeed(
+        &directory,
+        with(
+            add(
+                referral,
+                "objectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\nref: ldap://other/ou=x",
+            ),
+            &[MANAGE_DSA_IT],
+        ),
+    );
+    assert_eq!(
+        search(&directory, &tree(&anne, EVERYTHING))
+            .references
+            .len(),
+        1
+    );
+    for attributes in [vec![], of(&["ref"])] {
+        let what = What::entries(DnScope::Base, referral).attributes(attributes);
+        set(
+            &directory,
+            [Rule::to(what).by(Who::Anyone, Rights::NONE), users_read()],
+        );
+        let found = search(&directory, &tree(&anne, EVERYTHING));
+        assert!(found.references.is_empty() && found.code == ResultCode::Success);
+    }
+}
+
+#[test]
+fn what_may_not_be_disclosed_is_not_there() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    set(&directory, [hide_secret(), users_read()]);
+    // Whether it is there or not, all is the same but for the names that were given.
+    let missing = "ou=Nothing,dc=example,dc=com";
+    let at = |base: &str| {
+        let outcome = search(&directory, &by(&anne, base, Scope::Base, EVERYTHING));
+        (outcome.code, outcome.matched)
+    };
+    let not_there = (ResultCode::NoSuchObject, SUFFIX.to_owned());
+    for base in [
+        SECRET,
+        CARL,
+        BELOW,
+        "uid=nobody,ou=Secret,dc=example,dc=com",
+        missing,
+    ] {
+        assert_eq!(at(base), not_there, "{base}");
+        let compare = compare_as(
+            &directory,
+            &anne,
+            base,
+            "ou",
+            "x",
+            CompareOptions::default(),
+        );
+        assert_eq!((compare.code, compare.matched_dn), not_there, "{base}");
+    }
+    let nobody = (ResultCode::NoSuchObject, PEOPLE.to_owned());
+    assert_eq!(at("uid=nobody,ou=People,dc=example,dc=com"), nobody);
+    // Nor in the diagnostics.
+    let text = |dn: &str| {
+        let outcome = compare_as(&directory, &anne, dn, "ou", "x", CompareOptions::default());
+        outcome.diagnostic.replace(dn, "DN")
+    };
+    assert_eq!(text(SECRET), text(missing));
+    assert_eq!(text(CARL), text(missing));
+    // Who may know of it, but not search from there on, is told so.
+    let rule = Rule::to(What::entries(DnScope::Base, SECRET)).by(Who::Anyone, Rights::DISCLOSE);
+    set(&directory, [rule, hide_secret(), users_read()]);
+    assert_eq!(at(SECRET).0, ResultCode::InsufficientAccessRights);
+    assert_eq!(at(CARL), (ResultCode::NoSuchObject, SECRET.to_owned()));
+    // An entry above others may be hidden, and they not.
+    let rule = Rule::to(What::entries(DnScope::Base, SECRET)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [rule, users_read()]);
+    assert_eq!(at(CARL).0, ResultCode::Success);
+    assert_eq!(at("uid=nobody,ou=Secret,dc=example,dc=com"), not_there);
+    // A hidden naming context.
+    let rule = Rule::to(What::entries(DnScope::Base, SUFFIX)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [rule, users_read()]);
+    assert_eq!(at(missing), (ResultCode::NoSuchObject, String::new()));
+    assert_eq!(at(SUFFIX), (ResultCode::NoSuchObject, String::new()));
+    // Who may search nothing at all is told before anything is looked for.
+    set(
+        &directory,
+        [Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_AUTH)],
+    );
+    for base in [SUFFIX, CARL, missing] {
+        assert_eq!(
+            at(base),
+            (ResultCode::InsufficientAccessRights, String::new())
+        );
+    }
+}
+
+#[test]
+fn hidden_referrals_and_aliases_lead_nowhere() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let referral = "ou=elsewhere,dc=example,dc=com";
+    let alias = "cn=alias,dc=example,dc=com";
+    let controls = [MANAGE_DSA_IT];
+    let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\nref: ldap://other/ou=x";
+    succeed(&directory, with(add(referral, lines), &controls));
+    let lines = format!(
+        "objectClass: alias\nobjectClass: extensibleObject\ncn: alias\naliasedObjectName: {SECRET}"
+    );
+    succeed(&directory, add(alias, &lines));
+    let at = |base: &str, deref, scope| {
+        let query = Query {
+            deref,
+            ..by(&anne, base, scope, EVERYTHING)
+        };
+        search(&directory, &query)
+    };
+    set(&directory, [users_read()]);
+    let below = "cn=x,ou=elsewhere,dc=example,dc=com";
+    assert_eq!(
+        at(below, DerefAliases::Never, Scope::Base).code,
+        ResultCode::Referral
+    );
+    let found = at(alias, DerefAliases::Always, Scope::Base);
+    assert_eq!(dns(&found), [SECRET]);
+    let hide = |dn: &str| Rule::to(What::entries(DnScope::Base, dn)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [hide(referral), hide(alias), users_read()]);
+    for base in [below, referral, alias] {
+        let found = at(base, DerefAliases::Always, Scope::Base);
+        let told = (found.code, found.matched.as_str(), found.references.len());
+        assert_eq!(told, (ResultCode::NoSuchObject, SUFFIX, 0), "{base}");
+        let delete = apply_as(&directory, anne.clone(), delete(base));
+        assert_eq!(
+            delete.code,
+            ResultCode::InsufficientAccessRights,
+            "no rights anywhere"
+        );
+    }
+    // An alias that may be seen, of what may not.
+    set(&directory, [hide_secret(), users_read()]);
+    let found = at(alias, DerefAliases::Always, Scope::Base);
+    assert_eq!(
+        (found.code, found.matched.as_str()),
+        (ResultCode::AliasProblem, alias)
+    );
+    // In the scope of a search it is not followed when it is hidden itself.
+    let outside = "cn=outside,ou=People,dc=example,dc=com";
+    let lines = lines.replace("cn: alias", "cn: outside");
+    succeed(&directory, add(outside, &lines));
+    set(&directory, [users_read()]);
+    let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
+    assert!(dns(&found).contains(&CARL));
+    set(&directory, [hide(outside), users_read()]);
+    let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
+    assert_eq!(dns(&found), [PEOPLE, ANNE, BERT]);
+}
