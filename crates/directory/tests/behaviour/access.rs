@@ -272,7 +272,7 @@ fn filters_tell_nothing_of_what_may_not_be_searched() {
         [rule.by(Who::Anyone, Rights::NONE), users_read()],
     );
     assert_eq!(found("(ou:dn:=people)"), [""; 0]);
-    assert_eq!(found("(ou:dn:=secret)"), [BELOW, SECRET, CARL]);
+    assert_eq!(found("(ou:dn:=secret)"), [SECRET, BELOW, CARL]);
     // Read, but not searched.
     let rule = Rule::to(What::everything().attributes(of(&["mail"])));
     let read = Rights::READ | Rights::UP_TO_COMPARE;
@@ -503,4 +503,444 @@ fn hidden_referrals_and_aliases_lead_nowhere() {
     set(&directory, [hide(outside), users_read()]);
     let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
     assert_eq!(dns(&found), [PEOPLE, ANNE, BERT]);
+}
+
+#[test]
+fn comparisons_and_controls_tell_nothing_of_what_may_not_be_searched() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    set(&directory, [hide_mail(), users_read()]);
+    let compare = |dn: &str, attribute: &str, value: &str, assertion: &str| {
+        let assertion = filter_text::parse(assertion).unwrap();
+        let options = CompareOptions {
+            assertion: Some(assertion.as_filter()),
+            ..CompareOptions::default()
+        };
+        compare_as(&directory, &anne, dn, attribute, value, options).code
+    };
+    let refused = ResultCode::InsufficientAccessRights;
+    let (yes, failed) = (ResultCode::CompareTrue, ResultCode::AssertionFailed);
+    assert_eq!(compare(ANNE, "mail", "anne@example.com", EVERYTHING), yes);
+    assert_eq!(
+        compare(BERT, "mail", "bert@example.com", EVERYTHING),
+        refused
+    );
+    assert_eq!(
+        compare(BERT, "uid", "bert", "(mail=bert@example.com)"),
+        failed
+    );
+    assert_eq!(
+        compare(BERT, "uid", "bert", "(!(mail=x@example.com))"),
+        failed
+    );
+    assert_eq!(compare(ANNE, "uid", "anne", "(mail=anne@example.com)"), yes);
+    // Subtypes that may not be compared do not count, and what may be compared need not be searched.
+    let compared = Rule::to(What::everything().attributes(of(&["cn", "uid"])));
+    let compared = compared.by(Who::Anyone, Rights::UP_TO_COMPARE);
+    let sn = Rule::to(What::everything().attributes(of(&["sn"]))).by(Who::Anyone, Rights::NONE);
+    set(&directory, [compared, sn, users_read()]);
+    assert_eq!(compare(BERT, "cn", "person bert", EVERYTHING), yes);
+    assert_eq!(compare(BERT, "name", "person bert", EVERYTHING), yes);
+    assert_eq!(
+        compare(BERT, "name", "bert", EVERYTHING),
+        ResultCode::CompareFalse
+    );
+    assert_eq!(
+        compare(BERT, "cn", "person bert", "(cn=person bert)"),
+        failed
+    );
+    // The assertion of a search.
+    set(&directory, [hide_mail(), users_read()]);
+    for (base, code) in [(ANNE, ResultCode::Success), (BERT, failed)] {
+        let mut query = by(&anne, base, Scope::Base, EVERYTHING);
+        query.options.assertion = Some(filter_text::parse("(mail=*)").unwrap());
+        assert_eq!(search(&directory, &query).code, code);
+    }
+    // Those of an update, which reads no more than a search does.
+    let write = Rule::to(What::everything().attributes(of(&["description"])));
+    let write = write.by(Who::Users, Rights::UP_TO_WRITE);
+    set(&directory, [write.clone(), hide_mail(), users_read()]);
+    let names = OctetStringsBuf::from_iter([b"uid".as_slice(), b"mail", b"description"]);
+    let mut value = Vec::new();
+    let attributes = names.view();
+    ReadEntry { attributes }.encode(&mut value);
+    let change = || modify(BERT, &[(Add, "description", &["new"])]);
+    let both = [
+        (PRE_READ, true, Some(value.as_slice())),
+        (POST_READ, true, Some(&value)),
+    ];
+    let outcome = apply_as(&directory, anne.clone(), with(change(), &both));
+    assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    let controls = Controls::from_ber(&outcome.controls).unwrap();
+    for (oid, count) in [(PRE_READ, 1), (POST_READ, 2)] {
+        let value = controls.find(oid).unwrap().value.unwrap();
+        let entry = SearchResultEntry::from_ber(value).unwrap();
+        assert_eq!(entry.attributes.iter().count(), count);
+    }
+    let asserting = |filter: &str| {
+        let filter = filter_text::parse(filter).unwrap();
+        let change = modify(BERT, &[(Delete, "description", &["new"])]);
+        let request = with(
+            change,
+            &[(ASSERTION, true, Some(filter.as_filter().as_ber()))],
+        );
+        apply_as(&directory, anne.clone(), request).code
+    };
+    assert_eq!(asserting("(mail=bert@example.com)"), failed);
+    assert_eq!(asserting("(uid=bert)"), ResultCode::Success);
+    // Who may write and not read is shown nothing.
+    let blind = Rule::to(What::everything()).by(Who::Users, Rights::DISCLOSE);
+    set(&directory, [write, blind]);
+    let outcome = apply_as(&directory, anne.clone(), with(change(), &both));
+    assert_eq!(outcome.code, refused);
+    assert_eq!(
+        apply_as(&directory, anne.clone(), change()).code,
+        ResultCode::Success
+    );
+}
+
+#[test]
+fn updates_take_the_rights_that_each_of_them_needs() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let apply = |request| {
+        let outcome = apply_as(&directory, anne.clone(), request);
+        (outcome.code, outcome.matched_dn)
+    };
+    let refused = (ResultCode::InsufficientAccessRights, String::new());
+    let done = (ResultCode::Success, String::new());
+    let not_there = (ResultCode::NoSuchObject, SUFFIX.to_owned());
+    let on = |scope, dn: &str, attributes: Vec<Attributes>| {
+        Rule::to(What::entries(scope, dn).attributes(attributes))
+    };
+    let users = |rule: Rule, rights| rule.by(Who::Users, rights);
+
+    // Modify: by attribute, and by what is done.
+    let add_only = users(
+        on(DnScope::Subtree, PEOPLE, of(&["description"])),
+        Rights::UP_TO_READ | Rights::ADD,
+    );
+    let title = users(on(DnScope::Base, BERT, of(&["title"])), Rights::UP_TO_WRITE);
+    set(&directory, [hide_secret(), add_only, title, users_read()]);
+    assert_eq!(apply(modify(BERT, &[(Add, "description", &["x"])])), done);
+    assert_eq!(
+        apply(modify(BERT, &[(Delete, "description", &["x"])])),
+        refused
+    );
+    assert_eq!(
+        apply(modify(BERT, &[(Replace, "description", &["y"])])),
+        refused
+    );
+    assert_eq!(apply(modify(BERT, &[(Replace, "title", &["y"])])), done);
+    assert_eq!(apply(modify(ANNE, &[(Replace, "title", &["y"])])), refused);
+    let both = [(Replace, "title", &["z"][..]), (Replace, "sn", &["z"])];
+    assert_eq!(apply(modify(BERT, &both)), refused);
+    assert_eq!(apply(modify(BERT, &[])), refused);
+    // Of what is hidden, not even that.
+    assert_eq!(
+        apply(modify(CARL, &[(Replace, "title", &["y"])])),
+        not_there
+    );
+    let nobody = "uid=nobody,ou=Secret,dc=example,dc=com";
+    assert_eq!(
+        apply(modify(nobody, &[(Replace, "title", &["y"])])),
+        not_there
+    );
+
+    // Add: to the entry above, and to the new one.
+    let new = |dn: &str| add(dn, "objectClass: device\ncn: x");
+    let (below_people, below_secret) = (
+        "cn=x,ou=People,dc=example,dc=com",
+        "cn=x,ou=Secret,dc=example,dc=com",
+    );
+    let write = Rights::UP_TO_WRITE;
+    let children = users(
+        on(DnScope::Base, PEOPLE, vec![Attributes::Children]),
+        Rights::ADD,
+    );
+    let entry = users(on(DnScope::Subtree, PEOPLE, vec![Attributes::Entry]), write);
+    set(&directory, [children.clone(), users_read()]);
+    assert_eq!(apply(new(below_people)), refused, "the entry");
+    set(&directory, [entry.clone(), users_read()]);
+    assert_eq!(apply(new(below_people)), refused, "what is above");
+    set(
+        &directory,
+        [hide_secret(), children, entry.clone(), users_read()],
+    );
+    assert_eq!(apply(new(below_people)), done);
+    assert_eq!(apply(new("cn=x,dc=example,dc=com")), refused);
+    assert_eq!(apply(new("o=other")), refused, "a naming context");
+    // Whether it is there already is told to who may add it only.
+    assert_eq!(apply(new(below_people)).0, ResultCode::EntryAlreadyExists);
+    assert_eq!(apply(new(PEOPLE)), refused);
+    assert_eq!(apply(new(below_secret)), not_there);
+    assert_eq!(apply(new(CARL)), not_there);
+
+    // Delete: the same two.
+    assert_eq!(apply(delete(below_people)), refused, "what is above");
+    let children = users(on(DnScope::Base, PEOPLE, vec![Attributes::Children]), write);
+    set(&directory, [children.clone(), users_read()]);
+    assert_eq!(apply(delete(below_people)), refused, "the entry");
+    set(
+        &directory,
+        [hide_secret(), children.clone(), entry.clone(), users_read()],
+    );
+    assert_eq!(apply(delete(CARL)), not_there);
+    assert_eq!(apply(delete(below_people)), done);
+
+    // Rename: the entry, both superiors, and the attributes of the name.
+    let rename_bert =
+        |rdn: &str, delete_old: bool, above: Option<&str>| rename(BERT, rdn, delete_old, above);
+    let uid = |rights| users(on(DnScope::Base, BERT, of(&["uid"])), rights);
+    let rules = [children.clone(), entry.clone(), users_read()];
+    set(&directory, rules.clone());
+    assert_eq!(apply(rename_bert("uid=b", true, None)), refused, "the name");
+    set(
+        &directory,
+        [uid(Rights::UP_TO_READ | Rights::ADD)]
+            .into_iter()
+            .chain(rules.clone()),
+    );
+    assert_eq!(
+        apply(rename_bert("uid=b", true, None)),
+        refused,
+        "the old name"
+    );
+    assert_eq!(apply(rename_bert("uid=b", false, None)), done);
+    succeed(
+        &directory,
+        rename("uid=b,ou=People,dc=example,dc=com", "uid=bert", true, None),
+    );
+    set(&directory, [uid(write), entry.clone(), users_read()]);
+    assert_eq!(
+        apply(rename_bert("uid=b", true, None)),
+        refused,
+        "what is above"
+    );
+    set(&directory, [uid(write), children.clone(), users_read()]);
+    assert_eq!(
+        apply(rename_bert("uid=b", true, None)),
+        refused,
+        "the entry"
+    );
+    let rules = [hide_secret(), uid(write), children, entry];
+    set(&directory, rules.iter().cloned().chain([users_read()]));
+    assert_eq!(
+        apply(rename_bert("uid=bert", true, Some(SECRET))),
+        not_there
+    );
+    assert_eq!(
+        apply(rename_bert("uid=bert", true, Some(SUFFIX))),
+        refused,
+        "the new superior"
+    );
+    let root = users(
+        on(DnScope::Base, SUFFIX, vec![Attributes::Children]),
+        Rights::ADD,
+    );
+    set(
+        &directory,
+        rules.iter().cloned().chain([root, users_read()]),
+    );
+    assert_eq!(apply(rename_bert("uid=bert", true, Some(SUFFIX))), done);
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn updates_are_judged_by_what_those_before_them_did() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let write =
+        Rule::to(What::entries(DnScope::Children, PEOPLE)).by(Who::Users, Rights::UP_TO_WRITE);
+    let below = What::entries(DnScope::Base, PEOPLE).attributes([Attributes::Children]);
+    let below = Rule::to(below).by(Who::Users, Rights::UP_TO_WRITE);
+    set(&directory, [write, below, users_read()]);
+    let who = directory.requester(anne.clone());
+    let by_anne = |request| Update {
+        requester: who.clone(),
+        request,
+    };
+    let title = |dn: &str| modify(dn, &[(Replace, "title", &["x"])]);
+    let together = |requests: Vec<UpdateRequest>| {
+        let updates = (1..).zip(requests).collect();
+        let is_trial = false;
+        by_anne(UpdateRequest::Transaction(Transaction {
+            updates,
+            is_trial,
+        }))
+    };
+    let codes = |updates: &[Update]| -> Vec<(ResultCode, Option<u32>)> {
+        let applied = directory.apply(updates).unwrap();
+        let outcomes = applied.outcomes.iter();
+        let failed = |settlement: &sapwood_directory::Settlement| settlement.failed;
+        outcomes
+            .map(|of| (of.code, of.settlement.as_deref().and_then(failed)))
+            .collect()
+    };
+    let (done, refused) = (ResultCode::Success, ResultCode::InsufficientAccessRights);
+    let gone = "uid=carl,ou=People,dc=example,dc=com";
+    // The administrator moves an entry to where it may be changed, and away, in one batch with the changes.
+    let outcomes = codes(&[
+        by_anne(title(CARL)),
+        as_admin(rename(CARL, "uid=carl", true, Some(PEOPLE))),
+        by_anne(title(gone)),
+        as_admin(rename(gone, "uid=carl", true, Some(SECRET))),
+        by_anne(title(CARL)),
+        by_anne(title(BERT)),
+    ]);
+    let expected = [refused, done, done, done, refused, done].map(|code| (code, None));
+    assert_eq!(outcomes, expected);
+    // In a transaction the update that is refused is named, and nothing of it is done.
+    let outcomes = codes(&[
+        together(vec![title(ANNE), person("dora"), title(CARL), title(BERT)]),
+        together(vec![
+            modify(ANNE, &[(Replace, "title", &["y"])]),
+            title(BERT),
+        ]),
+    ]);
+    assert_eq!(outcomes, [(refused, Some(3)), (done, None)]);
+    assert!(!exists(&directory, "uid=dora,ou=People,dc=example,dc=com"));
+    assert!(holds(&directory, ANNE, "title", "y"));
+    // A password of somebody else, set by Password Modify.
+    let set_password = |dn: &str| UpdateRequest::SetPassword {
+        dn: dn.into(),
+        stored: b"{SSHA}new".to_vec(),
+        replaces: None,
+    };
+    assert_eq!(
+        codes(&[by_anne(set_password(BERT)), by_anne(set_password(CARL))]),
+        [(done, None), (refused, None)]
+    );
+    // Rules that come into force meanwhile are heeded, although these grants were made before.
+    set(&directory, [hide_secret(), users_read()]);
+    let outcomes = codes(&[by_anne(title(BERT)), by_anne(set_password(CARL))]);
+    assert_eq!(outcomes, [(refused, None), (refused, None)]);
+}
+
+#[test]
+fn searches_of_a_burst_may_be_of_different_people() {
+    let directory = directory();
+    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
+    let own = Rule::to(What::entries(DnScope::Children, PEOPLE))
+        .by(Who::SelfEntry, Rights::UP_TO_READ)
+        .by(
+            Who::Dn(DnPattern::new(DnScope::Base, BERT)),
+            Rights::UP_TO_READ,
+        )
+        .by(Who::Anyone, Rights::NONE);
+    set(&directory, [own, users_read()]);
+    let people = [&anne, &bert, &admin(), &Identity::Anonymous, &anne, &bert];
+    let queries: Vec<Query<'_>> = people
+        .iter()
+        .flat_map(|who| {
+            let one = |dn| by(who, dn, Scope::Base, EVERYTHING);
+            [
+                one(BERT),
+                one(ANNE),
+                tree(who, "(uid=*)"),
+                tree(who, "(uid=bert)"),
+            ]
+        })
+        .collect();
+    let together = search_together(&directory, &queries);
+    for (query, found) in queries.iter().zip(&together) {
+        assert_eq!(*found, search(&directory, query));
+    }
+    let counts =
+        |found: &[Found]| -> Vec<usize> { found.iter().map(|found| found.entries.len()).collect() };
+    assert_eq!(counts(&together[..4]), [0, 1, 2, 0], "Anne");
+    assert_eq!(counts(&together[4..8]), [1, 1, 3, 1], "Bert");
+    assert_eq!(counts(&together[8..12]), [1, 1, 3, 1], "the administrator");
+    assert_eq!(counts(&together[12..16]), [0; 4], "nobody");
+}
+
+/// Goes on by a step of one entry; the DNs found, and how it ended.
+fn step(search: &mut Search) -> (Vec<String>, Option<ResultCode>) {
+    let mut out = Vec::new();
+    let budget = Budget {
+        entries: 1,
+        work: 1 << 20,
+        out_bytes: 1 << 20,
+    };
+    let ended = match search.step(&mut out, budget).unwrap() {
+        Step::Done(outcome) => Some(outcome.code),
+        _ => None,
+    };
+    let found = Answer::all(&out)
+        .into_iter()
+        .filter_map(|answer| answer.entry);
+    (found.collect(), ended)
+}
+
+#[test]
+fn searches_under_way_heed_new_rules() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let begin = |together: bool| {
+        let filter = filter_text::parse("(!(mail=nobody@example.com))").unwrap();
+        let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
+        let who: Arc<Requester> = directory.requester(anne.clone());
+        let snapshot = directory.snapshot().unwrap();
+        let options = SearchOptions::default();
+        match together {
+            true => {
+                let mut searches = Searches::new(snapshot);
+                searches
+                    .begin([(&who, &request, options)].into_iter())
+                    .remove(0)
+            }
+            false => Search::new(snapshot, &who, &request, options),
+        }
+    };
+    let rest = |search: &mut Search| {
+        let mut found = Vec::new();
+        loop {
+            let (more, ended) = step(search);
+            found.extend(more);
+            if let Some(code) = ended {
+                return (found, code);
+            }
+        }
+    };
+    let owned = |dns: &[&str]| -> Vec<String> { dns.iter().map(|dn| (*dn).to_owned()).collect() };
+    for together in [false, true] {
+        set(&directory, [users_read()]);
+        let mut search = begin(together);
+        assert_eq!(step(&mut search), (owned(&[SUFFIX]), None));
+        // Entries are hidden, and mail may not be searched any more.
+        set(&directory, [hide_secret(), hide_mail(), users_read()]);
+        assert_eq!(rest(&mut search), (owned(&[ANNE]), ResultCode::Success));
+        // Back to where all may be seen.
+        let mut search = begin(together);
+        set(&directory, [users_read()]);
+        let all = owned(&[SUFFIX, PEOPLE, SECRET, BELOW, ANNE, BERT, CARL]);
+        assert_eq!(rest(&mut search).0.len(), all.len());
+        // The base, or all there is.
+        let mut search = begin(together);
+        step(&mut search);
+        let hide = Rule::to(What::entries(DnScope::Base, SUFFIX)).by(Who::Anyone, Rights::NONE);
+        set(&directory, [hide, users_read()]);
+        let refused = (Vec::new(), ResultCode::InsufficientAccessRights);
+        assert_eq!(rest(&mut search), refused);
+        set(&directory, [users_read()]);
+        let mut search = begin(together);
+        step(&mut search);
+        set(&directory, []);
+        assert_eq!(rest(&mut search), refused);
+    }
+    // The next page is another search.
+    set(&directory, [users_read()]);
+    let mut query = tree(&anne, "(uid=*)");
+    query.options.page = Some((1, Vec::new()));
+    let first = search(&directory, &query);
+    assert_eq!(dns(&first), [ANNE]);
+    set(
+        &directory,
+        [
+            Rule::to(What::entries(DnScope::Base, BERT)).by(Who::Anyone, Rights::NONE),
+            users_read(),
+        ],
+    );
+    query.options.page = Some((1, first.cookie));
+    assert_eq!(dns(&search(&directory, &query)), [CARL]);
 }
