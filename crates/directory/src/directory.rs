@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
 
-use crate::access::{Access, Identity, Policy, PolicyError, Requester, Rights};
+use crate::access::{Access, Policy};
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
 use crate::definition;
@@ -254,36 +254,9 @@ impl<E: Engine> Directory<E> {
         &self.shared.options.schema
     }
 
-    /// Puts access rules in force. Operations that begin later heed them, and searches under way from their next step on.
-    ///
-    /// # Errors
-    /// When a rule names what the schema does not know; the rules before stay in force.
-    pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
-        self.shared.access.set(self.schema(), policy)
-    }
-
-    /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
-    pub fn requester(&self, identity: Identity) -> Arc<Requester> {
-        self.shared
-            .access
-            .rules()
-            .requester(self.schema(), identity)
-    }
-
-    /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
-    /// then that is done for each operation.
-    #[inline]
-    pub fn is_current(&self, requester: &Requester) -> bool {
-        self.shared.access.is_current(requester)
-    }
-
-    /// Somebody with what the rules in force grant.
-    #[inline]
-    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Arc<Requester> {
-        match self.is_current(requester) {
-            true => requester.clone(),
-            false => self.requester(requester.identity().clone()),
-        }
+    /// The access rules in force.
+    pub(crate) fn access(&self) -> &Access {
+        &self.shared.access
     }
 
     /// What it was opened with.
@@ -741,24 +714,6 @@ impl<E: Engine> Snapshot<E> {
             return Ok(None);
         }
         names::dn_of(self.view(), entry).map(Some)
-    }
-
-    /// Refuses who may not set the password of an entry, so that nobody works for them; the update is judged again when it
-    /// is applied. To who may not know of the entry it is not there: `None`.
-    pub fn may_set_password(
-        &self,
-        requester: &Requester,
-        target: &Credentials,
-    ) -> Result<Option<bool>> {
-        let grants = requester.grants();
-        if grants.is_unlimited() {
-            return Ok(Some(true));
-        }
-        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
-        let slot = grants.slot(self.schema().well_known().user_password);
-        let may_set = grants.rights(&dn, target.entry, slot).has(Rights::WRITE);
-        let is_seen = grants.discloses(&dn, target.entry);
-        Ok((may_set || is_seen).then_some(may_set))
     }
 
     /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or

@@ -1,7 +1,7 @@
 //! From rules as they are written to what they grant to one identity.
 //!
-//! That goes in two steps. A [`AccessRules`] has the names of the rules looked up in the schema, and is made when the rules
-//! change. [`Grants`] are what is left of it for an identity, and are made when it binds: clauses that are about others
+//! That goes in two steps. [`AccessRules`] have the names of the rules looked up in the schema, and are made when the
+//! rules change. [`Grants`] are what is left of them for an identity, and are made when it binds: clauses about others
 //! are gone. What depends on the entry remains, and is asked of each entry.
 
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! | `compile` | from rules to what they grant to an identity |
 //! | `grants` | what is granted, on all entries and on one |
 //!
-//! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A search
-//! asks at its beginning how much of every entry it sees ([`grants::Sight`]), and only if that depends on the entry does
-//! it have each candidate decided. The base of a search, what is compared and what is updated are asked for by name.
-//! What may not be disclosed is as if it were not there.
+//! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A
+//! search asks at its beginning how much of every entry it sees ([`Sight`]). Only if that depends on the entry, each
+//! candidate is decided by itself ([`Decider`]). The base of a search, and what is compared or updated, are asked for
+//! by name. What may not be disclosed is as if it were not there.
 
 mod compile;
 mod grants;
@@ -26,7 +26,9 @@ pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, V
 pub use self::policy::{
     Attributes, By, DnPattern, DnScope, Grant, Policy, Rights, Rule, Then, What, Who,
 };
-use crate::engine::EntryId;
+use crate::directory::{Credentials, Directory, Snapshot};
+use crate::engine::{Engine, EntryId};
+use crate::names;
 use crate::schema::{AttributeTypeId, Schema};
 
 /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
@@ -115,7 +117,8 @@ impl Access {
         })
     }
 
-    /// Puts other rules in force. Operations that begin later heed them, and searches under way from their next step on.
+    /// Puts other rules in force. Operations that begin later heed them, and searches under way from their next step
+    /// on.
     pub(crate) fn set(&self, schema: &Schema, policy: &Policy) -> Result<(), PolicyError> {
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         if rules.policy != *policy {
@@ -154,5 +157,57 @@ impl AccessRules {
     /// Whether somebody has what these rules grant.
     pub(crate) fn is_of(&self, requester: &Requester) -> bool {
         requester.grants.version() == self.version || requester.grants.is_unlimited()
+    }
+}
+
+impl<E: Engine> Directory<E> {
+    /// Puts access rules in force. Operations that begin later heed them, and searches under way from their next step
+    /// on.
+    ///
+    /// # Errors
+    /// When a rule names what the schema does not know; the rules before stay in force.
+    pub fn set_access(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.access().set(self.schema(), policy)
+    }
+
+    /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
+    pub fn requester(&self, identity: Identity) -> Arc<Requester> {
+        self.access().rules().requester(self.schema(), identity)
+    }
+
+    /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
+    /// then that is done for each operation.
+    #[inline]
+    pub fn is_current(&self, requester: &Requester) -> bool {
+        self.access().is_current(requester)
+    }
+
+    /// Somebody with what the rules in force grant.
+    #[inline]
+    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Arc<Requester> {
+        match self.is_current(requester) {
+            true => requester.clone(),
+            false => self.requester(requester.identity().clone()),
+        }
+    }
+}
+
+impl<E: Engine> Snapshot<E> {
+    /// Whether the password of an entry may be set, so that nobody works for who may not: the update is judged again
+    /// when it is applied. `None` for who may not know of the entry.
+    pub fn may_set_password(
+        &self,
+        requester: &Requester,
+        target: &Credentials,
+    ) -> crate::Result<Option<bool>> {
+        let grants = requester.grants();
+        if grants.is_unlimited() {
+            return Ok(Some(true));
+        }
+        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
+        let slot = grants.slot(self.schema().well_known().user_password);
+        let may_set = grants.rights(&dn, target.entry, slot).has(Rights::WRITE);
+        let is_seen = grants.discloses(&dn, target.entry);
+        Ok((may_set || is_seen).then_some(may_set))
     }
 }

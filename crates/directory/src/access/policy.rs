@@ -1,10 +1,10 @@
 //! Access rules as they are written: to what, by whom, which rights. The words and their meaning are those of
 //! slapd.access(5), so that a parser of `olcAccess` has only to build these.
 //!
-//! To find the rights on an attribute of an entry, the rules are tried in order. The first whose [`What`] holds for both
-//! decides: of its clauses the first whose [`Who`] is the requester gives the rights, and [`Then`] says whether more
-//! clauses or rules are tried. When no clause of the rule fits, or no rule does, there are no rights. The administrator
-//! is above all rules.
+//! To find the rights on an attribute of an entry, the rules are tried in order. The first whose [`What`] holds for
+//! both decides: of its clauses the first whose [`Who`] is the requester gives the rights, and [`Then`] says whether
+//! more clauses or rules are tried. When no clause of the rule fits, or no rule does, there are no rights. The
+//! administrator is above all rules, as slapd's rootdn is.
 
 use std::ops::{BitAnd, BitOr, Not};
 

@@ -80,8 +80,8 @@ impl<E: Engine> Searches<E> {
         &self.snapshot
     }
 
-    /// Begins searches as [`Search::new`] does, of whoever asks for each, all of them together. They should be few, so that what was fetched for
-    /// the last is not lost before the first one uses it: about sixteen.
+    /// Begins searches as [`Search::new`] does, all of them together, each of whoever asks for it. They should be few,
+    /// so that what was fetched for the last is not lost before the first one uses it: about sixteen.
     pub fn begin<'r>(
         &mut self,
         requests: impl Iterator<Item = (&'r Arc<Requester>, &'r SearchRequest<'r>, SearchOptions)>,

@@ -194,8 +194,8 @@ impl<'e> Evaluator<'e> {
         Ok(matches.map(truth_of))
     }
 
-    /// An item of an entry that is seen in part: Undefined if it names an attribute that may not be searched. Those that
-    /// it finds without naming them are as if they were not there.
+    /// An item of an entry that is seen in part: Undefined if it names an attribute that may not be searched. Those
+    /// that it finds without naming them are as if they were not there.
     #[cold]
     fn seen_item<R: Read>(
         &mut self,

@@ -419,8 +419,8 @@ impl<'c> Compiler<'c> {
         (!is_stored).then_some(attribute)
     }
 
-    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or those of its subtypes that may be compared,
-    /// whose options are these and perhaps more; and any value of them.
+    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type, or of those of its subtypes that may be
+    /// compared, whose options are these and perhaps more; and any value of them.
     pub(crate) fn comparison(
         &self,
         known: &AttributeType,

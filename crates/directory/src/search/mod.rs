@@ -404,8 +404,8 @@ impl Running {
         }
     }
 
-    /// Heeds the rules that have come into force since the search began, or since it last did. What was found out of the
-    /// candidate at which it stopped counts for nothing.
+    /// Heeds the rules that have come into force since the search began, or since it last did. What was found out of
+    /// the candidate at which it stopped counts for nothing.
     #[cold]
     fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
         self.requester = snapshot.directory().current(&self.requester);

@@ -11,18 +11,16 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{Run, UpdateRequest, may_not};
+use super::{Run, UpdateRequest};
 use crate::access::{Rights, Slot, is_protected};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
-use crate::engine::{EntryId, Write};
+use crate::engine::Write;
 use crate::entry::EntryFlags;
-use crate::names::{Child, NamingContext};
+use crate::names::Child;
 use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{
-    AttributeType, NormalDn, ObjectClassId, OperationalAttribute, Purpose, Schema,
-};
+use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
 use crate::sources::PasswordHasher;
 use crate::synthetic::SyntheticEntry;
 use crate::target;
@@ -92,25 +90,6 @@ impl<T: Write> Run<'_, T> {
         self.record_change(ChangeKind::Added, id, drawn, None);
         self.assert(id, controls)?;
         self.post_read(id, controls)
-    }
-
-    /// Refuses who may not add an entry with this DN. Whether it is there already is told only to others.
-    fn require_place(&mut self, dn: &str, normal: &NormalDn) -> Result<(), Stop> {
-        if self.limited().is_none() {
-            return Ok(());
-        }
-        let is_context = |context: &NamingContext| context.normal == *normal;
-        if self.state.contexts.iter().any(is_context) {
-            return Err(may_not("add the entry of a naming context"));
-        }
-        let above = Dn::parse(dn).ok().and_then(Dn::parent).unwrap_or_default();
-        let mut superior = normal.clone();
-        superior.truncate(normal.len() - 1);
-        let superior = self.find(above.as_str(), superior, false)?;
-        self.require_above(normal, superior.entry.id, Rights::ADD)?;
-        // It has no id yet, and so is nobody's own.
-        let wanted = (Slot::ENTRY, Rights::ADD);
-        self.require(normal, EntryId::ROOT, wanted, "add this entry")
     }
 }
 

@@ -5,6 +5,7 @@
 //! ([`reindex`]). What an update had written when it was refused (attribute numbers, an added entry of which the
 //! assertion control is not true, the first updates of a transaction) the engine undoes.
 
+mod access;
 mod add;
 mod ahead;
 mod controls;
@@ -32,7 +33,7 @@ use self::large_change::LargeWrite;
 use self::reindex::Side;
 use self::rules::{After, Before, Origin, Queue, RuleSet};
 use self::stamp::Stamp;
-use crate::access::{AccessRules, Everywhere, Identity, Requester, Rights, Slot};
+use crate::access::{AccessRules, Identity, Requester};
 use crate::attributes::AttributeTable;
 use crate::changes::clock::{Drawing, Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
@@ -617,49 +618,6 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    fn identity(&self) -> &'r Identity {
-        self.requester.identity()
-    }
-
-    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, whoever's update
-    /// it answers.
-    fn limited(&self) -> Option<&'r Requester> {
-        let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
-        is_limited.then_some(self.requester)
-    }
-
-    /// Refuses who has these rights on no entry at all, without a look, so that the refusal tells nothing of what is
-    /// there.
-    fn require_somewhere(&self, slot: Slot, rights: Rights) -> Result<(), Stop> {
-        let grants = self.limited().map(Requester::grants);
-        match grants.map(|grants| grants.everywhere(slot, rights)) {
-            Some(Everywhere::Never) => Err(may_not("change entries")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses who has not these rights on an entry that they may know of.
-    fn require(
-        &self,
-        dn: &NormalDn,
-        id: EntryId,
-        (slot, rights): (Slot, Rights),
-        what: &str,
-    ) -> Result<(), Stop> {
-        match self.limited() {
-            Some(who) if !who.grants().rights(dn, id, slot).has(rights) => Err(may_not(what)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same of what is directly below the entry above a DN, which is an entry's or may become one's.
-    fn require_above(&self, dn: &NormalDn, parent: EntryId, rights: Rights) -> Result<(), Stop> {
-        let mut above = dn.clone();
-        above.truncate(dn.len().saturating_sub(1));
-        let what = "change what is directly below this entry's superior";
-        self.require(&above, parent, (Slot::CHILDREN, rights), what)
-    }
-
     /// Reads the DN of an update's target, and refuses those of synthetic entries, which no update may touch.
     fn named(&self, dn: &str, what: &str) -> Result<NormalDn, Stop> {
         let normal = target::parse(self.schema, dn)?;
@@ -943,12 +901,6 @@ impl<'r, T: Write> Run<'r, T> {
         self.txn.delete(Table::Name, self.key)?;
         Ok(())
     }
-}
-
-/// The outcome for who lacks the rights to do something.
-fn may_not(what: &str) -> Stop {
-    let diagnostic = format!("the access rules do not let you {what}");
-    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
 }
 
 /// The outcome of a transaction of which an update was refused. There are no response controls: of the updates before

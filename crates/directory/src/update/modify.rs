@@ -23,7 +23,6 @@ use crate::entry::Entry;
 use crate::operational::{Brief, Operational};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn, OperationalAttribute, Schema};
-use crate::target::Target;
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -117,27 +116,6 @@ impl<T: Write> Run<'_, T> {
             },
         )?;
         self.change(id, &[change])
-    }
-
-    /// What rights on a type are given on.
-    fn slot(&self, known: &AttributeType) -> Slot {
-        let limited = self.limited();
-        limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
-    }
-
-    /// Refuses who may not change a type of an entry so.
-    fn require_change(
-        &self,
-        target: &Target,
-        known: &AttributeType,
-        rights: Rights,
-    ) -> Result<(), Stop> {
-        let Some(requester) = self.limited() else {
-            return Ok(());
-        };
-        let wanted = (requester.grants().slot(known.id()), rights);
-        let what = format!("change {} of this entry", known.name());
-        self.require(&target.normal, target.entry.id, wanted, &what)
     }
 
     /// Whether an entry has just this value of userPassword.

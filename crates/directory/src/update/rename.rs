@@ -68,39 +68,6 @@ impl<T: Write> Run<'_, T> {
         self.post_read(id, controls)
     }
 
-    /// Refuses who may not take an entry away from its place, or not change the attributes of its name.
-    fn require_renaming(
-        &self,
-        target: &Target,
-        new_rdn: Rdn<'_>,
-        delete_old_rdn: bool,
-    ) -> Result<(), Stop> {
-        let Some(requester) = self.limited() else {
-            return Ok(());
-        };
-        let Target { entry, normal, .. } = target;
-        let wanted = (Slot::ENTRY, Rights::WRITE);
-        self.require(normal, entry.id, wanted, "rename this entry")?;
-        self.require_above(normal, target.parent, Rights::DELETE)?;
-        let mut record = Vec::new();
-        self.read_record(entry.id, &mut record)?;
-        let record = read(entry.id, &record)?;
-        let old_rdn = Dn::parse(rdn_of(entry.id, &record)?).ok();
-        let old_rdn = old_rdn.and_then(Dn::rdn).filter(|_| delete_old_rdn);
-        let changes = [(Some(new_rdn), Rights::ADD), (old_rdn, Rights::DELETE)];
-        for (rdn, rights) in changes {
-            for ava in rdn.iter().flat_map(|rdn| rdn.avas()) {
-                // What the schema does not know is refused as that.
-                let known = self.schema.attribute_type(ava.attribute().as_bytes());
-                let Some(known) = known else { continue };
-                let slot = requester.grants().slot(known.id());
-                let what = format!("change {} of this entry, which names it", known.name());
-                self.require(normal, entry.id, (slot, rights), &what)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The id of the new superior, after the checks that concern it.
     fn new_parent(
         &mut self,

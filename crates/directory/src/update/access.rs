@@ -1,0 +1,158 @@
+//! What an update takes: the rights are those of the batch's own state, and are asked for here
+//! (slapd.access(5), "Operation requirements").
+//!
+//! | update | on the entry | on what is directly below its superior |
+//! | --- | --- | --- |
+//! | add | add | add |
+//! | delete | delete | delete |
+//! | modify | of each attribute: add, delete, or both where values are replaced | |
+//! | modify DN | write; on the names' attributes: add, and delete if the old one goes | delete; add at the new one |
+//! | password | write on userPassword | |
+//!
+//! Who has a right on no entry at all is refused before any is looked for. Of an entry that may not be disclosed it is
+//! said that it is not there.
+
+use sapwood_ldap::dn::{Dn, Rdn};
+use sapwood_ldap::result::ResultCode;
+
+use super::rules::Origin;
+use super::{Run, rdn_of, read};
+use crate::access::{Everywhere, Identity, Requester, Rights, Slot};
+use crate::engine::{EntryId, Write};
+use crate::names::NamingContext;
+use crate::outcome::Stop;
+use crate::schema::{AttributeType, NormalDn};
+use crate::target::Target;
+
+impl<'r, T: Write> Run<'r, T> {
+    pub(super) fn identity(&self) -> &'r Identity {
+        self.requester.identity()
+    }
+
+    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, whoever's update
+    /// it answers.
+    pub(super) fn limited(&self) -> Option<&'r Requester> {
+        let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
+        is_limited.then_some(self.requester)
+    }
+
+    /// Refuses who has these rights on no entry at all, without a look, so that the refusal tells nothing of what is
+    /// there.
+    pub(super) fn require_somewhere(&self, slot: Slot, rights: Rights) -> Result<(), Stop> {
+        let grants = self.limited().map(Requester::grants);
+        match grants.map(|grants| grants.everywhere(slot, rights)) {
+            Some(Everywhere::Never) => Err(may_not("change entries")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses who has not these rights on an entry that they may know of.
+    pub(super) fn require(
+        &self,
+        dn: &NormalDn,
+        id: EntryId,
+        (slot, rights): (Slot, Rights),
+        what: &str,
+    ) -> Result<(), Stop> {
+        match self.limited() {
+            Some(who) if !who.grants().rights(dn, id, slot).has(rights) => Err(may_not(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same of what is directly below the entry above a DN, which is an entry's or may become one's.
+    pub(super) fn require_above(
+        &self,
+        dn: &NormalDn,
+        parent: EntryId,
+        rights: Rights,
+    ) -> Result<(), Stop> {
+        // No rule is about what is above a naming context.
+        if parent.is_root() && self.limited().is_some() {
+            return Err(may_not("add or delete the entry of a naming context"));
+        }
+        let mut above = dn.clone();
+        above.truncate(dn.len().saturating_sub(1));
+        let what = "change what is directly below this entry's superior";
+        self.require(&above, parent, (Slot::CHILDREN, rights), what)
+    }
+
+    /// Refuses who may not add an entry with this DN. Whether it is there already is told only to others.
+    pub(super) fn require_place(&mut self, dn: &str, normal: &NormalDn) -> Result<(), Stop> {
+        if self.limited().is_none() {
+            return Ok(());
+        }
+        let is_context = |context: &NamingContext| context.normal == *normal;
+        if self.state.contexts.iter().any(is_context) {
+            return Err(may_not("add or delete the entry of a naming context"));
+        }
+        let above = Dn::parse(dn).ok().and_then(Dn::parent).unwrap_or_default();
+        let mut superior = normal.clone();
+        superior.truncate(normal.len() - 1);
+        let superior = self.find(above.as_str(), superior, false)?;
+        self.require_above(normal, superior.entry.id, Rights::ADD)?;
+        // It has no id yet, and so is nobody's own.
+        let wanted = (Slot::ENTRY, Rights::ADD);
+        self.require(normal, EntryId::ROOT, wanted, "add this entry")
+    }
+
+    /// Refuses who may not take an entry away from its place, or not change the attributes of its name.
+    pub(super) fn require_renaming(
+        &self,
+        target: &Target,
+        new_rdn: Rdn<'_>,
+        delete_old_rdn: bool,
+    ) -> Result<(), Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(());
+        };
+        let Target { entry, normal, .. } = target;
+        let wanted = (Slot::ENTRY, Rights::WRITE);
+        self.require(normal, entry.id, wanted, "rename this entry")?;
+        self.require_above(normal, target.parent, Rights::DELETE)?;
+        let mut record = Vec::new();
+        self.read_record(entry.id, &mut record)?;
+        let record = read(entry.id, &record)?;
+        let old_rdn = Dn::parse(rdn_of(entry.id, &record)?).ok();
+        let old_rdn = old_rdn.and_then(Dn::rdn).filter(|_| delete_old_rdn);
+        let changes = [(Some(new_rdn), Rights::ADD), (old_rdn, Rights::DELETE)];
+        for (rdn, rights) in changes {
+            for ava in rdn.iter().flat_map(|rdn| rdn.avas()) {
+                // What the schema does not know is refused as that.
+                let known = self.schema.attribute_type(ava.attribute().as_bytes());
+                let Some(known) = known else { continue };
+                let slot = requester.grants().slot(known.id());
+                let what = format!("change {} of this entry, which names it", known.name());
+                self.require(normal, entry.id, (slot, rights), &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What rights on a type are given on.
+    pub(super) fn slot(&self, known: &AttributeType) -> Slot {
+        let limited = self.limited();
+        limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
+    }
+
+    /// Refuses who may not change a type of an entry so.
+    pub(super) fn require_change(
+        &self,
+        target: &Target,
+        known: &AttributeType,
+        rights: Rights,
+    ) -> Result<(), Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(());
+        };
+        let wanted = (requester.grants().slot(known.id()), rights);
+        let what = format!("change {} of this entry", known.name());
+        self.require(&target.normal, target.entry.id, wanted, &what)
+    }
+}
+
+/// The outcome for who lacks the rights to do something.
+fn may_not(what: &str) -> Stop {
+    let diagnostic = format!("the access rules do not let you {what}");
+    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
+}
