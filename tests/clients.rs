@@ -417,3 +417,65 @@ fn java_jndi() {
         );
     }
 }
+
+/// What a subentry holds is found and shown at each entry of its subtree, and an export holds it once.
+#[test]
+fn collective_attributes_are_seen_by_ldapsearch() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let run = |tool, args: &[&str], input: &str| {
+        ldap_util(
+            tool,
+            &server,
+            Transport::Ldap,
+            (ADMIN, PASSWORD),
+            args,
+            input,
+        )
+    };
+    let entries = format!(
+        "dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n\
+         dn: cn=ann,{SUFFIX}\nobjectClass: person\ncn: ann\nsn: x\n\n\
+         dn: cn=rooms,{SUFFIX}\nobjectClass: subentry\nobjectClass: collectiveAttributeSubentry\ncn: rooms\n\
+         subtreeSpecification: {{ minimum 1, specificationFilter item:person }}\nc-l: Bonn\n"
+    );
+    expect(run("ldapadd", &[], &entries), 0, "");
+    let found = run("ldapsearch", &["-LLL", "-b", SUFFIX, "(l=bonn)"], "");
+    expect(found.clone(), 0, "c-l: Bonn");
+    assert_eq!(found.1.matches("dn: ").count(), 1, "{}", found.1);
+    let compared = run(
+        "ldapcompare",
+        &[&format!("cn=ann,{SUFFIX}"), "c-l:bonn"],
+        "",
+    );
+    expect(compared, 6, "TRUE");
+    let change = format!("dn: cn=ann,{SUFFIX}\nchangetype: modify\nreplace: c-l\nc-l: Ulm\n");
+    expect(
+        run("ldapmodify", &[], &change),
+        65,
+        "collectiveAttributeSubentry",
+    );
+    let change = format!("dn: cn=rooms,{SUFFIX}\nchangetype: modify\nreplace: c-l\nc-l: Ulm\n");
+    expect(run("ldapmodify", &[], &change), 0, "");
+    expect(
+        run("ldapsearch", &["-LLL", "-b", SUFFIX, "(cn=ann)"], ""),
+        0,
+        "c-l: Ulm",
+    );
+    server.stop();
+    let exported = folder.sapwood_ok("export", &[]);
+    assert_eq!(exported.matches("c-l: Ulm").count(), 1, "{exported}");
+    let file = folder.name_beside("again.ldif");
+    std::fs::write(&file, &exported).unwrap();
+    let again = Folder::init(&[]);
+    again.sapwood_ok("import", &[&file]);
+    let filter = ["--filter", "(c-l=ulm)"];
+    assert_eq!(
+        again.sapwood_ok("export", &filter).matches("dn: ").count(),
+        2
+    );
+    assert_eq!(
+        again.sapwood_ok("export", &[]).matches("c-l: Ulm").count(),
+        1
+    );
+}

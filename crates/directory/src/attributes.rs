@@ -22,6 +22,8 @@ pub(crate) struct AttributeTable {
     known: Vec<KnownAttribute>,
     /// By the type's position in the schema.
     by_type: Vec<OfType>,
+    /// Whether one of them is collective.
+    has_collective: bool,
 }
 
 /// The descriptions of a type.
@@ -126,6 +128,7 @@ impl AttributeTable {
                         "the directory has values of {text}, which its schema files do not define (any more)"
                     ))
                 })?;
+            self.has_collective |= attribute_type.is_collective();
             self.push(
                 attribute_type.id(),
                 text.into(),
@@ -192,6 +195,7 @@ impl AttributeTable {
             options => format!("{name};{options}"),
         };
         let number = AttributeNo(self.known.len() as u16);
+        self.has_collective |= schema.type_of(attribute_type).is_collective();
         txn.insert(Table::Attribute, &number.0.to_be_bytes(), text.as_bytes())?;
         self.push(attribute_type, text.into(), name.len());
         Ok(Ok(number))
@@ -208,6 +212,12 @@ impl AttributeTable {
             self.push(attribute_type, name.into(), name.len());
             AttributeNo((self.known.len() - 1) as u16)
         })
+    }
+
+    /// Whether a collective attribute (RFC 3671) may have been stored.
+    #[inline]
+    pub(crate) fn has_collective(&self) -> bool {
+        self.has_collective
     }
 
     /// How many numbers there are.

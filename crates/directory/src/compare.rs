@@ -125,6 +125,7 @@ impl Running {
                 grants: self.requester.grants(),
                 sight: self.sight,
                 on_entry: self.on_entry.as_deref().filter(|_| is_filter),
+                collective: snapshot.collective()?,
             };
             let (Question::Asserted(node) | Question::Equal(node) | Question::Present(node, _)) =
                 &question;

@@ -9,6 +9,7 @@ use sapwood_ldap::message::Request;
 use crate::access::{Access, Policy};
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
+use crate::collective::Collective;
 use crate::definition;
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict,
@@ -678,6 +679,16 @@ impl<E: Engine> Snapshot<E> {
     /// What searches of this commit have found out.
     pub(crate) fn learned(&self) -> &Learned {
         &self.seen.known.learned
+    }
+
+    /// The collective attributes of its entries; none, which is known at once, where there never were any.
+    #[inline]
+    pub(crate) fn collective(&self) -> Result<Option<Arc<Collective>>> {
+        if !self.state().attributes.has_collective() {
+            return Ok(None);
+        }
+        let find = || Collective::of(self.schema(), self.state(), self.view());
+        self.learned().collective(find)
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {

@@ -48,6 +48,7 @@ pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -
     known.equality().is_some_and(|rule| rule.is_indexable())
         && !known.is_operational()
         && !is_protected(schema, known.id())
+        && !known.is_collective()
         && known.id() != schema.well_known().object_class
         && !names(schema, known, name)
 }

@@ -9,6 +9,7 @@ pub mod access;
 mod attributes;
 mod changes;
 mod check;
+mod collective;
 mod compare;
 mod context_change;
 #[cfg(test)]

@@ -4,11 +4,15 @@ use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::result::ResultCode;
 
 use super::{
-    AttributeType, AttributeTypeId, ClassKind, ClassSet, ObjectClassId, Schema, TypeSet, Usage,
+    AttributeType, AttributeTypeId, ClassKind, ClassSet, NormalDn, ObjectClassId,
+    OperationalAttribute, Schema, SubtreeSpecification, TypeSet, Usage,
 };
 
 /// Most entries name no more classes than this.
 const NAMED_EXPECTED: usize = 16;
+
+/// Most values of a collective attribute in one subentry.
+const COLLECTIVE_VALUES_MAX: usize = 1000;
 
 /// One attribute of an entry: all values under one attribute description.
 #[derive(Debug, Clone, Copy)]
@@ -211,6 +215,9 @@ impl Schema {
         if known.usage() != Usage::UserApplications {
             return Ok(());
         }
+        if known.is_collective() {
+            return self.check_collective(known, classes);
+        }
         let allowed = classes.iter().any(|class| {
             let class = self.class_of(*class);
             class.must().contains(attribute)
@@ -225,6 +232,63 @@ impl Schema {
             known.name(),
             self.class_of(structural_class).name()
         )))
+    }
+
+    /// Collective attributes stand in the subentries that hold them for others, and nowhere else (RFC 3671 §2.1).
+    fn check_collective(
+        &self,
+        known: &AttributeType,
+        classes: &[ObjectClassId],
+    ) -> Result<(), Violation> {
+        let is_there = |class| classes.contains(&class);
+        let well_known = self.well_known();
+        if is_there(well_known.subentry) && is_there(well_known.collective_attribute_subentry) {
+            return Ok(());
+        }
+        Err(Violation::class(format!(
+            "{}: a collective attribute is changed in the subentry of class collectiveAttributeSubentry that holds it \
+             for the entries of its subtree, and nowhere else",
+            known.name()
+        )))
+    }
+
+    /// Checks what a subtree specification names, and that collective values, which are gathered for each entry, are
+    /// not too many.
+    fn check_collection(&self, attribute: &AttributeValues<'_>) -> Result<(), Violation> {
+        let known = self.type_of(attribute.attribute_type);
+        if known.is_collective() && attribute.values.len() > COLLECTIVE_VALUES_MAX {
+            let diagnostic = format!(
+                "{}: a collective attribute has at most {COLLECTIVE_VALUES_MAX} values",
+                known.name()
+            );
+            return Err(Violation::new(ResultCode::AdminLimitExceeded, diagnostic));
+        }
+        if known.id() != self.operational(OperationalAttribute::SubtreeSpecification) {
+            return Ok(());
+        }
+        let refused = |why: String| {
+            let diagnostic = format!("{}: {why}", known.name());
+            Err(Violation::new(ResultCode::ConstraintViolation, diagnostic))
+        };
+        for value in attribute.values {
+            let Some(read) = SubtreeSpecification::parse(value) else {
+                continue;
+            };
+            let names = [&read.base].into_iter().chain(&read.chop_before);
+            for name in names.chain(&read.chop_after) {
+                if NormalDn::new().parse(self, name.as_bytes()).is_err() {
+                    return refused(format!("'{name}' is not a DN"));
+                }
+            }
+            let is_known = |class: &str| self.object_class(class.as_bytes()).is_some();
+            let filter = read.filter.as_ref();
+            if let Some(class) = filter.and_then(|filter| filter.unknown(&is_known)) {
+                return refused(format!(
+                    "the schema does not define the object class {class}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_required(
@@ -267,6 +331,9 @@ impl Schema {
                     ));
                 }
             }
+        }
+        if known.is_collective() || known.is_operational() {
+            self.check_collection(attribute)?;
         }
         if values.len() < 2 {
             return Ok(());

@@ -758,6 +758,7 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
         referral: class("2.16.840.1.113730.3.2.6")?,
         extensible_object: class("1.3.6.1.4.1.1466.101.120.111")?,
         subentry: class("2.5.17.0")?,
+        collective_attribute_subentry: class("2.5.17.2")?,
         subschema: class("2.5.20.1")?,
     })
 }

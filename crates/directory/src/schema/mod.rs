@@ -39,6 +39,7 @@ pub(crate) use options::Purpose;
 pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
 pub use syntax::{InvalidValue, Syntax};
+pub(crate) use syntax::{Refinement, SubtreeSpecification};
 pub use types::{AttributeType, AttributeTypeId, TypeSet, Usage};
 
 /// Greatest number of attribute types in a schema.
@@ -87,6 +88,7 @@ pub struct WellKnown {
     pub referral: ObjectClassId,
     pub extensible_object: ObjectClassId,
     pub subentry: ObjectClassId,
+    pub collective_attribute_subentry: ObjectClassId,
     pub subschema: ObjectClassId,
 }
 

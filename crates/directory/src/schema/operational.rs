@@ -2,7 +2,7 @@
 //! like, who writes them, and where their values come from. The schema has its definitions from here, and whoever
 //! stores, computes, imports or exports such attributes asks here which they are.
 
-use super::{AttributeTypeId, Schema};
+use super::{AttributeType, AttributeTypeId, Schema};
 
 /// How many values an entry may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,6 +265,13 @@ impl Schema {
     pub(crate) fn as_operational(&self, id: AttributeTypeId) -> Option<OperationalAttribute> {
         let mut all = OperationalAttribute::ALL.iter().copied();
         all.find(|attribute| self.operational(*attribute) == id)
+    }
+
+    /// Whether a description is of a collective attribute (RFC 3671), with options or without.
+    pub fn is_collective(&self, description: &[u8]) -> bool {
+        let name = description.split(|byte| *byte == b';').next();
+        let known = self.attribute_type(name.unwrap_or_default());
+        known.is_some_and(AttributeType::is_collective)
     }
 
     /// Whether the values of an attribute follow from other attributes and from the place of its entry, so that an

@@ -4,6 +4,7 @@
 
 mod composite;
 mod der;
+mod subtree;
 mod text;
 pub(super) mod time;
 
@@ -11,6 +12,7 @@ use super::Schema;
 
 pub(super) use composite::{first_component, split_optional_uid, substring_parts};
 pub(super) use der::{IssuerAndSerial, certificate_issuer_and_serial, gser_issuer_and_serial};
+pub(crate) use subtree::{Refinement, SubtreeSpecification};
 pub(super) use text::{bits, uuid_bytes};
 
 /// Why a value is not of a syntax.
@@ -183,7 +185,7 @@ declare! {
     OctetString = readable("1.3.6.1.4.1.1466.115.121.1.40", "Octet String", text::octets);
     PostalAddress = readable("1.3.6.1.4.1.1466.115.121.1.41", "Postal Address", composite::postal_address);
     PrintableString = readable("1.3.6.1.4.1.1466.115.121.1.44", "Printable String", text::printable_string);
-    SubtreeSpecification = readable("1.3.6.1.4.1.1466.115.121.1.45", "SubtreeSpecification", composite::subtree_specification);
+    SubtreeSpecification = readable("1.3.6.1.4.1.1466.115.121.1.45", "SubtreeSpecification", subtree::validate);
     SupportedAlgorithm = binary("1.3.6.1.4.1.1466.115.121.1.49", "X.509 Supported Algorithm", der::sequence);
     TelephoneNumber = readable("1.3.6.1.4.1.1466.115.121.1.50", "Telephone Number", text::printable_string);
     TeletexTerminalIdentifier = readable("1.3.6.1.4.1.1466.115.121.1.51", "Teletex Terminal Identifier", composite::teletex_terminal_identifier);

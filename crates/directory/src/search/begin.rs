@@ -127,6 +127,7 @@ impl<'r> Draft<'r> {
             filter,
             interrupted: Interrupted::default(),
             gathered: None,
+            collective: snapshot.collective()?,
             selection,
             covered: Covered::new(EntryId::ROOT, request.scope),
             ids: (EntryId::ROOT, EntryId(u64::MAX)),

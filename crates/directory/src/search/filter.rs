@@ -398,7 +398,8 @@ impl<'c> Compiler<'c> {
         }
         let Places { user, operational } = self.places(attribute_type, description);
         let stored = Stored {
-            indexed_type: (!description.has_options()).then(|| attribute_type.id()),
+            indexed_type: (!description.has_options() && !self.may_be_collective(attribute_type))
+                .then(|| attribute_type.id()),
             named: Some(attribute_type.id()),
             user,
             operational,
@@ -518,6 +519,12 @@ impl<'c> Compiler<'c> {
                 list.push(known.number());
             }
         }
+    }
+
+    /// Whether entries may have values of a type that stand in a subentry, and not in their indexes.
+    fn may_be_collective(&self, attribute_type: &AttributeType) -> bool {
+        let is_collective = |id| self.schema.type_of(id).is_collective();
+        self.attributes.has_collective() && attribute_type.subtypes().iter().any(is_collective)
     }
 
     /// Whether values of a type may be searched.

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::locate::Manner;
 use super::plan::Term;
+use crate::collective::Collective;
 use crate::error::Result;
 use crate::names::{Child, Superior};
 
@@ -14,6 +15,7 @@ pub(crate) struct Learned {
     referrals: OnceLock<Term>,
     base: OnceLock<Found>,
     superior: OnceLock<Arc<Superior>>,
+    collective: OnceLock<Option<Arc<Collective>>>,
 }
 
 /// A base that was found.
@@ -52,6 +54,18 @@ impl Learned {
         }
         let found = find()?;
         Ok(self.referrals.get_or_init(|| found))
+    }
+
+    /// The collective attributes, as `find` finds them.
+    pub(crate) fn collective(
+        &self,
+        find: impl FnOnce() -> Result<Option<Arc<Collective>>>,
+    ) -> Result<Option<Arc<Collective>>> {
+        if let Some(known) = self.collective.get() {
+            return Ok(known.clone());
+        }
+        let found = find()?;
+        Ok(self.collective.get_or_init(|| found).clone())
     }
 
     /// The base that a DN names, if it is the one that is known.

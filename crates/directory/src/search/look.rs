@@ -1,6 +1,8 @@
 //! Looking at one entry by itself, in a snapshot or in the middle of an update: what the assertion control (RFC 4528)
 //! and the read entry controls (RFC 4527) ask for.
 
+use std::sync::Arc;
+
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
@@ -8,6 +10,7 @@ use sapwood_ldap::result::ResultCode;
 
 use crate::access::{EntryGrants, Grants, Sight};
 use crate::attributes::AttributeTable;
+use crate::collective::Collective;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -37,6 +40,8 @@ pub(crate) struct Look<'l> {
     pub(crate) sight: Sight,
     /// What is granted on it, where that is decided by itself.
     pub(crate) on_entry: Option<&'l EntryGrants>,
+    /// The collective attributes of the entries, if there are any.
+    pub(crate) collective: Option<Arc<Collective>>,
 }
 
 impl Look<'_> {
@@ -143,8 +148,16 @@ impl Look<'_> {
         let entry = Entry::new(&record)
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let mut names = DnCache::default();
-        let superior = names.superior(view, entry.parent())?;
-        let superior = superior.map(|superior| &**superior);
+        let superior = names
+            .superior(view, entry.parent())?
+            .map(|superior| &**superior);
+        let (mut entry, mut merged) = (entry, Vec::new());
+        if let Some(collective) = &self.collective
+            && collective.read(self.vocabulary(), id, &entry, superior, &mut merged)?
+        {
+            entry = Entry::new(&merged)
+                .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        }
         let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, superior);
         if let Some(grants) = self.on_entry {
             candidate.restrict(grants);

@@ -41,6 +41,7 @@ use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Decider, Requester, Sight};
+use crate::collective::Collective;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::{Entry, EntryFlags};
@@ -181,6 +182,8 @@ struct Running {
     interrupted: Interrupted,
     /// What was gathered of an entry that is not sent yet.
     gathered: Option<Box<Gathered>>,
+    /// The collective attributes of the entries, if there are any.
+    collective: Option<Arc<Collective>>,
     selection: Selection,
     covered: Covered,
     /// The ids that anything covered has: from the first up to and without the second.
@@ -453,6 +456,7 @@ impl Running {
             grants,
             sight: self.selection.sight(),
             on_entry: on_base.as_ref(),
+            collective: self.collective.clone(),
         };
         let (work, interrupted) = (budget.work, &mut self.interrupted);
         let asserts = match synthetic {
@@ -533,6 +537,8 @@ impl Running {
             end: self.ids.1,
             fetched: self.fetched,
             known: Known::of(snapshot.examined()),
+            collective: self.collective.as_deref(),
+            merged: Vec::new(),
             names: &mut names,
             evaluator: Evaluator::new(schema, budget.work, std::mem::take(&mut self.interrupted)),
             sender: Sender::new(

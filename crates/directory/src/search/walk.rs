@@ -5,6 +5,7 @@ use sapwood_ldap::message::{Message, Response, Scope};
 use sapwood_ldap::url;
 
 use crate::access::{Decider, Visible};
+use crate::collective::Collective;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
@@ -42,6 +43,9 @@ pub(crate) struct Visitor<'v, R: Read> {
     /// An entry that was fetched ahead, and where it is.
     pub(super) fetched: Option<(EntryId, Place)>,
     pub(super) known: Known<'v>,
+    pub(super) collective: Option<&'v Collective>,
+    /// An entry with its collective attributes.
+    pub(super) merged: Vec<u8>,
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
@@ -237,7 +241,7 @@ impl<R: Read> Visitor<'_, R> {
 
     #[inline]
     fn look(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
-        let entry = Entry::new(record)
+        let mut entry = Entry::new(record)
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let superior = self
             .names
@@ -250,6 +254,12 @@ impl<R: Read> Visitor<'_, R> {
             schema: self.schema,
             attributes: &self.state.attributes,
         };
+        if let Some(collective) = self.collective
+            && collective.read(vocabulary, id, &entry, superior, &mut self.merged)?
+        {
+            entry = Entry::new(&self.merged)
+                .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        }
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if Some(flags) != self.usual {

@@ -1,5 +1,7 @@
 //! The controls of an update: ManageDsaIT (RFC 3296), assertion (RFC 4528), pre-read and post-read (RFC 4527).
 
+use std::sync::Arc;
+
 use sapwood_ldap::controls::{
     Control, ControlSet, ControlsBuf, KnownControl, POST_READ, PRE_READ, ReadEntry, RequestControls,
 };
@@ -8,7 +10,8 @@ use sapwood_ldap::result::ResultCode;
 
 use super::Run;
 use crate::access::{EntryGrants, Rights, Sight, Slot};
-use crate::engine::{EntryId, Write};
+use crate::collective::Collective;
+use crate::engine::{EntryId, IndexKind, Write};
 use crate::names;
 use crate::outcome::Stop;
 use crate::search::look::{Look, assertion_failed, assertion_too_long};
@@ -37,8 +40,10 @@ impl<T: Write> Run<'_, T> {
         let Some(filter) = controls.assertion else {
             return Ok(());
         };
+        let collective = self.collective()?;
         let on_entry = self.granted(id, Rights::SEARCH)?;
-        match self.look(on_entry.as_ref()).asserts(self.txn, id, filter)? {
+        let look = self.look(on_entry.as_ref(), collective);
+        match look.asserts(self.txn, id, filter)? {
             Some(true) => Ok(()),
             Some(false) => Err(assertion_failed().into()),
             None => Err(assertion_too_long().into()),
@@ -73,8 +78,9 @@ impl<T: Write> Run<'_, T> {
             return Ok(());
         };
         let mut value = Vec::new();
+        let collective = self.collective()?;
         let on_entry = self.granted(id, Rights::READ)?;
-        let look = self.look(on_entry.as_ref());
+        let look = self.look(on_entry.as_ref(), collective);
         look.read(self.txn, id, attributes, &mut value)?;
         self.response
             .get_or_insert_with(ControlsBuf::default)
@@ -84,6 +90,19 @@ impl<T: Write> Run<'_, T> {
                 value: Some(&value),
             });
         Ok(())
+    }
+
+    /// The collective attributes of the entries, as they are in the transaction.
+    fn collective(&mut self) -> Result<Option<Arc<Collective>>, Stop> {
+        if !self.state.attributes.has_collective() {
+            return Ok(None);
+        }
+        // They are found by their class.
+        let object_class = self.schema.well_known().object_class;
+        if let Some(indexes) = self.state.indexes.of(object_class) {
+            self.txn.open_index(indexes.index(IndexKind::Equality))?;
+        }
+        Ok(Collective::of(self.schema, self.state, self.txn)?)
     }
 
     /// What is granted on the target; nothing is to be asked of who is above the rules. Who has not the right that a
@@ -105,7 +124,11 @@ impl<T: Write> Run<'_, T> {
     }
 
     /// The eyes of who asks: what may not be searched is not shown here either (RFC 4527 §5, RFC 4528 §4).
-    fn look<'l>(&'l self, on_entry: Option<&'l EntryGrants>) -> Look<'l> {
+    fn look<'l>(
+        &'l self,
+        on_entry: Option<&'l EntryGrants>,
+        collective: Option<Arc<Collective>>,
+    ) -> Look<'l> {
         Look {
             schema: self.schema,
             attributes: &self.state.attributes,
@@ -115,6 +138,7 @@ impl<T: Write> Run<'_, T> {
                 None => Sight::All,
             },
             on_entry,
+            collective,
         }
     }
 }

@@ -7,6 +7,7 @@ mod aliases;
 mod changes;
 mod changes_after_crash;
 mod clock;
+mod collective;
 mod controls;
 mod damage;
 mod diagnostics;

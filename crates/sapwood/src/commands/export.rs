@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
     };
     for base in &bases {
         let result = match &filter {
-            Some(filter) => exporter.search(base, Scope::Subtree, filter.as_filter()),
+            Some(filter) => exporter.search_all(base, Scope::Subtree, filter.as_filter()),
             None => exporter.walk(base),
         }?;
         match result {
@@ -85,13 +85,27 @@ impl Exporter<'_> {
     /// Writes an entry and everything below it, parents first.
     fn walk(&mut self, base: &str) -> Result<(ResultCode, String)> {
         self.with_subordinates.clear();
-        let mut result = self.search(base, Scope::Base, Filter::OBJECT_CLASS_PRESENT)?;
+        // A subentry that is named is seen.
+        let mut result = self.search(base, Scope::Base, Filter::OBJECT_CLASS_PRESENT, None)?;
         while result.0 == ResultCode::Success
             && let Some(parent) = self.with_subordinates.pop()
         {
-            result = self.search(&parent, Scope::OneLevel, Filter::OBJECT_CLASS_PRESENT)?;
+            result = self.search_all(&parent, Scope::OneLevel, Filter::OBJECT_CLASS_PRESENT)?;
         }
         Ok(result)
+    }
+
+    /// Writes the entries that a search finds, then the subentries, which it does not see otherwise (RFC 3672 §3).
+    fn search_all(
+        &mut self,
+        base: &str,
+        scope: Scope,
+        filter: Filter<'_>,
+    ) -> Result<(ResultCode, String)> {
+        match self.search(base, scope, filter, Some(false))? {
+            (ResultCode::Success, _) => self.search(base, scope, filter, Some(true)),
+            result => Ok(result),
+        }
     }
 
     /// Writes what a search finds.
@@ -100,6 +114,7 @@ impl Exporter<'_> {
         base: &str,
         scope: Scope,
         filter: Filter<'_>,
+        subentries: Option<bool>,
     ) -> Result<(ResultCode, String)> {
         let request = SearchRequest {
             attributes: self.attributes.view(),
@@ -108,6 +123,7 @@ impl Exporter<'_> {
         let options = SearchOptions {
             message_id: 1,
             manage_dsa_it: true,
+            subentries,
             ..SearchOptions::default()
         };
         let mut search = Search::new(self.snapshot.clone(), &self.requester, &request, options);
@@ -150,13 +166,21 @@ impl Exporter<'_> {
 
     fn write_entry(&mut self, entry: &SearchResultEntry<'_>) -> Result<()> {
         ldif::write_dn(&mut self.text, entry.dn);
+        // What entries have of a collective attribute stands in its subentry.
+        let is_subentry = entry.attributes.iter().any(|attribute| {
+            let mut values = attribute.values.iter();
+            attribute.description.eq_ignore_ascii_case(b"objectClass")
+                && values.any(|class| class.eq_ignore_ascii_case(b"subentry"))
+        });
         for attribute in entry.attributes.iter() {
             if attribute.description == HAS_SUBORDINATES
                 && attribute.values.iter().any(|value| value == b"TRUE")
             {
                 self.with_subordinates.push(entry.dn.to_owned());
             }
-            if !self.snapshot.schema().is_derived(attribute.description) {
+            let schema = self.snapshot.schema();
+            let is_stored = is_subentry || !schema.is_collective(attribute.description);
+            if is_stored && !schema.is_derived(attribute.description) {
                 let description = std::str::from_utf8(attribute.description)?;
                 attribute
                     .values

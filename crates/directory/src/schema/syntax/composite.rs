@@ -9,7 +9,7 @@ use super::text::{bits, is_printable};
 use super::{Reason, time};
 
 /// Nesting of parentheses in a Guide that is followed.
-const GUIDE_DEPTH_MAX: usize = 32;
+pub(super) const GUIDE_DEPTH_MAX: usize = 32;
 
 macro_rules! descriptions {
     ($($name:ident: $kind:ident, $reason:literal;)*) => {
@@ -296,12 +296,12 @@ fn is_criteria(text: &[u8]) -> bool {
 }
 
 /// A reader that takes one lexical element after another.
-struct Scanner<'a> {
-    rest: &'a [u8],
+pub(super) struct Scanner<'a> {
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Scanner<'a> {
-    fn take(&mut self, literal: &[u8]) -> bool {
+    pub(super) fn take(&mut self, literal: &[u8]) -> bool {
         match self.rest.split_at_checked(literal.len()) {
             Some((head, rest)) if head.eq_ignore_ascii_case(literal) => {
                 self.rest = rest;
@@ -311,7 +311,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'a [u8] {
+    pub(super) fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'a [u8] {
         let end = self
             .rest
             .iter()
@@ -322,7 +322,7 @@ impl<'a> Scanner<'a> {
         head
     }
 
-    fn spaces(&mut self) {
+    pub(super) fn spaces(&mut self) {
         self.take_while(|byte| byte == b' ');
     }
 
@@ -364,110 +364,6 @@ impl<'a> Scanner<'a> {
                 .any(|kind| self.take(kind));
         valid.then_some(())
     }
-
-    /// A quoted string of GSER (RFC 3641 §3.2), its quotes doubled inside.
-    fn quoted(&mut self) -> Option<()> {
-        if !self.take(b"\"") {
-            return None;
-        }
-        loop {
-            self.take_while(|byte| byte != b'"');
-            if !self.take(b"\"") {
-                return None;
-            }
-            if !self.take(b"\"") {
-                return Some(());
-            }
-        }
-    }
-}
-
-/// RFC 3672 §2.1: a SEQUENCE in GSER with the components of SubtreeSpecification in their order.
-pub(super) fn subtree_specification(_: &Schema, value: &[u8]) -> Result<(), Reason> {
-    let mut scanner = Scanner { rest: value };
-    subtree(&mut scanner)
-        .filter(|()| scanner.rest.is_empty())
-        .ok_or("it is not a subtree specification such as { base \"ou=people\" }")
-}
-
-fn subtree(scanner: &mut Scanner<'_>) -> Option<()> {
-    const COMPONENTS: [&[u8]; 5] = [
-        b"base",
-        b"specificExclusions",
-        b"minimum",
-        b"maximum",
-        b"specificationFilter",
-    ];
-    if !scanner.take(b"{") {
-        return None;
-    }
-    scanner.spaces();
-    let mut following = COMPONENTS.iter();
-    while !scanner.take(b"}") {
-        let name = scanner.take_while(|byte| byte.is_ascii_alphabetic());
-        following.find(|component| **component == name)?;
-        scanner.spaces();
-        match name {
-            b"base" => scanner.quoted()?,
-            b"minimum" | b"maximum" => {
-                let digits = scanner.take_while(|byte| byte.is_ascii_digit());
-                (!digits.is_empty()).then_some(())?;
-            }
-            b"specificExclusions" => exclusions(scanner)?,
-            _ => refinement(scanner, 0)?,
-        }
-        scanner.spaces();
-        if scanner.take(b",") {
-            scanner.spaces();
-        }
-    }
-    Some(())
-}
-
-fn exclusions(scanner: &mut Scanner<'_>) -> Option<()> {
-    if !scanner.take(b"{") {
-        return None;
-    }
-    scanner.spaces();
-    while !scanner.take(b"}") {
-        (scanner.take(b"chopBefore") || scanner.take(b"chopAfter")).then_some(())?;
-        scanner.take(b":").then_some(())?;
-        scanner.spaces();
-        scanner.quoted()?;
-        scanner.spaces();
-        if scanner.take(b",") {
-            scanner.spaces();
-        }
-    }
-    Some(())
-}
-
-fn refinement(scanner: &mut Scanner<'_>, depth: usize) -> Option<()> {
-    if depth == GUIDE_DEPTH_MAX {
-        return None;
-    }
-    if scanner.take(b"item:") {
-        scanner.spaces();
-        let class =
-            scanner.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
-        return is_oid(class).then_some(());
-    }
-    if scanner.take(b"not:") {
-        scanner.spaces();
-        return refinement(scanner, depth + 1);
-    }
-    (scanner.take(b"and:") || scanner.take(b"or:")).then_some(())?;
-    scanner.spaces();
-    scanner.take(b"{").then_some(())?;
-    scanner.spaces();
-    while !scanner.take(b"}") {
-        refinement(scanner, depth + 1)?;
-        scanner.spaces();
-        if scanner.take(b",") {
-            scanner.spaces();
-        }
-    }
-    Some(())
 }
 
 /// RFC 2307 §2.3: `(host,user,domain)`, each possibly empty or `-`.
@@ -554,7 +450,7 @@ pub(super) fn csn(schema: &Schema, value: &[u8]) -> Result<(), Reason> {
     }
 }
 
-fn is_oid(text: &[u8]) -> bool {
+pub(super) fn is_oid(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| is_descriptor(text) || is_numeric_oid(text))
 }
 

@@ -1,0 +1,305 @@
+//! Collective attributes (RFC 3671): what a subentry holds is read as part of the entries of its subtree.
+
+use std::collections::BTreeSet;
+
+use sapwood_directory::{CompareOptions, Directory, IndexDefinition, UpdateRequest};
+use sapwood_ldap::controls::{ASSERTION, POST_READ, ReadEntry};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::Scope;
+use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::SUFFIX;
+use sapwood_testkit::directories::*;
+
+use crate::query::{Query, query, search};
+
+const PEOPLE: &str = "ou=people,dc=example,dc=com";
+const COLLECTION: &str = "cn=collection,dc=example,dc=com";
+
+fn collection(dn: &str, specification: &str, more: &str) -> UpdateRequest {
+    let cn = dn.split(['=', ',']).nth(1).unwrap();
+    let lines = format!(
+        "objectClass: subentry\nobjectClass: collectiveAttributeSubentry\ncn: {cn}\n\
+         subtreeSpecification: {specification}\n{more}"
+    );
+    add(dn, &lines)
+}
+
+/// The example directory with people: ann and bob, who has a device below him.
+fn directory() -> Directory {
+    let directory = in_memory();
+    succeed(&directory, add(SUFFIX, "objectClass: domain\ndc: example"));
+    succeed(
+        &directory,
+        add(PEOPLE, "objectClass: organizationalUnit\nou: people"),
+    );
+    for name in ["ann", "bob"] {
+        let lines = format!("objectClass: inetOrgPerson\ncn: {name}\nsn: x\nl: Ulm");
+        succeed(&directory, add(&dn(name), &lines));
+    }
+    let device = "objectClass: device\nobjectClass: extensibleObject\ncn: phone";
+    succeed(&directory, add(&format!("cn=phone,{}", dn("bob")), device));
+    directory
+}
+
+fn dn(name: &str) -> String {
+    format!("cn={name},{PEOPLE}")
+}
+
+/// The first values of the names of the entries that a filter finds.
+fn found(directory: &Directory, filter: &str) -> Vec<String> {
+    let found = search(directory, &query(SUFFIX, Scope::Subtree, filter));
+    assert_eq!(found.code, ResultCode::Success);
+    let name = |dn: &&str| dn.split(['=', ',']).nth(1).unwrap().to_owned();
+    let mut names: Vec<String> = found.dns().iter().map(name).collect();
+    names.sort();
+    names
+}
+
+/// What an entry is read as, of some attributes.
+fn read(directory: &Directory, dn: &str, attributes: &[&str]) -> BTreeSet<String> {
+    let query = Query {
+        attributes,
+        ..query(dn, Scope::Base, "(objectClass=*)")
+    };
+    let mut found = search(directory, &query);
+    assert_eq!(found.entries.len(), 1, "{dn}");
+    found.entries.remove(0).1
+}
+
+fn lines(lines: &[&str]) -> BTreeSet<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn entries_have_what_the_subentry_holds() {
+    let directory = directory();
+    let held = "c-l: Bonn\nc-l: ulm\nc-TelephoneNumber: +1 23";
+    succeed(
+        &directory,
+        collection(COLLECTION, "{ base \"ou=people\", minimum 1 }", held),
+    );
+    assert_eq!(found(&directory, "(c-l=bonn)"), ["ann", "bob", "phone"]);
+    // As the values of a supertype, also if that is indexed.
+    assert_eq!(found(&directory, "(l=bonn)"), ["ann", "bob", "phone"]);
+    for attribute in ["l", "c-l"] {
+        let index = IndexDefinition {
+            attribute: attribute.into(),
+            equality: true,
+            ..IndexDefinition::default()
+        };
+        directory.add_index(&index, |_| {}).unwrap();
+        assert_eq!(found(&directory, "(c-l=bonn)"), ["ann", "bob", "phone"]);
+    }
+    assert_eq!(found(&directory, "(l=bonn)"), ["ann", "bob", "phone"]);
+    assert_eq!(found(&directory, "(&(cn=ann)(l=bonn))"), ["ann"]);
+    assert_eq!(
+        found(&directory, "(c-telephonenumber=*)"),
+        ["ann", "bob", "phone"]
+    );
+    assert_eq!(found(&directory, "(!(c-l=*))"), ["example", "people"]);
+    assert_eq!(found(&directory, "(c-l=none)"), Vec::<String>::new());
+    let all = read(&directory, &dn("ann"), &[]);
+    assert!(
+        all.is_superset(&lines(&["c-l: Bonn", "c-l: ulm", "l: Ulm", "cn: ann"])),
+        "{all:?}"
+    );
+    assert_eq!(
+        read(&directory, &dn("ann"), &["l"]),
+        lines(&["l: Ulm", "c-l: Bonn", "c-l: ulm"])
+    );
+    assert_eq!(
+        read(&directory, &dn("ann"), &["c-telephonenumber"]),
+        lines(&["c-TelephoneNumber: +1 23"])
+    );
+    assert_eq!(read(&directory, PEOPLE, &["c-l"]), lines(&[]));
+    // The subentry shows what it holds.
+    assert_eq!(
+        read(&directory, COLLECTION, &["c-l"]),
+        lines(&["c-l: Bonn", "c-l: ulm"])
+    );
+    // What changes there changes everywhere.
+    succeed(
+        &directory,
+        modify(COLLECTION, &[(Replace, "c-l", &["Köln"])]),
+    );
+    assert_eq!(found(&directory, "(l=köln)"), ["ann", "bob", "phone"]);
+    assert_eq!(found(&directory, "(l=bonn)"), Vec::<String>::new());
+    succeed(&directory, delete(COLLECTION));
+    assert_eq!(found(&directory, "(c-l=*)"), Vec::<String>::new());
+}
+
+#[test]
+fn a_subtree_is_what_its_specification_says() {
+    let directory = directory();
+    for (specification, expected) in [
+        ("{}", &["ann", "bob", "example", "people", "phone"][..]),
+        ("{ base \"ou=people\" }", &["ann", "bob", "people", "phone"]),
+        ("{ base \"ou=nowhere\" }", &[]),
+        ("{ minimum 1, maximum 2 }", &["ann", "bob", "people"]),
+        ("{ maximum 0 }", &["example"]),
+        ("{ base \"cn=bob,ou=people\", minimum 1 }", &["phone"]),
+        (
+            "{ specificExclusions { chopBefore:\"cn=bob,ou=people\" } }",
+            &["ann", "example", "people"],
+        ),
+        (
+            "{ specificExclusions { chopAfter:\"cn=bob,ou=people\" } }",
+            &["ann", "bob", "example", "people"],
+        ),
+        (
+            "{ base \"ou=people\", specificExclusions { chopBefore:\"cn=ann\" } }",
+            &["bob", "people", "phone"],
+        ),
+        ("{ specificationFilter item:person }", &["ann", "bob"]),
+        (
+            "{ specificationFilter not:or:{ item:person, item:2.5.6.14 } }",
+            &["example", "people"],
+        ),
+    ] {
+        succeed(
+            &directory,
+            collection(COLLECTION, specification, "c-l: Bonn"),
+        );
+        assert_eq!(found(&directory, "(c-l=bonn)"), expected, "{specification}");
+        succeed(&directory, delete(COLLECTION));
+    }
+}
+
+#[test]
+fn collections_are_combined_and_can_be_excluded() {
+    let directory = directory();
+    succeed(
+        &directory,
+        collection(COLLECTION, "{}", "c-l: Bonn\nc-o: One"),
+    );
+    let inner = format!("cn=inner,{PEOPLE}");
+    succeed(
+        &directory,
+        collection(&inner, "{}", "c-l: BONN\nc-l: Mainz"),
+    );
+    assert_eq!(
+        read(&directory, &dn("ann"), &["c-l"]),
+        lines(&["c-l: Bonn", "c-l: Mainz"])
+    );
+    let exclude = |what: &str| modify(&dn("ann"), &[(Replace, "collectiveExclusions", &[what])]);
+    succeed(&directory, exclude("c-l"));
+    assert_eq!(
+        read(&directory, &dn("ann"), &["c-l", "c-o"]),
+        lines(&["c-o: One"])
+    );
+    assert_eq!(found(&directory, "(l=mainz)"), ["bob", "people", "phone"]);
+    succeed(&directory, exclude("2.5.18.0"));
+    assert_eq!(read(&directory, &dn("ann"), &["c-l", "c-o"]), lines(&[]));
+    // The subentries themselves are in no collection.
+    assert_eq!(read(&directory, &inner, &["c-o"]), lines(&[]));
+    // Where an entry is now counts.
+    succeed(
+        &directory,
+        rename(&dn("bob"), "cn=bob", false, Some(SUFFIX)),
+    );
+    assert_eq!(found(&directory, "(c-l=mainz)"), ["people"]);
+}
+
+#[test]
+fn collective_attributes_are_changed_in_subentries_alone() {
+    let directory = directory();
+    let class = ResultCode::ObjectClassViolation;
+    refused(
+        &directory,
+        modify(&dn("ann"), &[(Add, "c-l", &["Bonn"])]),
+        class,
+    );
+    // Not even an entry that may have any user attribute.
+    let phone = format!("cn=phone,{}", dn("bob"));
+    refused(
+        &directory,
+        modify(&phone, &[(Add, "c-l", &["Bonn"])]),
+        class,
+    );
+    let lines = "objectClass: subentry\nobjectClass: extensibleObject\ncn: plain\nsubtreeSpecification: {}\nc-l: Bonn";
+    refused(&directory, add("cn=plain,dc=example,dc=com", lines), class);
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    refused(
+        &directory,
+        modify(&dn("ann"), &[(Replace, "c-l", &["Ulm"])]),
+        class,
+    );
+    let there = modify(&dn("ann"), &[(Delete, "c-l", &["Bonn"])]);
+    refused(&directory, there, ResultCode::NoSuchAttribute);
+    // What an entry is changed to does not swallow what it is only read as.
+    succeed(&directory, modify(&dn("ann"), &[(Replace, "sn", &["y"])]));
+    succeed(&directory, delete(COLLECTION));
+    assert_eq!(found(&directory, "(c-l=*)"), Vec::<String>::new());
+    for (specification, code) in [
+        ("{ base ou=people }", ResultCode::InvalidAttributeSyntax),
+        ("{ base \"nonsense\" }", ResultCode::ConstraintViolation),
+        (
+            "{ specificationFilter item:nonsense }",
+            ResultCode::ConstraintViolation,
+        ),
+    ] {
+        refused(
+            &directory,
+            collection(COLLECTION, specification, "c-l: Bonn"),
+            code,
+        );
+    }
+    let many: String = (0..1001).map(|n| format!("c-l: {n}\n")).collect();
+    let many = collection(COLLECTION, "{}", &many);
+    refused(&directory, many, ResultCode::AdminLimitExceeded);
+    let many: String = (0..1000).map(|n| format!("c-l: {n}\n")).collect();
+    succeed(&directory, collection(COLLECTION, "{}", &many));
+    assert_eq!(
+        found(&directory, "(l=999)"),
+        ["ann", "bob", "example", "people", "phone"]
+    );
+    clean(&directory);
+}
+
+fn clean(directory: &Directory) {
+    let report = directory.check(|_| {}).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+#[test]
+fn compares_assertions_and_reads_of_updates_see_them() {
+    let directory = directory();
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    for (attribute, value, code) in [
+        ("c-l", "BONN", ResultCode::CompareTrue),
+        ("l", "bonn", ResultCode::CompareTrue),
+        ("c-l", "Ulm", ResultCode::CompareFalse),
+        ("c-o", "x", ResultCode::NoSuchAttribute),
+    ] {
+        let options = CompareOptions::default();
+        let outcome = compare(&directory, &dn("ann"), attribute, value, options);
+        assert_eq!(outcome.code, code);
+    }
+    let describe = || modify(&dn("ann"), &[(Replace, "sn", &["z"])]);
+    for (text, code) in [
+        ("(l=bonn)", ResultCode::Success),
+        ("(l=bern)", ResultCode::AssertionFailed),
+    ] {
+        let filter = filter_text::parse(text).unwrap();
+        let value = filter.as_filter().as_ber().to_vec();
+        let outcome = apply(
+            &directory,
+            with(describe(), &[(ASSERTION, true, Some(&value))]),
+        );
+        assert_eq!(outcome.code, code, "{outcome:?}");
+    }
+    let mut wanted = OctetStringsBuf::default();
+    wanted.push(b"c-l");
+    let mut value = Vec::new();
+    let attributes = wanted.view();
+    ReadEntry { attributes }.encode(&mut value);
+    let outcome = apply(
+        &directory,
+        with(describe(), &[(POST_READ, true, Some(&value))]),
+    );
+    assert_eq!(outcome.code, ResultCode::Success);
+    let shown = String::from_utf8_lossy(&outcome.controls).into_owned();
+    assert!(shown.contains("c-l") && shown.contains("Bonn"), "{shown:?}");
+}
