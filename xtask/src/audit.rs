@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::bench::Bench;
-use crate::run::{cargo, root, run, succeeds};
+use crate::run::{cargo, root, run, succeeds, target};
 
 /// Checks that need extra tools or time. Without a choice all of them run, and what cannot run here is named.
 #[derive(Args)]
@@ -97,17 +97,48 @@ fn deny(checks: &[&str]) -> Result<()> {
 
 /// Whether the store compiles where there are no calls of a system yet. Unlike [`portable`] it needs no other system's
 /// standard library, and so does not notice the use of what only some of them have: [`crate::tidy`] looks for that.
-pub(crate) fn portable_by_feature() -> Result<()> {
-    cargo(
-        ["check", "--package", "sapwood-store"]
-            .iter()
-            .chain(&["--features", "elsewhere"]),
-    )
+pub(crate) fn compiles_elsewhere() -> Result<()> {
+    cargo_with("elsewhere", &["check", "--package", "sapwood-store"])
+}
+
+/// Runs cargo with a `cfg` of the workspace's own set, and a target folder of its own: everything is compiled anew.
+fn cargo_with(cfg: &str, args: &[&str]) -> Result<()> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(program)
+        .args(args)
+        .arg("--target-dir")
+        .arg(target().join(cfg))
+        .env("RUSTFLAGS", format!("--cfg {cfg}"))
+        .current_dir(root()))
+}
+
+/// Whether a package compiles with the oldest compiler that its manifest allows.
+fn compiles_with_oldest(package: &str) -> Result<()> {
+    let path = root().join("crates").join(package).join("Cargo.toml");
+    let manifest: toml::Table = fs::read_to_string(&path)?.parse()?;
+    let oldest = manifest
+        .get("package")
+        .and_then(|package| package.get("rust-version"))
+        .and_then(|version| version.as_str())
+        .with_context(|| format!("{} names no oldest compiler", path.display()))?;
+    let install = ["toolchain", "install", oldest, "--profile", "minimal"];
+    run(Command::new("rustup").args(install))?;
+    run(Command::new("rustup")
+        .args(["run", oldest, "cargo", "check", "--package"])
+        .arg(format!("sapwood-{package}"))
+        .arg("--target-dir")
+        .arg(target().join("oldest"))
+        .env_remove("CARGO")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .current_dir(root()))
 }
 
 /// Only `crates/wal/src/sys` knows an operating system; what it has no calls for answers `Unsupported` there.
 fn portable() -> Result<()> {
-    portable_by_feature()?;
+    compiles_elsewhere()?;
+    for package in ["wal", "store"] {
+        compiles_with_oldest(package)?;
+    }
     for target in ["x86_64-apple-darwin", "x86_64-pc-windows-gnu"] {
         run(Command::new("rustup").args(["target", "add", target]))?;
         cargo(["check", "--package", "sapwood-store", "--target", target])?;
@@ -188,11 +219,12 @@ fn crash(factor: u32) -> Result<()> {
         ])
         .env("SAPWOOD_CRASH_FACTOR", factor.to_string())
         .current_dir(root()))?;
-    // With this feature nothing works but the tests under the model checker.
-    let feature = ["--lib", "--features", "shuttle", "model"];
+    // With this nothing works but the tests under the model checker.
     ["sapwood-wal", "sapwood-store", "sapwood-xact"]
         .into_iter()
-        .try_for_each(|package| cargo(["test", "--package", package].into_iter().chain(feature)))
+        .try_for_each(|package| {
+            cargo_with("shuttle", &["test", "--package", package, "--lib", "model"])
+        })
 }
 
 /// Whether every fuzz target still compiles. It needs neither a nightly toolchain nor libFuzzer itself, which is linked

@@ -75,7 +75,7 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     ];
     checks.note("lints", cargo(lints));
     checks.note("fuzz targets", audit::fuzz_compiles());
-    checks.note("portable", audit::portable_by_feature());
+    checks.note("portable", audit::compiles_elsewhere());
     match cargo_test_args {
         [] => checks.cargo_test(["--workspace"])?,
         args => checks.cargo_test(args.iter().map(String::as_str))?,

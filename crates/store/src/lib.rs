@@ -75,3 +75,13 @@ pub mod page {
     pub use crate::ids::{CommitNo, PageNo, SnapshotId};
     pub use crate::tree::memory::MemoryPages;
 }
+
+/// Runs the program in the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+/// Runs the programs in the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/store/guide.md")]
+pub struct Guide;

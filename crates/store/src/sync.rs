@@ -1,19 +1,19 @@
 //! Atomics, fences and locks: everything that threads and processes share goes through here, so that the same code can
-//! be run under a model checker (feature `shuttle`).
+//! be run under a model checker (`RUSTFLAGS="--cfg shuttle"`).
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub(crate) use std::sync::{Arc, Weak};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Takes a mutex whose data stay consistent even if a holder panicked.

@@ -4,11 +4,11 @@ mod compact_tests;
 mod crash_lives;
 pub(crate) mod crash_tests;
 mod full_disk_tests;
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 mod model_tests;
 mod multi_store_crash_tests;
 mod out_of_line_crash_tests;
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 mod out_of_line_model_tests;
 mod pointer_crash_tests;
 mod space_tests;

@@ -218,7 +218,7 @@ const fn is_led(turn: u32) -> bool {
     turn % 2 == 1
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::IoSlice;

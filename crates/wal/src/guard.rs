@@ -55,7 +55,7 @@ pub(crate) enum Guard {
     WakeFollowers,
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 impl Guard {
     /// Those that the crash tests prove.
     pub(crate) const ALL: [Self; 24] = [

@@ -27,7 +27,7 @@
 //! shows.
 
 mod buffer;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod crash_tests;
 mod error;
 mod format;
@@ -35,7 +35,7 @@ mod group;
 mod guard;
 pub mod lock;
 mod log;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, shuttle))]
 mod model_tests;
 pub mod process;
 mod records;
@@ -58,6 +58,11 @@ pub use error::{Error, Result};
 pub use log::Wal;
 pub use records::{Record, Records};
 pub use shared::Shared;
+
+/// Runs the program in the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 /// A place in the log: how many bytes had ever been appended before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

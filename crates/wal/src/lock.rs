@@ -18,7 +18,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// How often the heir looks again before it sleeps like the others, some fifty microseconds altogether. (A model
 /// checker has nothing to wait for.)
-const LOOKS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
+const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 400 };
 /// Pauses between two looks.
 const PAUSES: u32 = 8;
 /// One unlocking in so many wakes a sleeper although there is an heir.
@@ -180,7 +180,7 @@ fn process(word: u32) -> Option<u16> {
     u16::try_from(word.checked_sub(1)?).ok()
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Group commit under a model checker, which runs it in many orders that real threads would hardly ever take.
 //!
-//! `cargo test -p sapwood-wal --features shuttle model` runs only these: nothing else works outside of the checker
-//! then.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood-wal --lib model` runs only these: nothing else works outside of the
+//! checker then.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,30 +1,31 @@
 //! Atomics, the mutex and the futex: everything that threads and processes share goes through here, so that the same
-//! code can be run under a model checker (feature `shuttle`). What is built on the log and shares memory uses it too.
+//! code can be run under a model checker (`RUSTFLAGS="--cfg shuttle"`). What is built on the log and shares memory uses
+//! it too.
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub use std::sync::{Mutex, MutexGuard, PoisonError};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub use std::thread::{sleep, yield_now};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub use std::thread_local;
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub use crate::sys::{wait_while, wake_all, wake_one};
 
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub use model::{sleep, wait_while, wake_all, wake_one};
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub use shuttle::sync::{Mutex, MutexGuard, PoisonError};
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 pub use shuttle::{thread::yield_now, thread_local};
 
 /// The futex under the model checker. A wait has no end in time here, so a wake-up that gets lost is a deadlock, which
 /// the checker reports.
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 mod model {
     use std::time::Duration;
 

@@ -364,7 +364,7 @@ fn joined(mut areas: Vec<FreeExtent>) -> Vec<FreeExtent> {
 }
 
 /// Looks whether what is handed out and what is free make up the space, without anything left out or twice.
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 pub(crate) fn audit(
     memory: &mut impl Memory<Error = Error>,
     limit: u64,

@@ -669,7 +669,7 @@ fn damaged(offset: u64, reason: &'static str) -> Error {
     Fault::Damaged { offset, reason }.into()
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 impl<M: Memory<Error = Error>> Heap<'_, M> {
     /// The pages that are nodes or spare; fails if the tree is not in good order.
     pub(crate) fn pages_of_tree(&self, may_touch: bool) -> Result<Vec<u64>> {

@@ -36,7 +36,7 @@
 
 pub mod abi;
 mod allocator;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod allocator_tests;
 mod backup;
 mod block;
@@ -45,7 +45,7 @@ mod buffer;
 mod cache_oblivious;
 mod commit;
 mod context;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod crash_tests;
 mod error;
 mod explicit;
@@ -59,12 +59,12 @@ mod guard;
 mod hash_map;
 mod header;
 mod heap;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod kill_tests;
 mod large;
 mod maintenance;
 mod memory;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, shuttle))]
 mod model_tests;
 mod open;
 mod page;

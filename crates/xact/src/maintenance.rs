@@ -36,7 +36,7 @@ const FRAMES_AT_LEAST: u64 = 16;
 const MAINTAINS: &str = "brings versions into the file";
 /// How long somebody waits for room in memory before versions go to the disk. (A model checker has nothing to wait
 /// for.)
-const SPILL_AFTER: Duration = Duration::from_millis(if cfg!(feature = "shuttle") { 0 } else { 20 });
+const SPILL_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 20 });
 /// How long somebody who waits for room sleeps before looking again.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 

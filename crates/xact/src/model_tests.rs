@@ -1,8 +1,9 @@
 //! Transactions under a model checker, which runs them in many orders that real threads would hardly ever take: waiting
 //! for room, for older ones, and for one that is too large for the log, beside readers.
 //!
-//! `cargo test -p sapwood-xact --lib --features shuttle model` runs only these: nothing else works outside of the
-//! checker then. A wait has no end in time there, so a wake-up that gets lost is a deadlock, which the checker reports.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood-xact --lib model` runs only these: nothing else works outside of
+//! the checker then. A wait has no end in time there, so a wake-up that gets lost is a deadlock, which the checker
+//! reports.
 
 #![allow(clippy::unwrap_used)]
 

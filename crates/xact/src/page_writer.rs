@@ -131,7 +131,7 @@ fn store(
     Ok(())
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use sapwood_testkit::storage::recording::{Disk, Fault};

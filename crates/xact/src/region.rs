@@ -23,9 +23,9 @@
 // Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 mod mapped;
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 mod model;
 
 use std::fs::File;
@@ -43,9 +43,9 @@ use crate::slot::{SLOTS_MAX, Slot};
 use crate::step::step;
 use crate::versions::FrameHeader;
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 use self::mapped::Parts;
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 use self::model::Parts;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
@@ -55,7 +55,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 const LAYOUT: u32 = 6;
 
 /// What may be on its way to the log: many small commits. Larger ones gain little by it.
-const LOG_BUFFER_BYTES: usize = if cfg!(feature = "shuttle") { 8 } else { 256 } * 1024;
+const LOG_BUFFER_BYTES: usize = if cfg!(shuttle) { 8 } else { 256 } * 1024;
 
 /// Something alone on its cache lines.
 #[derive(Default)]
@@ -433,7 +433,7 @@ impl AsRef<[AtomicU64]> for Region {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

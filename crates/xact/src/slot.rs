@@ -28,7 +28,7 @@ use crate::region::Region;
 use crate::step::step;
 
 /// How many transactions may run at the same time, in all processes together.
-pub const SLOTS_MAX: usize = if cfg!(feature = "shuttle") { 8 } else { 2048 };
+pub const SLOTS_MAX: usize = if cfg!(shuttle) { 8 } else { 2048 };
 
 /// The bits of a signature.
 const SIGNATURE_WORDS: usize = 8;

@@ -1,14 +1,14 @@
 //! Steps: the places between two stores at which the kill tests have a process die. Outside of tests they are nothing.
 
 /// Dies here if it is the turn of this step.
-#[cfg(not(all(test, not(feature = "shuttle"))))]
+#[cfg(not(all(test, not(shuttle))))]
 #[inline(always)]
 pub(crate) fn step() {}
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 pub(crate) use counted::{die_at, step, stop_at};
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod counted {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -262,7 +262,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// The newest commit that it sees.
-    #[cfg(all(test, feature = "shuttle"))]
+    #[cfg(all(test, shuttle))]
     pub(crate) fn version(&self) -> u64 {
         self.snapshot().version
     }

@@ -38,7 +38,7 @@ const PARKED: u64 = 1 << 63;
 const EXPIRED: u64 = PARKED;
 
 /// A slot of the reader table. All zeroes is a free one.
-#[cfg_attr(all(test, feature = "shuttle"), derive(Default))]
+#[cfg_attr(all(test, shuttle), derive(Default))]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// The commit that is looked at, perhaps `PARKED`; 0 if none, `EXPIRED` if no more.

@@ -111,7 +111,7 @@ pub(crate) struct Growth {
 }
 
 /// What the meta pages on disk hold; 0 where a meta page is not valid.
-#[cfg_attr(all(test, feature = "shuttle"), derive(Default))]
+#[cfg_attr(all(test, shuttle), derive(Default))]
 #[repr(C)]
 pub(crate) struct Metas {
     /// Their commits.

@@ -563,7 +563,7 @@ pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

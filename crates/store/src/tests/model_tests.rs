@@ -1,8 +1,8 @@
 //! Reader slots, parked and not, checkpoints, and the reuse rule under a model checker, which runs them in many orders
 //! that real threads would hardly ever take.
 //!
-//! `cargo test -p sapwood-store --lib --features shuttle model` runs only these: nothing else works outside of the
-//! checker then.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood-store --lib model` runs only these: nothing else works outside of
+//! the checker then.
 
 use shuttle::thread;
 

@@ -1,7 +1,7 @@
 //! Pointers stored beside a checkpoint, under a model checker: at no moment does a meta page on the disk lead to a
 //! pointer whose record a power cut would take.
 //!
-//! `cargo test -p sapwood-store --lib --features shuttle model`, as with `model_tests`.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood-store --lib model`, as with `model_tests`.
 
 use shuttle::thread;
 

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::Path;
 use std::ptr::NonNull;
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 use std::{sync::atomic::AtomicU32, time::Duration};
 
 use crate::sys::{Identity, OpenMode};
@@ -130,18 +130,18 @@ pub fn thread_number() -> u32 {
     0
 }
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 /// Waits for a moment.
 pub fn wait_while(_: &AtomicU32, _: u32, patience: Duration) {
     // Waiting may end early.
     std::thread::sleep(patience.min(Duration::from_millis(1)));
 }
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 /// Nobody sleeps.
 pub fn wake_one(_: &AtomicU32) {}
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 /// Nobody sleeps.
 pub fn wake_all(_: &AtomicU32) {}
 

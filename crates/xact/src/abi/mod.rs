@@ -482,7 +482,7 @@ pub unsafe extern "C" fn xact_back_up(space: *const Space, folder: *const c_char
     code(space.back_up(folder).map(drop))
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::ffi::CString;

@@ -8,8 +8,8 @@
 //!     form 1: v shift; they stood so much further behind (n: 2n) or ahead (-n: 2n - 1); zeroes, if it is 0
 //! ```
 //!
-//! is repeated up to `0, 0`. Where much has changed, as in a page whose gaps were closed or that was divided, most of it
-//! is still there, in other places.
+//! is repeated up to `0, 0`. Where much has changed, as in a page whose gaps were closed or that was divided, most of
+//! it is still there, in other places.
 
 use std::ops::Range;
 

@@ -12,13 +12,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 use std::{sync::atomic::AtomicU32, time::Duration};
 
 use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 use rustix::thread::futex::{self, Timespec};
 
 pub use processes::fork_count;
@@ -315,7 +315,7 @@ pub fn thread_number() -> u32 {
 
 /// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up
 /// early.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
     let timeout = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
@@ -326,14 +326,14 @@ pub fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
 }
 
 /// Wakes one of those who sleep on `word`.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub fn wake_one(word: &AtomicU32) {
     // As in `wake_all`.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
 /// Wakes everybody who sleeps on `word`.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 pub fn wake_all(word: &AtomicU32) {
     // It fails only for an address that is not ours to read.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
