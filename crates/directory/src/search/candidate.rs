@@ -21,7 +21,7 @@ pub(crate) struct Candidate<'c, R: Read> {
     /// What gives the attributes of an entry of the tree their names.
     vocabulary: Option<Vocabulary<'c>>,
     operational: Operational<'c>,
-    seen: Option<Seen<'c>>,
+    grants: Option<&'c EntryGrants>,
 }
 
 /// What is granted on an entry to who asks.
@@ -95,7 +95,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             place,
             vocabulary: Some(vocabulary),
             operational: Operational::Stored,
-            seen: None,
+            grants: None,
         }
     }
 
@@ -112,23 +112,23 @@ impl<'c, R: Read> Candidate<'c, R> {
             place: Place::Synthetic,
             vocabulary: None,
             operational: Operational::Given(operational),
-            seen: None,
+            grants: None,
         }
     }
 
     /// Restricts an entry of the tree to what is granted on it.
     pub(crate) fn restrict(&mut self, grants: &'c EntryGrants) {
-        let vocabulary = self.vocabulary.as_ref();
-        self.seen = vocabulary.map(|vocabulary| Seen {
-            grants,
-            attributes: vocabulary.attributes,
-        });
+        self.grants = Some(grants);
     }
 
     /// What is granted on it, if it is restricted to that.
     #[inline]
     pub(crate) fn seen(&self) -> Option<Seen<'c>> {
-        self.seen
+        let (grants, vocabulary) = (self.grants?, self.vocabulary.as_ref()?);
+        Some(Seen {
+            grants,
+            attributes: vocabulary.attributes,
+        })
     }
 
     /// Looks at all of it: whether it can be sent as it is stored.

@@ -379,17 +379,17 @@ impl<'c> Compiler<'c> {
         test: Test,
         in_dn: Option<DnTypes>,
     ) -> Node {
+        let searches = self.searches(attribute_type.id());
         // Every entry has objectClass (RFC 4512 §2.4), and nearly every search for one entry or of a whole tree asks
         // for it.
         if matches!(test, Test::Present)
             && attribute_type.id() == self.schema.well_known().object_class
             && !description.has_options()
             && !self.attributes.numbers_of(attribute_type.id()).is_empty()
-            && self.searches(attribute_type.id()) == Everywhere::Always
+            && searches == Everywhere::Always
         {
             return Node::Constant(Truth::True);
         }
-        let searches = self.searches(attribute_type.id());
         if searches == Everywhere::Never {
             return Node::Constant(Truth::Undefined);
         }

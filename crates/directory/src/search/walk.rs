@@ -10,7 +10,7 @@ use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
-use crate::names::{self, Child, DnCache};
+use crate::names::{self, Child, DnCache, Superior};
 use crate::operational::Vocabulary;
 use crate::referral;
 use crate::schema::{OperationalAttribute, Schema};
@@ -56,6 +56,30 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) full: Flow,
     pub(super) looked_at: u32,
     pub(super) budget: Budget,
+}
+
+#[inline]
+fn read_entry(id: EntryId, record: &[u8]) -> Result<Entry<'_>> {
+    Entry::new(record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))
+}
+
+/// Restricts a candidate to what is granted on it; false when nothing is.
+#[cold]
+fn restrict<'c, R: Read>(
+    candidate: &mut Candidate<'c, R>,
+    id: EntryId,
+    decider: &'c mut Decider,
+    schema: &Schema,
+    superior: Option<&Superior>,
+) -> bool {
+    let rdn = candidate.entry().rdn_bytes();
+    match decider.decide(schema, id, rdn, superior) {
+        Some(grants) if grants.visible() != Visible::Nothing => {
+            candidate.restrict(grants);
+            true
+        }
+        _ => false,
+    }
 }
 
 /// What becomes of a candidate.
@@ -241,8 +265,39 @@ impl<R: Read> Visitor<'_, R> {
 
     #[inline]
     fn look(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
-        let mut entry = Entry::new(record)
-            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        match self.collective {
+            None => self.look_at(id, record),
+            Some(collective) => self.look_with(collective, id, record),
+        }
+    }
+
+    /// The same with its collective attributes.
+    #[cold]
+    fn look_with(&mut self, collective: &Collective, id: EntryId, record: &[u8]) -> Result<Flow> {
+        let entry = read_entry(id, record)?;
+        let superior = self.names.superior(self.view, entry.parent())?;
+        let superior = superior.map(|superior| &**superior);
+        if !self.covered.contains(id, entry.parent(), superior) {
+            return Ok(Flow::Next);
+        }
+        let vocabulary = Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+        };
+        let mut merged = std::mem::take(&mut self.merged);
+        let has_any = collective.read(vocabulary, id, &entry, superior, &mut merged);
+        let flow = has_any.and_then(|has_any| match has_any {
+            true => self.look_at(id, &merged),
+            false => self.look_at(id, record),
+        });
+        self.merged = merged;
+        flow
+    }
+
+    // Once in the way of every entry, and once in the cold.
+    #[inline(always)]
+    fn look_at(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
+        let entry = read_entry(id, record)?;
         let superior = self
             .names
             .superior(self.view, entry.parent())?
@@ -254,23 +309,13 @@ impl<R: Read> Visitor<'_, R> {
             schema: self.schema,
             attributes: &self.state.attributes,
         };
-        if let Some(collective) = self.collective
-            && collective.read(vocabulary, id, &entry, superior, &mut self.merged)?
-        {
-            entry = Entry::new(&self.merged)
-                .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-        }
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if Some(flags) != self.usual {
-            if let Some(decider) = &mut self.decider {
-                let rdn = candidate.entry().rdn_bytes();
-                match decider.decide(self.schema, id, rdn, superior) {
-                    Some(grants) if grants.visible() != Visible::Nothing => {
-                        candidate.restrict(grants);
-                    }
-                    _ => return Ok(Flow::Next),
-                }
+            if let Some(decider) = &mut self.decider
+                && !restrict(&mut candidate, id, decider, self.schema, superior)
+            {
+                return Ok(Flow::Next);
             }
             match Treatment::of(flags, id, self.subentries, self.manage_dsa_it, self.covered) {
                 Treatment::Result => {}
