@@ -468,7 +468,7 @@ impl<E: Engine> Directory<E> {
             access,
             ..
         } = &*self.shared;
-        // Whoever may not be divided may meet the updates of any store.
+        // What may not be divided may meet the updates of any store.
         let shards = match self.stores() > 1 && !rules.is_local() {
             true => StoreSet::all(self.stores()),
             false => shards,

@@ -105,7 +105,7 @@ pub struct SchemaOptions {
     pub attribute_options: Vec<String>,
 }
 
-/// What holds of the data, whoever changes it.
+/// What holds of the data, for all who change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {

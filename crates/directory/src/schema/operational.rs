@@ -1,5 +1,5 @@
 //! The operational attributes (RFC 4512 §3.4, §4.2, §5.1), a line each: what they are called, what their values look
-//! like, who writes them, and where their values come from. The schema has its definitions from here, and whoever
+//! like, who writes them, and where their values come from. The schema has its definitions from here, and what
 //! stores, computes, imports or exports such attributes asks here which they are.
 
 use super::{AttributeType, AttributeTypeId, Schema};

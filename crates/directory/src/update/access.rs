@@ -29,8 +29,8 @@ impl<'r, T: Write> Run<'r, T> {
         self.requester.identity()
     }
 
-    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, whoever's update
-    /// it answers.
+    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, no matter
+    /// whose update it answers.
     pub(super) fn limited(&self) -> Option<&'r Requester> {
         let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
         is_limited.then_some(self.requester)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::wal::storage::{File, Identity, Map, Memory, OpenMode, Storage, Window};
 
-/// A folder in memory. While its [`Gate`] is closed, whoever syncs one of its files waits.
+/// A folder in memory. While its [`Gate`] is closed, a sync of one of its files waits.
 #[derive(Debug, Default)]
 pub struct Gated {
     files: Memory,

@@ -1,4 +1,4 @@
-//! Rules: what holds of the data besides the schema, whoever changes it. A file each, and a line in the table below.
+//! Rules: what holds of the data besides the schema, for all who change it. A file each, and a line in the table below.
 //!
 //! A rule takes part in each update twice. *Before* it sees the draft, which it may refuse or add to; what it adds is
 //! checked against the schema as what the client gave. *After* it sees the entry as it was and as it is, may refuse
