@@ -80,8 +80,8 @@ impl<E: Engine> Searches<E> {
         &self.snapshot
     }
 
-    /// Begins searches as [`Search::new`] does, all of them together, each of the requester beside it. They should be few,
-    /// so that what was fetched for the last is not lost before the first one uses it: about sixteen.
+    /// Begins searches as [`Search::new`] does, all of them together, each of the requester beside it. They should be
+    /// few, so that what was fetched for the last is not lost before the first one uses it: about sixteen.
     pub fn begin<'r>(
         &mut self,
         requests: impl Iterator<Item = (&'r Arc<Requester>, &'r SearchRequest<'r>, SearchOptions)>,
