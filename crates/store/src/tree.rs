@@ -42,7 +42,7 @@ pub(crate) use since::Written;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
 pub(crate) use write::{Reserved, is_inline, reserved_mut};
-pub use write::{TreeMut, clear, delete, insert, put};
+pub use write::{TreeMut, delete, put};
 
 /// A tree that was found in a snapshot, to be had without another lookup from any snapshot of the same commit:
 /// [`Snapshot::tree_of`](crate::Snapshot::tree_of).

@@ -44,12 +44,12 @@ impl Env {
     ///
     /// A thread that has one open already waits for itself for ever.
     pub fn write(&self) -> Result<WriteTxn> {
-        WriteTxn::begin(self)
+        WriteTxn::new(WriterLock::take(self)?)
     }
 
     /// Like [`Env::write`], but gives `None` instead of waiting for another write transaction.
     pub fn try_write(&self) -> Result<Option<WriteTxn>> {
-        WriteTxn::try_begin(self)
+        WriterLock::try_take(self)?.map(WriteTxn::new).transpose()
     }
 }
 
@@ -103,14 +103,6 @@ pub struct WriteTxn {
 }
 
 impl WriteTxn {
-    pub(crate) fn begin(env: &Env) -> Result<Self> {
-        Self::new(WriterLock::take(env)?)
-    }
-
-    pub(crate) fn try_begin(env: &Env) -> Result<Option<Self>> {
-        WriterLock::try_take(env)?.map(Self::new).transpose()
-    }
-
     fn new(writer: WriterLock) -> Result<Self> {
         let inner = writer.env().inner().clone();
         Background::start(&inner)?;

@@ -102,13 +102,13 @@ fn change_everything(pages: &MemoryPages, tree: &TreeRecord, next_commit: bool) 
             let changed = match (i + salt) % 3 {
                 0 => tree::put(&mut pages, &mut tree, &key(i), &[1; 250]),
                 1 => tree::delete(&mut pages, &mut tree, &key(i)),
-                _ => tree::insert(&mut pages, &mut tree, &key(i + 700), &[2; 2500]),
+                _ => TreeMut::new(&mut pages, &mut tree).insert(&key(i + 700), &[2; 2500]),
             };
             if changed.is_err() {
                 break;
             }
         }
-        let _ = tree::clear(&mut pages, &mut tree);
+        let _ = TreeMut::new(&mut pages, &mut tree).clear();
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use sapwood_store::bulk::TreeBuilder;
 use sapwood_store::page::{AppendPages, HeapNo, MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, TreeKind, TreeRecord, View};
+use sapwood_store::tree::{self, TreeKind, TreeMut, TreeRecord, View};
 use sapwood_store::{Error, KEY_BYTES_MAX};
 use whole_tree::check;
 
@@ -208,7 +208,9 @@ fn run(kind: TreeKind, ops: &[Op]) {
                 assert_eq!(new, model.insert(key.clone(), value.clone()).is_none());
             }
             Op::Insert(key, value) => {
-                let new = tree::insert(&mut pages, &mut tree, key, value).unwrap();
+                let new = TreeMut::new(&mut pages, &mut tree)
+                    .insert(key, value)
+                    .unwrap();
                 assert_eq!(new, !model.contains_key(key));
                 model.entry(key.clone()).or_insert_with(|| value.clone());
             }
@@ -258,7 +260,7 @@ fn run(kind: TreeKind, ops: &[Op]) {
                 pages.next_commit();
             }
             Op::Clear => {
-                tree::clear(&mut pages, &mut tree).unwrap();
+                TreeMut::new(&mut pages, &mut tree).clear().unwrap();
                 model.clear();
             }
         }

@@ -82,21 +82,10 @@ impl HeapBuilder {
 }
 
 /// Records that have been written, with the bytes of their segment before each.
+#[derive(Default)]
 pub(super) struct Placed {
     segment: Segment,
     records: Vec<([u8; KEY_BYTES], u32)>,
-}
-
-impl Default for Placed {
-    fn default() -> Self {
-        Self {
-            segment: Segment {
-                first: crate::ids::PageNo(0),
-                pages: 0,
-            },
-            records: Vec::new(),
-        }
-    }
 }
 
 impl Placed {

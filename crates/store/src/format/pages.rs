@@ -62,7 +62,7 @@ pub trait ReadPages {
 ///
 /// Pages whose header carries [`WritePages::commit`] are the transaction's own and are changed in place; all others are
 /// copied first, which is what [`WritePages::touch`] does.
-pub trait WritePages: ReadPages {
+pub trait WritePages: ReadPages + WriteRecords {
     /// The commit this transaction will become.
     fn commit(&self) -> CommitNo;
 
@@ -111,7 +111,10 @@ pub trait WritePages: ReadPages {
 
     /// Gives pages back: a page of a tree (`pages` = 1) or a whole extent.
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()>;
+}
 
+/// What a write transaction does with values that stand out of line.
+pub trait WriteRecords {
     /// Adds a record to those of a heap; where it is. `previous` points to the record that an earlier commit has for
     /// the key.
     fn add_record(

@@ -41,7 +41,7 @@ impl RecordPointer {
 }
 
 /// A segment's pointer in the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
     pub(crate) first: PageNo,
     pub(crate) pages: u32,

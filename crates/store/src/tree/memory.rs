@@ -2,10 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page, PageMut, Successor};
-use crate::format::pages::{AppendPages, ReadPages, WritePages};
+use crate::format::pages::{AppendPages, ReadPages, WritePages, WriteRecords};
 use crate::format::pointer::RecordPointer;
 use crate::format::pointer::Segment;
-use crate::heap::Record;
 use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
 
@@ -20,12 +19,7 @@ pub struct MemoryPages {
     reusable: Vec<PageNo>,
     /// Pages of earlier commits freed by this one.
     freed: Vec<PageNo>,
-    /// Records out of line. Nothing makes room among them.
-    records: Vec<u8>,
 }
-
-/// Where records begin: behind all pages.
-const RECORDS: PageNo = PageNo(1 << 40);
 
 #[derive(Clone)]
 enum Content {
@@ -44,7 +38,6 @@ impl Default for MemoryPages {
             commit: CommitNo(1),
             reusable: Vec::new(),
             freed: Vec::new(),
-            records: Vec::new(),
         }
     }
 }
@@ -138,13 +131,6 @@ impl ReadPages for MemoryPages {
             _ => Err(Error::corrupt(first, "extent outside the store")),
         }
     }
-
-    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
-        let from = at.offset().checked_sub(RECORDS.0 * PAGE_BYTES as u64);
-        let from = from.and_then(|from| usize::try_from(from).ok());
-        let record = from.and_then(|from| self.records.get(from..)?.get(..bytes));
-        record.ok_or_else(|| Error::corrupt(at.page(), "record outside the store"))
-    }
 }
 
 impl WritePages for MemoryPages {
@@ -216,23 +202,20 @@ impl WritePages for MemoryPages {
         }
         Ok(())
     }
+}
 
+impl WriteRecords for MemoryPages {
     fn add_record(
         &mut self,
         _heap: HeapNo,
-        key: &[u8; 8],
+        _key: &[u8; 8],
         previous: RecordPointer,
-        value: &[u8],
+        _value: &[u8],
     ) -> Result<RecordPointer> {
-        let place = RecordPointer::at(RECORDS, self.records.len() as u64);
-        let record = Record {
-            commit: self.commit,
-            previous,
-            key: *key,
-            value,
-        };
-        record.encode(&mut self.records);
-        place.ok_or_else(|| Error::corrupt(RECORDS, "is not where a record begins"))
+        Err(Error::corrupt(
+            previous.page(),
+            "records have no place here",
+        ))
     }
 
     fn move_record(&mut self, _heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {

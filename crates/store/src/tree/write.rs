@@ -307,16 +307,6 @@ pub fn put<P: WritePages + ?Sized>(
     TreeMut::new(pages, tree).put(key, value)
 }
 
-/// [`TreeMut::insert`] in a tree that is ordered as its record says.
-pub fn insert<P: WritePages + ?Sized>(
-    pages: &mut P,
-    tree: &mut TreeRecord,
-    key: &[u8],
-    value: &[u8],
-) -> Result<bool> {
-    TreeMut::new(pages, tree).insert(key, value)
-}
-
 /// [`TreeMut::delete`] in a tree that is ordered as its record says.
 pub fn delete<P: WritePages + ?Sized>(
     pages: &mut P,
@@ -324,11 +314,6 @@ pub fn delete<P: WritePages + ?Sized>(
     key: &[u8],
 ) -> Result<bool> {
     TreeMut::new(pages, tree).delete(key)
-}
-
-/// [`TreeMut::clear`].
-pub fn clear<P: WritePages + ?Sized>(pages: &mut P, tree: &mut TreeRecord) -> Result<()> {
-    TreeMut::new(pages, tree).clear()
 }
 
 /// A value's bytes, to be written.

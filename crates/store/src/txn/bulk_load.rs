@@ -51,19 +51,15 @@ impl Env {
     /// Begins a bulk load: trees built from sorted input, without copy on write and without the log. It is the one
     /// write transaction until it is committed or dropped.
     pub fn bulk(&self) -> Result<BulkLoad> {
-        Ok(BulkLoad::new(self.write()?))
+        Ok(BulkLoad {
+            txn: self.write()?,
+            unfinished: 0,
+            failed: false,
+        })
     }
 }
 
 impl BulkLoad {
-    pub(crate) fn new(txn: WriteTxn) -> Self {
-        Self {
-            txn,
-            unfinished: 0,
-            failed: false,
-        }
-    }
-
     /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. Trees may be
     /// built one after the other, or several at once.
     pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree> {
@@ -170,6 +166,7 @@ impl fmt::Debug for BulkTree {
 
 /// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they
 /// are collected and written with one call.
+#[derive(Default)]
 struct PageBatch {
     first: PageNo,
     pages: usize,
@@ -182,17 +179,6 @@ struct PageBatch {
 const BATCH_PAGES_MIN: usize = 4;
 /// How many it takes at most.
 const BATCH_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
-
-impl Default for PageBatch {
-    fn default() -> Self {
-        Self {
-            first: PageNo(0),
-            pages: 0,
-            used: 0,
-            bytes: Vec::new(),
-        }
-    }
-}
 
 /// The pages of one tree of the transaction.
 struct BatchPages<'r> {

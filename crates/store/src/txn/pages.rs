@@ -32,12 +32,10 @@ use crate::format::free_list::recent::Named;
 use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut, Successor};
 use crate::format::pages::{ReadPages, WritePages};
-use crate::format::pointer::{RecordPointer, Segment};
+use crate::format::pointer::RecordPointer;
 use crate::format::pointer_leaf::PointerLeaf;
 use crate::format::prefetch;
 use crate::format::roots::{Head, Roots};
-use crate::heap::Record;
-use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::log::record::Base;
@@ -692,50 +690,6 @@ impl WritePages for TxnPages {
             self.bring_pointers_along(number, copied)?;
         }
         Ok(copied)
-    }
-
-    fn add_record(
-        &mut self,
-        heap: HeapNo,
-        key: &[u8; 8],
-        previous: RecordPointer,
-        value: &[u8],
-    ) -> Result<RecordPointer> {
-        let record = Record {
-            commit: self.commit,
-            previous,
-            key: *key,
-            value,
-        };
-        self.add_record_to(heap, &record)
-    }
-
-    fn move_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {
-        self.move_record_of(heap, at)
-    }
-
-    fn outdate_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()> {
-        self.outdate_record_of(heap, at)
-    }
-
-    fn store_pointer(&mut self, leaf: PageNo, slot: usize, at: RecordPointer) -> Result<bool> {
-        self.store_pointer_in(leaf, slot, at)
-    }
-
-    fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
-        self.segment_to_empty_of(heap)
-    }
-
-    fn has_room(&mut self, pages: u64) -> Result<bool> {
-        self.has_room_for(pages)
-    }
-
-    fn free_segment(&mut self, heap: HeapNo, segment: Segment) -> Result<()> {
-        self.free_segment_of(heap, segment)
-    }
-
-    fn clear_heap(&mut self, heap: HeapNo) -> Result<()> {
-        self.clear_heap_of(heap)
     }
 
     fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {

@@ -10,7 +10,7 @@ use crate::env::mapping::{Tail, TxnRecords};
 use crate::error::{Error, Result};
 use crate::format::free_list::FreeExtent;
 use crate::format::page::PAGE_BYTES;
-use crate::format::pages::{ReadPages, WritePages};
+use crate::format::pages::{ReadPages, WritePages, WriteRecords};
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf;
 use crate::format::tree_record::TreeRecord;
@@ -364,91 +364,6 @@ impl TxnPages {
         pointer.ok_or_else(|| damaged(tail.segment.first))
     }
 
-    pub(super) fn add_record_to(
-        &mut self,
-        heap: HeapNo,
-        record: &Record<'_>,
-    ) -> Result<RecordPointer> {
-        let at = self.open_heap(heap)?;
-        let filled = self.heaps.open[at].usage.open;
-        let pointer = self.add(heap, Record::bytes(record.value.len()), None, |out| {
-            record.encode(out);
-        })?;
-        let open = &mut self.heaps.open[at];
-        if open.usage.open != filled
-            && let Some(tail) = open.tail
-            && let Some(tail) = self.view.records_or_new().tails.get(tail)
-        {
-            open.emptied_left = emptying::PAGES_MAX.saturating_mul(tail.segment.pages);
-        }
-        Ok(pointer)
-    }
-
-    pub(super) fn move_record_of(
-        &mut self,
-        heap: HeapNo,
-        at: RecordPointer,
-    ) -> Result<RecordPointer> {
-        let record = Record::verify(&*self, at)?;
-        let value = record.value.to_vec();
-        let is_own = record.commit == self.commit;
-        let moved = Record {
-            commit: self.commit,
-            previous: if is_own { record.previous } else { at },
-            key: record.key,
-            value: &value,
-        };
-        let bytes = Record::bytes(value.len());
-        self.add(heap, bytes, (!is_own).then_some(at), |out| {
-            moved.encode(out);
-        })
-    }
-
-    pub(super) fn outdate_record_of(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()> {
-        let bytes = Record::bytes(Record::read(&*self, at)?.value.len());
-        let open = self.open_heap(heap)?;
-        let open = &mut self.heaps.open[open];
-        let live = open.usage.live;
-        let left = live.checked_sub(bytes as u64);
-        open.usage.live = left.ok_or_else(|| damaged(at.page()))?;
-        if live / SEGMENT_BYTES != open.usage.live / SEGMENT_BYTES {
-            open.emptied_left = emptying::PAGES_MAX * SEGMENT_PAGES_MAX;
-        }
-        self.heaps.outdated.push((heap, at, bytes as u32));
-        if self.heaps.outdated.len() >= OUTDATED_MAX && !self.has_savepoint() {
-            self.note_tails()?;
-            self.note_outdated()?;
-        }
-        Ok(())
-    }
-
-    /// Where a leaf may be stored to: it is newer than what a checkpoint is about to hold, and the log has room to tell
-    /// of it, also if all stores commit at once.
-    pub(super) fn store_pointer_in(
-        &mut self,
-        leaf: PageNo,
-        slot: usize,
-        at: RecordPointer,
-    ) -> Result<bool> {
-        if self.is_own(leaf) {
-            return Ok(false);
-        }
-        let Some(pointers) = self.view.shared_pointers(leaf)? else {
-            return Ok(false);
-        };
-        let stored = self.view.records().map_or(0, |own| own.stored());
-        let has_room = self.inner.wal.is_none()
-            || (stored + 1) * PLACE_LOG_BYTES * self.inner.regions.len()
-                <= record_bytes_max(&self.inner) / 4;
-        if pointers.commit() <= self.inner.region.metas.newest() || !has_room {
-            return Ok(false);
-        }
-        let slot = u16::try_from(slot).map_err(|_| damaged(leaf))?;
-        let before = self.view.records_or_new().store(leaf, slot, Some(at));
-        self.record_undo(Undo::RecordPointer { leaf, slot, before });
-        Ok(true)
-    }
-
     fn has_added_to(&self, segment: PageNo) -> bool {
         let own = self.view.records();
         own.is_some_and(|own| own.tails.iter().any(|tail| tail.segment.first == segment))
@@ -472,36 +387,6 @@ impl TxnPages {
             return Err(damaged(segment.first));
         }
         self.free_records(segment, met_since)
-    }
-
-    pub(super) fn clear_heap_of(&mut self, heap: HeapNo) -> Result<()> {
-        let at = self.open_heap(heap)?;
-        let mut all = Vec::new();
-        let mut cursor = View::new(&*self, self.heaps.segments).cursor();
-        let mut is_there = cursor.seek_after(&segment_key(heap, PageNo(0)))?;
-        while is_there && let Some((key, value)) = cursor.record()? {
-            let Some(first) = segment_of(heap, key) else {
-                break;
-            };
-            let usage = SegmentUse::decode(value).ok_or_else(|| damaged(first))?;
-            all.push(Segment {
-                first,
-                pages: usage.pages,
-            });
-            is_there = cursor.next()?;
-        }
-        let mut segments = self.heaps.segments;
-        for segment in all {
-            tree::delete(self, &mut segments, &segment_key(heap, segment.first))?;
-            self.heaps.segments = segments;
-            // A snapshot that has the tree sees its values too, so that only snapshots without it could gain by more.
-            self.free_records(segment, CommitNo(0))?;
-        }
-        let open = &mut self.heaps.open[at];
-        open.usage = HeapUse::default();
-        open.tail = None;
-        // What is in mind as outdated is in segments that are no more.
-        Ok(())
     }
 
     /// Frees a segment. Snapshots of `met_since` and later may meet its records on their way back to older ones.
@@ -618,6 +503,134 @@ impl TxnPages {
             let before = Some(pointer);
             self.record_undo(Undo::RecordPointer { leaf, slot, before });
         }
+        Ok(())
+    }
+}
+
+impl WriteRecords for TxnPages {
+    fn add_record(
+        &mut self,
+        heap: HeapNo,
+        key: &[u8; 8],
+        previous: RecordPointer,
+        value: &[u8],
+    ) -> Result<RecordPointer> {
+        let record = Record {
+            commit: self.commit,
+            previous,
+            key: *key,
+            value,
+        };
+        let at = self.open_heap(heap)?;
+        let filled = self.heaps.open[at].usage.open;
+        let pointer = self.add(heap, Record::bytes(value.len()), None, |out| {
+            record.encode(out);
+        })?;
+        let open = &mut self.heaps.open[at];
+        if open.usage.open != filled
+            && let Some(tail) = open.tail
+            && let Some(tail) = self.view.records_or_new().tails.get(tail)
+        {
+            open.emptied_left = emptying::PAGES_MAX.saturating_mul(tail.segment.pages);
+        }
+        Ok(pointer)
+    }
+
+    fn move_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {
+        let record = Record::verify(&*self, at)?;
+        let value = record.value.to_vec();
+        let is_own = record.commit == self.commit;
+        let moved = Record {
+            commit: self.commit,
+            previous: if is_own { record.previous } else { at },
+            key: record.key,
+            value: &value,
+        };
+        let bytes = Record::bytes(value.len());
+        self.add(heap, bytes, (!is_own).then_some(at), |out| {
+            moved.encode(out);
+        })
+    }
+
+    fn outdate_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()> {
+        let bytes = Record::bytes(Record::read(&*self, at)?.value.len());
+        let open = self.open_heap(heap)?;
+        let open = &mut self.heaps.open[open];
+        let live = open.usage.live;
+        let left = live.checked_sub(bytes as u64);
+        open.usage.live = left.ok_or_else(|| damaged(at.page()))?;
+        if live / SEGMENT_BYTES != open.usage.live / SEGMENT_BYTES {
+            open.emptied_left = emptying::PAGES_MAX * SEGMENT_PAGES_MAX;
+        }
+        self.heaps.outdated.push((heap, at, bytes as u32));
+        if self.heaps.outdated.len() >= OUTDATED_MAX && !self.has_savepoint() {
+            self.note_tails()?;
+            self.note_outdated()?;
+        }
+        Ok(())
+    }
+
+    /// Where a leaf may be stored to: it is newer than what a checkpoint is about to hold, and the log has room to tell
+    /// of it, also if all stores commit at once.
+    fn store_pointer(&mut self, leaf: PageNo, slot: usize, at: RecordPointer) -> Result<bool> {
+        if self.is_own(leaf) {
+            return Ok(false);
+        }
+        let Some(pointers) = self.view.shared_pointers(leaf)? else {
+            return Ok(false);
+        };
+        let stored = self.view.records().map_or(0, |own| own.stored());
+        let has_room = self.inner.wal.is_none()
+            || (stored + 1) * PLACE_LOG_BYTES * self.inner.regions.len()
+                <= record_bytes_max(&self.inner) / 4;
+        if pointers.commit() <= self.inner.region.metas.newest() || !has_room {
+            return Ok(false);
+        }
+        let slot = u16::try_from(slot).map_err(|_| damaged(leaf))?;
+        let before = self.view.records_or_new().store(leaf, slot, Some(at));
+        self.record_undo(Undo::RecordPointer { leaf, slot, before });
+        Ok(true)
+    }
+
+    fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
+        self.segment_to_empty_of(heap)
+    }
+
+    fn has_room(&mut self, pages: u64) -> Result<bool> {
+        self.has_room_for(pages)
+    }
+
+    fn free_segment(&mut self, heap: HeapNo, segment: Segment) -> Result<()> {
+        self.free_segment_of(heap, segment)
+    }
+
+    fn clear_heap(&mut self, heap: HeapNo) -> Result<()> {
+        let at = self.open_heap(heap)?;
+        let mut all = Vec::new();
+        let mut cursor = View::new(&*self, self.heaps.segments).cursor();
+        let mut is_there = cursor.seek_after(&segment_key(heap, PageNo(0)))?;
+        while is_there && let Some((key, value)) = cursor.record()? {
+            let Some(first) = segment_of(heap, key) else {
+                break;
+            };
+            let usage = SegmentUse::decode(value).ok_or_else(|| damaged(first))?;
+            all.push(Segment {
+                first,
+                pages: usage.pages,
+            });
+            is_there = cursor.next()?;
+        }
+        let mut segments = self.heaps.segments;
+        for segment in all {
+            tree::delete(self, &mut segments, &segment_key(heap, segment.first))?;
+            self.heaps.segments = segments;
+            // A snapshot that has the tree sees its values too, so that only snapshots without it could gain by more.
+            self.free_records(segment, CommitNo(0))?;
+        }
+        let open = &mut self.heaps.open[at];
+        open.usage = HeapUse::default();
+        open.tail = None;
+        // What is in mind as outdated is in segments that are no more.
         Ok(())
     }
 }
