@@ -1,0 +1,325 @@
+//! A batch: updates that become one commit, and what the writer remembers from one to the next.
+
+use std::sync::Arc;
+
+use sapwood_ldap::message::RequestMessage;
+use sapwood_ldap::result::ResultCode;
+
+use super::ahead::{Ahead, UPDATES_AHEAD};
+use super::draft::Records;
+use super::reindex;
+use super::rules::{Origin, Queue, RuleSet};
+use super::{Run, Update, UpdateRequest};
+use crate::access::{AccessRules, Requester};
+use crate::changes::clock::{Drawing, HybridClock};
+use crate::changes::record::RecordBuf;
+use crate::changes::{Added, watermark};
+use crate::definition;
+use crate::directory::Options;
+use crate::engine::{self, Bundle, CommitNo, EntryId, StoreSet, Verdict, Write};
+use crate::import::Prepared;
+use crate::names::DnCache;
+use crate::outcome::{Outcome, Stop};
+use crate::state::State;
+
+/// Bytes of the response controls of all updates of a batch, of any number of users: more is kept until the batch is
+/// durable for a single one only.
+const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
+
+/// What became of a batch.
+#[derive(Debug)]
+pub struct Applied<T> {
+    /// One for each update that was applied, in order. A success may be told to the client only once the ticket is
+    /// durable.
+    pub outcomes: Vec<Outcome>,
+    /// The one commit; `None` when no update changed anything.
+    pub ticket: Option<T>,
+}
+
+/// What the writer remembers from batch to batch.
+#[derive(Debug, Default)]
+pub(crate) struct WriterState {
+    /// What the last batch knew; `None` before the first one and after one that failed.
+    state: Option<State>,
+    records: Records,
+    reindex: reindex::Scratch,
+    ahead: Ahead,
+    key: Vec<u8>,
+    /// What the batch has changed so far.
+    changes: RecordBuf,
+    added: Added,
+    /// The last commit that it was in: what comes behind another one was perhaps written by another process.
+    commit: CommitNo,
+    /// The names above entries that are deleted or renamed.
+    names: DnCache,
+    /// What rules have queued.
+    queue: Queue,
+}
+
+/// A batch while the engine runs it.
+pub(crate) struct Batch<'b> {
+    pub(crate) options: &'b Options,
+    /// Those that there are, if there are any.
+    rules: Option<&'b RuleSet>,
+    /// The access rules that it heeds.
+    access: Arc<AccessRules>,
+    work: Work<'b>,
+    /// Asked after each update whether the next is to be applied.
+    goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) writer: &'b mut WriterState,
+    state: State,
+    /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only
+    /// that one.
+    next: Vec<Option<RequestMessage<'b>>>,
+    /// When the first of its updates was made, in microseconds since 1970.
+    now: Option<u64>,
+    /// Of the outcomes' response controls.
+    controls_bytes: usize,
+    /// The stores that it is to be applied in.
+    shards: StoreSet,
+    clock: &'b HybridClock,
+    /// In a directory of several stores: what tells that it draws numbers.
+    drawing: Option<&'b Drawing<'b>>,
+    /// Whether somebody reads the change feed.
+    is_read: bool,
+    /// The ids that new entries get next, in the stores that have got some.
+    next_ids: Vec<EntryId>,
+}
+
+/// What a batch does.
+#[derive(Clone, Copy)]
+pub(crate) enum Work<'b> {
+    /// Clients' updates.
+    Updates(&'b [Update]),
+    /// Entries of an import, checked and in stored form.
+    Grafts(&'b [Prepared<'b>]),
+}
+
+impl<'b> Batch<'b> {
+    pub(crate) fn new(
+        (options, rules, access): (&'b Options, &'b RuleSet, Arc<AccessRules>),
+        work: Work<'b>,
+        shards: StoreSet,
+        (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
+        writer: &'b mut WriterState,
+        goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
+    ) -> Batch<'b> {
+        Batch {
+            options,
+            rules: rules.if_any(),
+            access,
+            work,
+            goes_on,
+            outcomes: Vec::new(),
+            writer,
+            state: State::default(),
+            next: Vec::new(),
+            now: None,
+            controls_bytes: 0,
+            shards,
+            clock,
+            drawing,
+            is_read,
+            next_ids: Vec::new(),
+        }
+    }
+
+    /// Whether it takes entries away.
+    pub(crate) fn deletes(&self) -> bool {
+        self.writer.changes.has_deletions()
+    }
+
+    /// Keeps what the next batch starts from, once this one is applied or undone.
+    pub(crate) fn keep_state(self) -> Vec<Outcome> {
+        self.writer.state = Some(self.state);
+        self.outcomes
+    }
+}
+
+impl Batch<'_> {
+    /// An update's outcome, unless there are too many response controls with its own: then it is not done, and may be
+    /// sent again.
+    fn with_room(&mut self, outcome: Outcome, verdict: Verdict) -> (Outcome, Verdict) {
+        let settled = outcome
+            .settlement
+            .iter()
+            .flat_map(|settlement| &settlement.controls);
+        let settled: usize = settled.map(|(_, controls)| controls.len()).sum();
+        let bytes = outcome.controls.len() + settled;
+        let all = self.controls_bytes + bytes;
+        if self.controls_bytes > 0 && bytes > 0 && all > BATCH_CONTROLS_BYTES_MAX {
+            let diagnostic = format!(
+                "what updates that came together ask to have read takes more than {} MiB: send fewer at a time",
+                BATCH_CONTROLS_BYTES_MAX >> 20
+            );
+            return (Outcome::new(ResultCode::Busy, diagnostic), Verdict::Undo);
+        }
+        self.controls_bytes = all;
+        (outcome, verdict)
+    }
+}
+
+impl Bundle for Batch<'_> {
+    fn operations(&self) -> usize {
+        match self.work {
+            Work::Updates(updates) => updates.len(),
+            Work::Grafts(grafts) => grafts.len(),
+        }
+    }
+
+    fn stores(&self) -> StoreSet {
+        self.shards
+    }
+
+    fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        self.outcomes.clear();
+        self.next.clear();
+        self.now = None;
+        self.writer.changes.clear();
+        self.controls_bytes = 0;
+        self.next_ids.clear();
+        self.writer.ahead.forget();
+        self.writer.names = DnCache::default();
+        self.writer.queue.clear();
+        // Several stores have one process that writes.
+        if self.drawing.is_none()
+            && txn.commit().0 != self.writer.commit.0 + 1
+            && let Some(last) = watermark::last_of(txn)?
+        {
+            self.clock.recover(last);
+        }
+        let schema = &self.options.schema;
+        // Another process may have changed the definition or given numbers.
+        let known = self.writer.state.take();
+        let known = match (known, definition::record(txn)?) {
+            (Some(state), Some(record)) if *record == *state.definition.as_bytes() => Some(state),
+            _ => None,
+        };
+        self.state = match known {
+            Some(mut state) => {
+                state.attributes.extend(schema, txn)?;
+                state
+            }
+            None => definition::load(txn, schema)?,
+        };
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
+        let numbers = self.state.attributes.len();
+        let changes = self.writer.changes.mark();
+        let schema = &self.options.schema;
+        let renewed;
+        let requester = match self.work {
+            Work::Updates(updates) => {
+                let requester = &updates[operation].requester;
+                if self.access.is_of(requester) {
+                    requester
+                } else {
+                    renewed = self.access.requester(schema, requester.identity().clone());
+                    &renewed
+                }
+            }
+            // No rules are asked of an import.
+            Work::Grafts(_) => {
+                renewed = Requester::administrator("");
+                &renewed
+            }
+        };
+        let mut run = Run {
+            schema,
+            options: self.options,
+            requester,
+            state: &mut self.state,
+            clock: self.clock,
+            now: &mut self.now,
+            records: &mut self.writer.records,
+            reindex: &mut self.writer.reindex,
+            ahead: &mut self.writer.ahead,
+            key: &mut self.writer.key,
+            changes: &mut self.writer.changes,
+            names: &mut self.writer.names,
+            rules: self.rules,
+            queue: &mut self.writer.queue,
+            origin: Origin::Client,
+            next_ids: &mut self.next_ids,
+            response: None,
+            txn,
+        };
+        if let Work::Updates(updates) = self.work
+            && operation.is_multiple_of(UPDATES_AHEAD)
+        {
+            let next = updates[operation..].iter().take(UPDATES_AHEAD);
+            run.fetch_ahead(next.map(|update| update.request.view()), &mut self.next)?;
+        }
+        let (done, verdict) = match self.work {
+            Work::Updates(updates) => match &updates[operation].request {
+                UpdateRequest::Transaction(transaction) => (
+                    run.transaction(transaction),
+                    if transaction.is_trial {
+                        Verdict::Undo
+                    } else {
+                        Verdict::Keep
+                    },
+                ),
+                request => {
+                    let read = self.next.get(operation % UPDATES_AHEAD);
+                    (run.update(request.view(), read), Verdict::Keep)
+                }
+            },
+            Work::Grafts(grafts) => (
+                run.graft(&grafts[operation])
+                    .and_then(|()| run.make_queued())
+                    .map(|()| Outcome::SUCCESS),
+                Verdict::Keep,
+            ),
+        };
+        let (outcome, verdict) = match done {
+            Ok(outcome) => self.with_room(outcome, verdict),
+            Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
+            Err(Stop::Failed(error)) => return Err(error.into()),
+        };
+        self.outcomes.push(outcome);
+        if verdict == Verdict::Undo {
+            self.state.attributes.truncate(numbers);
+            self.writer.changes.undo(changes);
+            self.writer.names = DnCache::default();
+            self.writer.ahead.forget();
+            self.writer.queue.clear();
+        }
+        if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
+            && !goes_on()
+        {
+            self.work = Work::Updates(&updates[..=operation]);
+        }
+        Ok(verdict)
+    }
+
+    fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        self.writer.records.give_back();
+        for next_id in &self.next_ids {
+            definition::put_next_id(txn, *next_id)?;
+        }
+        let WriterState {
+            changes,
+            added,
+            commit,
+            ..
+        } = &mut *self.writer;
+        *commit = txn.commit();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let watermark = self.drawing.map(|own| self.clock.watermark(Some(own)));
+        let record = changes.finish(watermark);
+        txn.record_change(record)?;
+        let Options {
+            clock,
+            changes_kept,
+            ..
+        } = self.options;
+        let now = || clock.now_micros();
+        added.count(txn, record.len(), changes_kept, self.is_read, now)
+    }
+}
