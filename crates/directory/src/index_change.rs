@@ -93,6 +93,7 @@ impl<E: Engine> Directory<E> {
             after: None,
             end: None,
             filed: 0,
+            run: FiledInRun::default(),
             is_spread: self.stores() > 1,
             is_done: false,
         };
@@ -290,8 +291,18 @@ struct File<'f> {
     /// Entries from here on came after the index began, so that it has them.
     end: Option<EntryId>,
     filed: u64,
+    /// What the last run has come to.
+    run: FiledInRun,
     is_spread: bool,
     is_done: bool,
+}
+
+/// What a run has filed, which counts once it is settled.
+#[derive(Clone, Copy, Debug, Default)]
+struct FiledInRun {
+    /// The last entry, if there was any.
+    last: Option<EntryId>,
+    entries: u64,
 }
 
 impl File<'_> {
@@ -397,9 +408,9 @@ impl Bundle for File<'_> {
     }
 
     fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
-        let (mut found, last, filed) = self.gather(txn)?;
+        let (mut found, last, entries) = self.gather(txn)?;
+        self.run = FiledInRun { last, entries };
         if last.is_none() {
-            self.is_done = true;
             return Ok(Verdict::Undo);
         }
         for ((known, kind), found) in self.kinds.iter().zip(&mut found) {
@@ -420,13 +431,21 @@ impl Bundle for File<'_> {
                 }
             }
         }
-        self.after = last;
-        self.filed += filed;
         Ok(Verdict::Keep)
     }
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
         Ok(())
+    }
+
+    fn settled(&mut self) {
+        match self.run.last {
+            Some(last) => {
+                self.after = Some(last);
+                self.filed += self.run.entries;
+            }
+            None => self.is_done = true,
+        }
     }
 }
 

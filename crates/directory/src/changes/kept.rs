@@ -36,7 +36,7 @@ const TRIM_BYTES: u64 = 1 << 20;
 const RECORD_EXTRA_BYTES: u64 = 24;
 
 /// What a writer has added to the feed since it was trimmed.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Added {
     bytes: u64,
 }

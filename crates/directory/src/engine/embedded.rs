@@ -220,11 +220,12 @@ impl Engine for Embedded {
                 held = held.with(txn.wanted());
                 continue;
             }
-            if !kept? {
-                return Ok(None);
-            }
-            let ticket = txn.commit()?;
-            return Ok(Some(EmbeddedTicket { ticket }));
+            let ticket = match kept? {
+                true => Some(txn.commit()?),
+                false => None,
+            };
+            bundle.settled();
+            return Ok(ticket.map(|ticket| EmbeddedTicket { ticket }));
         }
     }
 

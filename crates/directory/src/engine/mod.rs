@@ -12,12 +12,14 @@
 //! | [`Write`] | what a transaction can do besides |
 //! | [`Embedded`] | the engine over `sapwood-store` |
 //! | [`Model`] | plain ordered maps: what the conformance suite compares an engine with |
+//! | [`Shy`] | on top of another engine, for tests: bundles run again and again before they are committed |
 
 mod embedded;
 mod model;
 mod pending;
 mod placement;
 mod postings;
+mod shy;
 mod table;
 
 use std::ops::{Bound, Deref};
@@ -31,6 +33,7 @@ pub use placement::StoreSet;
 pub(crate) use placement::partition_of;
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
 pub(crate) use postings::{put_varint, take_varint};
+pub use shy::Shy;
 pub use table::{
     AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, STORES_MAX, Table, TableName,
 };
@@ -71,6 +74,10 @@ pub enum Error {
     /// Another transaction changed what this one read, more often than the engine retries.
     #[error("conflict with another transaction; try again")]
     Conflict,
+    /// What is asked for is not at hand. The snapshot, or the bundle's transaction, has noted that it is wanted: once
+    /// that is fetched the same is asked again. Nothing that anybody can see has happened meanwhile.
+    #[error("what is asked for has not been fetched yet")]
+    NotHere,
     /// [`Write::insert`] met a key that exists.
     #[error("the key exists already")]
     Exists,
@@ -417,7 +424,9 @@ pub enum Verdict {
 }
 
 /// Operations that become one transaction, each succeeding or failing alone. An error from any method aborts the whole
-/// bundle and is returned by [`Engine::write`].
+/// bundle and is returned by [`Engine::write`], but for [`Error::NotHere`], after which an engine may undo the
+/// operation, go on with the next, and run them again: also after all were applied and [`finish`](Bundle::finish) was
+/// called, as when the commit met another one. Only [`settled`](Bundle::settled) says that it was the last time.
 pub trait Bundle {
     /// How many operations there are. They may become fewer while the bundle runs: asked before each.
     fn operations(&self) -> usize;
@@ -436,6 +445,9 @@ pub trait Bundle {
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> Result<Verdict>;
     /// Called last in each run: what is written once for the whole bundle. Not called when nothing was kept.
     fn finish<T: Write>(&mut self, txn: &mut T) -> Result<()>;
+    /// The last run was the last indeed: what was kept in it is committed, what was undone stays undone. What the
+    /// bundle remembers from one [`Engine::write`] to the next moves on here, not before.
+    fn settled(&mut self) {}
 }
 
 /// Tables built bottom-up from sorted input, all becoming visible in one commit. Each table must be empty.

@@ -90,18 +90,22 @@ impl Engine for Model {
             let before = txn.state.clone();
             match bundle.apply(&mut txn, operation)? {
                 Verdict::Keep => kept = true,
-                Verdict::Undo if bundle.stands_or_falls_as_one() => return Ok(None),
+                Verdict::Undo if bundle.stands_or_falls_as_one() => {
+                    kept = false;
+                    break;
+                }
                 Verdict::Undo => txn.state = before,
             }
             operation += 1;
         }
-        if !kept {
-            return Ok(None);
+        let mut ticket = None;
+        if kept {
+            bundle.finish(&mut txn)?;
+            let commit = self.publish(txn.state);
+            ticket = Some(ModelTicket { commit });
         }
-        bundle.finish(&mut txn)?;
-        Ok(Some(ModelTicket {
-            commit: self.publish(txn.state),
-        }))
+        bundle.settled();
+        Ok(ticket)
     }
 
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {

@@ -69,6 +69,10 @@ pub(crate) struct Batch<'b> {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
+    /// How many attribute numbers the state had before the batch gave any, once it has begun.
+    begun_with: Option<usize>,
+    /// The commit that a run is going to be, and what it leaves in the change feed: they count once it is settled.
+    finished: Option<(CommitNo, Added)>,
     /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only
     /// that one.
     next: Vec<Option<RequestMessage<'b>>>,
@@ -114,6 +118,8 @@ impl<'b> Batch<'b> {
             outcomes: Vec::new(),
             writer,
             state: State::default(),
+            begun_with: None,
+            finished: None,
             next: Vec::new(),
             now: None,
             controls_bytes: 0,
@@ -131,7 +137,9 @@ impl<'b> Batch<'b> {
     }
 
     /// Keeps what the next batch starts from, once this one is applied or undone.
-    pub(crate) fn keep_state(self) -> Vec<Outcome> {
+    pub(crate) fn keep_state(mut self) -> Vec<Outcome> {
+        let operations = self.operations();
+        self.outcomes.truncate(operations);
         self.writer.state = Some(self.state);
         self.outcomes
     }
@@ -160,55 +168,9 @@ impl Batch<'_> {
     }
 }
 
-impl Bundle for Batch<'_> {
-    fn operations(&self) -> usize {
-        match self.work {
-            Work::Updates(updates) => updates.len(),
-            Work::Grafts(grafts) => grafts.len(),
-        }
-    }
-
-    fn stores(&self) -> StoreSet {
-        self.shards
-    }
-
-    fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
-        self.outcomes.clear();
-        self.next.clear();
-        self.now = None;
-        self.writer.changes.clear();
-        self.controls_bytes = 0;
-        self.next_ids.clear();
-        self.writer.ahead.forget();
-        self.writer.names = DnCache::default();
-        self.writer.queue.clear();
-        // Several stores have one process that writes.
-        if self.drawing.is_none()
-            && txn.commit().0 != self.writer.commit.0 + 1
-            && let Some(last) = watermark::last_of(txn)?
-        {
-            self.clock.recover(last);
-        }
-        let schema = &self.options.schema;
-        // Another process may have changed the definition or given numbers.
-        let known = self.writer.state.take();
-        let known = match (known, definition::record(txn)?) {
-            (Some(state), Some(record)) if *record == *state.definition.as_bytes() => Some(state),
-            _ => None,
-        };
-        self.state = match known {
-            Some(mut state) => {
-                state.attributes.extend(schema, txn)?;
-                state
-            }
-            None => definition::load(txn, schema)?,
-        };
-        Ok(())
-    }
-
-    fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
-        let numbers = self.state.attributes.len();
-        let changes = self.writer.changes.mark();
+impl Batch<'_> {
+    /// Applies one operation, and notes its outcome.
+    fn apply_one<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let schema = &self.options.schema;
         let renewed;
         let requester = match self.work {
@@ -280,14 +242,90 @@ impl Bundle for Batch<'_> {
             Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
             Err(Stop::Failed(error)) => return Err(error.into()),
         };
-        self.outcomes.push(outcome);
-        if verdict == Verdict::Undo {
+        self.note(operation, outcome);
+        Ok(verdict)
+    }
+
+    /// Notes the outcome of an operation in the place of the one that an earlier run had.
+    fn note(&mut self, operation: usize, outcome: Outcome) {
+        match self.outcomes.get_mut(operation) {
+            Some(place) => *place = outcome,
+            None => {
+                // Those before it that have none yet run again.
+                self.outcomes.resize_with(operation, || Outcome::SUCCESS);
+                self.outcomes.push(outcome);
+            }
+        }
+    }
+}
+
+impl Bundle for Batch<'_> {
+    fn operations(&self) -> usize {
+        match self.work {
+            Work::Updates(updates) => updates.len(),
+            Work::Grafts(grafts) => grafts.len(),
+        }
+    }
+
+    fn stores(&self) -> StoreSet {
+        self.shards
+    }
+
+    fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        self.next.clear();
+        self.now = None;
+        self.writer.changes.clear();
+        self.controls_bytes = 0;
+        self.finished = None;
+        self.next_ids.clear();
+        self.writer.ahead.forget();
+        self.writer.names = DnCache::default();
+        self.writer.queue.clear();
+        // Several stores have one process that writes.
+        if self.drawing.is_none()
+            && txn.commit().0 != self.writer.commit.0 + 1
+            && let Some(last) = watermark::last_of(txn)?
+        {
+            self.clock.recover(last);
+        }
+        let schema = &self.options.schema;
+        // The first run begins with what the last batch knew, a later one with what this batch knew before it gave any
+        // numbers.
+        match self.begun_with {
+            Some(numbers) => self.state.attributes.truncate(numbers),
+            None => {
+                if let Some(known) = self.writer.state.take() {
+                    self.begun_with = Some(known.attributes.len());
+                    self.state = known;
+                }
+            }
+        }
+        // Another process may have changed the definition or given numbers.
+        let is_current = self.begun_with.is_some()
+            && definition::record(txn)?
+                .is_some_and(|record| *record == *self.state.definition.as_bytes());
+        if is_current {
+            self.state.attributes.extend(schema, txn)?;
+        } else {
+            self.state = definition::load(txn, schema)?;
+        }
+        self.begun_with = Some(self.state.attributes.len());
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
+        let numbers = self.state.attributes.len();
+        let changes = self.writer.changes.mark();
+        let applied = self.apply_one(txn, operation);
+        // Also when it is not known what becomes of it: it may run again, and the next one before.
+        if !matches!(applied, Ok(Verdict::Keep)) {
             self.state.attributes.truncate(numbers);
             self.writer.changes.undo(changes);
             self.writer.names = DnCache::default();
             self.writer.ahead.forget();
             self.writer.queue.clear();
         }
+        let verdict = applied?;
         if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
             && !goes_on()
         {
@@ -301,13 +339,8 @@ impl Bundle for Batch<'_> {
         for next_id in &self.next_ids {
             definition::put_next_id(txn, *next_id)?;
         }
-        let WriterState {
-            changes,
-            added,
-            commit,
-            ..
-        } = &mut *self.writer;
-        *commit = txn.commit();
+        let WriterState { changes, added, .. } = &mut *self.writer;
+        let (_, added) = self.finished.insert((txn.commit(), *added));
         if changes.is_empty() {
             return Ok(());
         }
@@ -321,5 +354,11 @@ impl Bundle for Batch<'_> {
         } = self.options;
         let now = || clock.now_micros();
         added.count(txn, record.len(), changes_kept, self.is_read, now)
+    }
+
+    fn settled(&mut self) {
+        if let Some((commit, added)) = self.finished.take() {
+            (self.writer.commit, self.writer.added) = (commit, added);
+        }
     }
 }

@@ -19,6 +19,7 @@ mod large_attributes;
 mod model;
 mod options;
 mod query;
+mod restarts;
 mod root;
 mod search;
 mod stores;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use sapwood_directory::engine::{Embedded, Engine, Shy};
 use sapwood_directory::{Directory, UpdateRequest};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
@@ -232,7 +233,7 @@ fn request(step: &Action) -> UpdateRequest {
 }
 
 /// What the directory holds: lower-case DN to the values of the two attributes.
-fn entries(directory: &Directory) -> BTreeMap<String, Entry> {
+fn entries<E: Engine>(directory: &Directory<E>) -> BTreeMap<String, Entry> {
     let all = Query {
         step_entries: 10,
         step_bytes: 1000,
@@ -253,31 +254,48 @@ fn entries(directory: &Directory) -> BTreeMap<String, Entry> {
     found
 }
 
+/// Applies the steps in batches to an empty directory, and compares it with a tree.
+fn is_a_map<E: Engine>(
+    directory: &Directory<E>,
+    steps: &[Action],
+    batch: usize,
+) -> Result<(), TestCaseError> {
+    succeed(directory, add(&dn(&[]), SUFFIX));
+    let mut tree = Tree::default();
+    tree.0.insert(Path::new(), Entry::default());
+    for steps in steps.chunks(batch) {
+        let updates: Vec<_> = steps.iter().map(|step| as_admin(request(step))).collect();
+        let applied = directory.apply(&updates).unwrap();
+        if let Some(ticket) = applied.ticket {
+            sapwood_directory::Ticket::wait(ticket).unwrap();
+        }
+        prop_assert_eq!(applied.outcomes.len(), steps.len());
+        for (step, outcome) in steps.iter().zip(applied.outcomes) {
+            let expected = tree.apply(step);
+            prop_assert_eq!(expected, outcome.code, "{:?}: {:?}", step, outcome);
+        }
+    }
+    let expected: BTreeMap<_, _> = (tree.0.into_iter())
+        .map(|(path, entry)| (dn(&path), entry))
+        .collect();
+    if !expected.is_empty() {
+        prop_assert_eq!(entries(directory), expected);
+    }
+    prop_assert_eq!(
+        directory.check(|_| {}).unwrap().problems,
+        Vec::<String>::new()
+    );
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_directory_is_a_map_of_entries(steps in prop::collection::vec(step(), 1..80), batch in 1usize..20) {
-        for directory in [in_memory(), in_stores()] {
-            succeed(&directory, add(&dn(&[]), SUFFIX));
-            let mut tree = Tree::default();
-            tree.0.insert(Path::new(), Entry::default());
-            for steps in steps.chunks(batch) {
-                let updates: Vec<_> = steps.iter().map(|step| as_admin(request(step))).collect();
-                let applied = directory.apply(&updates).unwrap();
-                if let Some(ticket) = applied.ticket {
-                    sapwood_directory::Ticket::wait(ticket).unwrap();
-                }
-                for (step, outcome) in steps.iter().zip(applied.outcomes) {
-                    let expected = tree.apply(step);
-                    prop_assert_eq!(expected, outcome.code, "{:?}: {:?}", step, outcome);
-                }
-            }
-            let expected: BTreeMap<_, _> = tree.0.into_iter().map(|(path, entry)| (dn(&path), entry)).collect();
-            if !expected.is_empty() {
-                prop_assert_eq!(entries(&directory), expected);
-            }
-            prop_assert_eq!(directory.check(|_| {}).unwrap().problems, Vec::<String>::new());
-        }
+        is_a_map(&in_memory(), &steps, batch)?;
+        is_a_map(&in_stores(), &steps, batch)?;
+        let shy = Shy::over(Embedded::in_memory().unwrap());
+        is_a_map(&Directory::create_on(shy, &config(), options()).unwrap(), &steps, batch)?;
     }
 }

@@ -1,0 +1,117 @@
+//! What a bundle does stays the same when it runs again: because something was not at hand, or after all of it had
+//! succeeded.
+
+use sapwood_directory::engine::{Embedded, Engine, Shy};
+use sapwood_directory::{Directory, IndexDefinition, Ticket, UpdateRequest};
+use sapwood_ldap::list::ChangeKind::{Add, Replace};
+use sapwood_ldap::message::Scope;
+use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{
+    add, as_admin, config, delete, modify, options, person, rename, seed,
+};
+
+use crate::query::{query, search};
+
+/// More than two transactions file.
+const PEOPLE: usize = 2_100;
+
+fn shy() -> Directory<Shy<Embedded>> {
+    let engine = Shy::over(Embedded::in_memory().unwrap());
+    Directory::create_on(engine, &config(), options()).unwrap()
+}
+
+fn plain() -> Directory {
+    Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
+}
+
+/// Applies updates as one batch; the result codes.
+fn apply<E: Engine>(directory: &Directory<E>, requests: Vec<UpdateRequest>) -> Vec<ResultCode> {
+    let updates: Vec<_> = requests.into_iter().map(as_admin).collect();
+    let applied = directory.apply(&updates).unwrap();
+    if let Some(ticket) = applied.ticket {
+        ticket.wait().unwrap();
+    }
+    let outcomes = applied.outcomes.into_iter();
+    outcomes.map(|outcome| outcome.code).collect()
+}
+
+fn is_clean<E: Engine>(directory: &Directory<E>) {
+    let problems = directory.check(|_| {}).unwrap().problems;
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+#[test]
+fn an_index_is_filed_whole_though_each_part_of_the_filing_runs_again() {
+    let directory = shy();
+    seed(&directory);
+    let people: Vec<usize> = (0..PEOPLE).collect();
+    for people in people.chunks(300) {
+        let people = people.iter().map(|number| person(&format!("p{number}")));
+        let codes = apply(&directory, people.collect());
+        assert!(codes.iter().all(|code| *code == ResultCode::Success));
+    }
+    let wanted = IndexDefinition {
+        attribute: "sn".into(),
+        equality: true,
+        presence: true,
+        substring: true,
+        ..IndexDefinition::default()
+    };
+    let mut filed = 0;
+    directory
+        .add_index(&wanted, |entries| filed = entries)
+        .unwrap();
+    assert_eq!(filed, PEOPLE as u64 + 2);
+    is_clean(&directory);
+    for number in [0, 999, 1_000, 1_001, PEOPLE - 1] {
+        let filter = format!("(sn=p{number})");
+        let found = search(
+            &directory,
+            &query("dc=example,dc=com", Scope::Subtree, &filter),
+        );
+        assert_eq!(found.entries.len(), 1, "{filter}");
+    }
+}
+
+/// Updates of which some are refused, some depend on others, and some bring attributes that had no number yet.
+fn updates() -> Vec<UpdateRequest> {
+    let dn = |uid: &str| format!("uid={uid},ou=People,dc=example,dc=com");
+    vec![
+        person("anne"),
+        person("anne"),
+        modify(&dn("anne"), &[(Add, "description;x-first", &["one"])]),
+        modify(
+            &dn("nobody"),
+            &[(Replace, "description;x-refused", &["two"])],
+        ),
+        modify(&dn("anne"), &[(Replace, "title;x-second", &["three"])]),
+        person("bert"),
+        rename(&dn("bert"), "uid=bea", true, None),
+        modify(&dn("bert"), &[(Replace, "title", &["gone"])]),
+        modify(&dn("bea"), &[(Replace, "title", &["there"])]),
+        add(
+            "ou=Empty,dc=example,dc=com",
+            "objectClass: organizationalUnit\nou: Empty",
+        ),
+        delete("ou=People,dc=example,dc=com"),
+        delete("ou=Empty,dc=example,dc=com"),
+        person("carl"),
+        delete(&dn("carl")),
+    ]
+}
+
+#[test]
+fn a_batch_that_runs_again_has_the_outcomes_of_one_that_does_not() {
+    let (shy, plain) = (shy(), plain());
+    seed(&shy);
+    seed(&plain);
+    for _ in 0..3 {
+        let codes = apply(&shy, updates());
+        assert_eq!(codes.len(), updates().len());
+        assert_eq!(codes, apply(&plain, updates()));
+        assert!(codes.contains(&ResultCode::Success) && codes.contains(&ResultCode::NoSuchObject));
+    }
+    let everything = query("dc=example,dc=com", Scope::Subtree, "(objectClass=*)");
+    assert_eq!(search(&shy, &everything), search(&plain, &everything));
+    is_clean(&shy);
+}
