@@ -92,11 +92,15 @@ impl Bundle for Flag<'_> {
     }
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
-        // A damaged one is told when it is read, or by a check.
-        Ok(match self.set(txn, self.entries[operation]) {
-            Ok(()) => Verdict::Keep,
-            Err(_) => Verdict::Undo,
-        })
+        match self.set(txn, self.entries[operation]) {
+            Ok(()) => Ok(Verdict::Keep),
+            // It is the engine's to run it again.
+            Err(Error::Engine(error @ (engine::Error::NotHere | engine::Error::Conflict))) => {
+                Err(error)
+            }
+            // A damaged one is told when it is read, or by a check.
+            Err(_) => Ok(Verdict::Undo),
+        }
     }
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

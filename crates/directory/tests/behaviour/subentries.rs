@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use sapwood_directory::Directory;
-use sapwood_directory::engine::{self, Bundle, Embedded, Engine, StoreSet, Table, Ticket, Verdict};
+use sapwood_directory::engine::{
+    self, Bundle, Embedded, Engine, Shy, StoreSet, Table, Ticket, Verdict,
+};
 use sapwood_directory::engine::{Cursor, Direction, Range, Write};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
@@ -278,7 +280,7 @@ fn those_of_an_older_directory_are_flagged_when_it_is_opened() {
         .unwrap();
     ticket.wait().unwrap();
     drop(directory);
-    let directory = Directory::open_on(open(false), options()).unwrap();
+    let directory = Directory::open_on(Shy::over(open(false)), options()).unwrap();
     is_hidden(&directory, SUBENTRY);
     let below = add(&format!("uid=x,{SUBENTRY}"), "objectClass: account\nuid: x");
     refused(&directory, below, ResultCode::ObjectClassViolation);
