@@ -127,7 +127,12 @@ impl Known {
     }
 
     fn wants(&self) -> bool {
-        !self.asked().wanted.is_empty()
+        self.wanted() > 0
+    }
+
+    /// How much is wanted.
+    fn wanted(&self) -> usize {
+        self.asked().wanted.len()
     }
 
     /// Fetches all that is wanted; whether there was anything.
@@ -177,9 +182,17 @@ impl<B: Bundle> Bundle for Run<'_, B> {
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> Result<Verdict> {
         let known = &self.known;
+        let wanted = known.wanted();
         match self.bundle.apply(&mut ShyTxn { txn, known }, operation) {
             Err(Error::NotHere) => Ok(Verdict::Undo),
-            applied => applied,
+            applied => {
+                let is_told = applied.is_err() || known.wanted() == wanted;
+                assert!(
+                    is_told,
+                    "an operation has passed over that something is not here"
+                );
+                applied
+            }
         }
     }
 
