@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
@@ -19,7 +20,7 @@ use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
     Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions, Step,
-    Ticket, UniqueRule, Update, UpdateRequest,
+    Ticket, UniqueRule, Update, UpdateRequest, Wire,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -157,7 +158,8 @@ fn search_following(
             work,
             out_bytes: usize::MAX,
         };
-        let (step, steps) = counted(|| search.step(&mut out, budget).unwrap());
+        let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+        let (step, steps) = counted(|| search.step(&mut wire, budget).unwrap());
         all.push(steps);
         match step {
             Step::More => {}

@@ -733,7 +733,7 @@ mod tests {
             large in large(),
             mask: u8,
         ) {
-            use sapwood_ldap::message::{ResponseMessage, put_search_entry_below};
+            use sapwood_ldap::message::{ResponseMessage, put_search_entry};
             let record = build(7, &rdn, &attributes, &large);
             prop_assert_eq!(Entry::new(&record).unwrap().examine(|_| false), Ok(()));
             let is_public = attributes.iter().any(|sample| !sample.3) || !large.is_empty();
@@ -748,7 +748,7 @@ mod tests {
                 let each = entry.attributes().map(|attribute| attribute.unwrap().ber());
                 for attributes in each.chain([entry.ber(), entry.public_ber()]) {
                     let mut message = Vec::new();
-                    put_search_entry_below(&mut message, 1, entry.rdn_bytes(), None, attributes);
+                    put_search_entry(&mut message, 1, entry.rdn_bytes(), attributes);
                     prop_assert!(ResponseMessage::decode(&message).is_ok(), "byte {at}");
                 }
             }

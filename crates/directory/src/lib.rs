@@ -60,7 +60,7 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
-pub use search::{Budget, Search, SearchOptions, Searches, Step};
+pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;

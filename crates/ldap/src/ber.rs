@@ -267,23 +267,122 @@ const fn long_octets(content: usize) -> usize {
     }
 }
 
+/// A tag and a length below 2^16, which nearly all are: the octets from the first on as a little-endian number, and how
+/// many they are.
+#[inline]
+const fn short_header(tag: u8, content: u16) -> (u32, usize) {
+    let [high, low] = content.to_be_bytes();
+    match content {
+        0x00..=0x7f => (u32::from_le_bytes([tag, low, 0, 0]), 2),
+        0x80..=0xff => (u32::from_le_bytes([tag, 0x81, low, 0]), 3),
+        0x100.. => (u32::from_le_bytes([tag, 0x82, high, low]), 4),
+    }
+}
+
+/// The content of an INTEGER or ENUMERATED in the same form.
+#[inline]
+const fn integer_content(value: i64) -> (u64, usize) {
+    let octets = integer_len(value);
+    (
+        value.cast_unsigned().swap_bytes() >> (64 - 8 * octets),
+        octets,
+    )
+}
+
+/// Appends the first `octets` of `bytes`. All are copied and the others dropped again, as a copy of known size is
+/// cheaper.
+#[inline]
+fn put_first<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], octets: usize) {
+    let end = out.len() + octets;
+    out.extend_from_slice(bytes);
+    out.truncate(end);
+}
+
 /// Appends a tag and a length.
 #[inline]
 pub fn put_header(out: &mut Vec<u8>, tag: u8, content: usize) {
-    // Lengths below 2^16 are nearly all there are: they are written as one array of known size.
-    match content {
-        0x00..=0x7f => out.extend_from_slice(&[tag, content as u8]),
-        0x80..=0xff => out.extend_from_slice(&[tag, 0x81, content as u8]),
-        0x100..=0xffff => out.extend_from_slice(&[tag, 0x82, (content >> 8) as u8, content as u8]),
-        _ => {
-            let octets = long_octets(content);
-            out.extend_from_slice(&[tag, 0x80 | octets as u8]);
-            out.extend(
-                (0..octets)
-                    .rev()
-                    .map(|octet| (content >> (8 * octet)) as u8),
-            );
+    match u16::try_from(content) {
+        Ok(content) => {
+            let (header, octets) = short_header(tag, content);
+            put_first(out, &header.to_le_bytes(), octets);
         }
+        Err(_) => put_long_header(out, tag, content),
+    }
+}
+
+#[cold]
+fn put_long_header(out: &mut Vec<u8>, tag: u8, content: usize) {
+    out.extend_from_slice(&[tag, 0x80 | long_octets(content) as u8]);
+    out.extend(long_length(content));
+}
+
+/// The length octets after the first.
+fn long_length(content: usize) -> impl Iterator<Item = u8> {
+    let octets = content.to_be_bytes().into_iter();
+    octets.skip(size_of::<usize>() - long_octets(content))
+}
+
+/// The headers that a message begins with, put together here and appended in one piece.
+#[derive(Debug)]
+pub(crate) struct Head {
+    bytes: [u8; Head::BYTES],
+    len: usize,
+}
+
+impl Head {
+    /// Room for an INTEGER of 32 bits and three headers.
+    const BYTES: usize = 40;
+
+    pub(crate) const fn new() -> Head {
+        Head {
+            bytes: [0; Head::BYTES],
+            len: 0,
+        }
+    }
+
+    /// Adds a tag and a length: the third one at most.
+    #[inline]
+    pub(crate) fn push_header(&mut self, tag: u8, content: usize) {
+        match u16::try_from(content) {
+            Ok(content) => {
+                let (header, octets) = short_header(tag, content);
+                self.push_first(header.to_le_bytes(), octets);
+            }
+            Err(_) => self.push_long_header(tag, content),
+        }
+    }
+
+    #[cold]
+    fn push_long_header(&mut self, tag: u8, content: usize) {
+        self.push_first([tag, 0x80 | long_octets(content) as u8], 2);
+        for octet in long_length(content) {
+            self.push_first([octet], 1);
+        }
+    }
+
+    /// Adds an INTEGER: one at most.
+    #[inline]
+    pub(crate) fn push_integer(&mut self, value: u32) {
+        let (content, octets) = integer_content(i64::from(value));
+        // Five octets at most, behind two.
+        let element = content << 16 | (octets as u64) << 8 | u64::from(INTEGER);
+        self.push_first(element.to_le_bytes(), 2 + octets);
+    }
+
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there is room for all that may be pushed"
+    )]
+    fn push_first<const N: usize>(&mut self, bytes: [u8; N], octets: usize) {
+        self.bytes[self.len..][..N].copy_from_slice(&bytes);
+        self.len += octets;
+    }
+
+    /// Appends them all.
+    #[inline]
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_first(out, &self.bytes, self.len);
     }
 }
 
@@ -311,8 +410,8 @@ pub fn put_integer(out: &mut Vec<u8>, tag: u8, value: i64) {
 /// Appends the content of an INTEGER or ENUMERATED alone.
 #[inline]
 pub(crate) fn put_integer_content(out: &mut Vec<u8>, value: i64) {
-    let octets = integer_len(value);
-    out.extend((0..octets).rev().map(|octet| (value >> (8 * octet)) as u8));
+    let (content, octets) = integer_content(value);
+    put_first(out, &content.to_le_bytes(), octets);
 }
 
 /// Appends a BOOLEAN, or whatever `tag` says in its place; TRUE is FF (RFC 4511 §5.1).
@@ -467,6 +566,31 @@ mod tests {
                 assert_eq!(out, direct, "{content} octets, {expected} expected");
                 assert_eq!(out.len() - 1, element_len(content));
             }
+        }
+    }
+
+    #[test]
+    fn headers_put_together_are_those_put_one_by_one() {
+        let lengths = [0, 1, 127, 128, 255, 256, 65535, 65536, usize::MAX];
+        for (content, id) in
+            lengths
+                .into_iter()
+                .zip([0, 1, 127, 128, 300, 32767, 32768, 1 << 23, u32::MAX])
+        {
+            let mut head = Head::new();
+            let mut one_by_one = vec![0xee];
+            head.push_header(SEQUENCE, content);
+            put_header(&mut one_by_one, SEQUENCE, content);
+            assert_eq!(one_by_one.len() - 1, header_len(content));
+            head.push_integer(id);
+            put_integer(&mut one_by_one, INTEGER, i64::from(id));
+            for other in [usize::MAX, content] {
+                head.push_header(OCTET_STRING, other);
+                put_header(&mut one_by_one, OCTET_STRING, other);
+            }
+            let mut together = vec![0xee];
+            head.put(&mut together);
+            assert_eq!(together, one_by_one, "{content} octets, {id}");
         }
     }
 }

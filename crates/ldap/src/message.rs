@@ -17,7 +17,7 @@ pub use response::{
     put_search_entry, put_search_entry_below,
 };
 
-use crate::ber::{self, Header, Reader};
+use crate::ber::{self, Head, Header, Reader};
 use crate::controls::Controls;
 use crate::error::{DecodeError, Malformed, PartError, Violation};
 use crate::list::OctetStrings;
@@ -135,27 +135,29 @@ impl<Op: ProtocolOp> Message<'_, Op> {
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (tag, op_len) = (self.op.tag(), self.op.content_len());
-        put_envelope(out, self.id, tag, op_len, self.controls);
+        envelope(out, self.id, tag, op_len, self.controls).put(out);
         self.op.put_content(out);
         put_controls(out, self.controls);
     }
 }
 
-/// Appends everything of a message up to the content of its protocolOp, which must have `op_len` octets, and makes
-/// room for the rest. [`put_controls`] ends the message.
+/// The headers of a message up to the content of its protocolOp, which must have `op_len` octets, with room in `out`
+/// for all of it. [`put_controls`] ends the message.
 #[inline]
-fn put_envelope(out: &mut Vec<u8>, id: u32, tag: u8, op_len: usize, controls: Controls<'_>) {
-    let id = i64::from(id);
+fn envelope(out: &mut Vec<u8>, id: u32, tag: u8, op_len: usize, controls: Controls<'_>) -> Head {
     let controls_len = if controls.is_empty() {
         0
     } else {
         ber::element_len(controls.as_ber().len())
     };
-    let content_len = 2 + ber::integer_len(id) + ber::element_len(op_len) + controls_len;
+    let id_len = 2 + ber::integer_len(i64::from(id));
+    let content_len = id_len + ber::element_len(op_len) + controls_len;
     out.reserve(ber::element_len(content_len));
-    ber::put_header(out, ber::SEQUENCE, content_len);
-    ber::put_integer(out, ber::INTEGER, id);
-    ber::put_header(out, tag, op_len);
+    let mut head = Head::new();
+    head.push_header(ber::SEQUENCE, content_len);
+    head.push_integer(id);
+    head.push_header(tag, op_len);
+    head
 }
 
 #[inline]

@@ -536,7 +536,14 @@ fn an_entry_written_in_pieces_is_the_entry_written_at_once() {
         let mut below = vec![0xee];
         let (rdn, superior) = (&b"cn=x"[..], vec![b'd'; octets]);
         let dn = [rdn, b",", &superior].concat();
-        put_search_entry_below(&mut below, 300, rdn, Some(&superior), list.view().as_ber());
+        put_search_entry_below(
+            &mut below,
+            300,
+            rdn,
+            Some(&superior),
+            list.view().as_ber(),
+            Controls::EMPTY,
+        );
         let mut joined = vec![0xee];
         put_search_entry(&mut joined, 300, &dn, list.view().as_ber());
         assert_eq!(below, joined);

@@ -72,7 +72,7 @@ impl<'r> Draft<'r> {
         snapshot: &Snapshot<E>,
         requester: &Arc<Requester>,
         request: &SearchRequest<'r>,
-        mut options: SearchOptions,
+        options: SearchOptions,
     ) -> Result<Begun<Drafted<'r>>> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let requester = snapshot.directory().current(requester);
@@ -118,11 +118,9 @@ impl<'r> Draft<'r> {
             sight,
         );
         let mut running = Box::new(Running {
-            message_id: options.message_id,
             base,
             manage_dsa_it: options.manage_dsa_it,
             subentries: options.subentries,
-            entry_controls: std::mem::take(&mut options.entry_controls),
             assertion,
             filter,
             interrupted: Interrupted::default(),

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
@@ -115,13 +114,7 @@ impl Look<'_> {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let selection = Selection::new(self.schema, self.attributes, selected, false, self.sight);
-        let mut sender = Sender::new(
-            &selection,
-            self.schema,
-            self.attributes,
-            Controls::EMPTY,
-            None,
-        );
+        let mut sender = Sender::new(&selection, self.schema, self.attributes, None);
         let vocabulary = self.vocabulary();
         self.at(view, id, |candidate| {
             candidate.examine(vocabulary)?;

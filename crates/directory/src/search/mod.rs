@@ -1,4 +1,4 @@
-//! Searches: resumable state machines that append finished messages to a buffer (RFC 4511 §4.5).
+//! Searches: resumable state machines that give what they find to a sink (RFC 4511 §4.5).
 //!
 //! | file | its part |
 //! | --- | --- |
@@ -13,6 +13,7 @@
 //! | `walk` | goes through the candidates |
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
+//! | `sink` | where they go: into messages, or elsewhere |
 //! | `page` | where a page ended |
 //! | `look` | one entry by itself, for controls |
 //! | `learned` | what the searches of a commit tell each other |
@@ -31,6 +32,7 @@ mod page;
 mod plan;
 mod scope;
 mod selection;
+mod sink;
 mod walk;
 
 use std::sync::Arc;
@@ -68,6 +70,7 @@ use page::Position;
 use plan::{Planner, Term};
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
+pub use sink::{EntrySink, Sink, Wire, WireEntry};
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
 pub(crate) fn subentries<R: Read>(
@@ -111,8 +114,6 @@ const _: () = assert!(FILTER_DEPTH_MAX <= 256);
 /// What a search is asked besides its request.
 #[derive(Clone, Debug, Default)]
 pub struct SearchOptions {
-    /// The message ID its responses carry.
-    pub message_id: u32,
     /// What kind of connection asks: the root DSE depends on it.
     pub channel: Channel,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
@@ -121,8 +122,6 @@ pub struct SearchOptions {
     pub subentries: Option<bool>,
     /// Assertion (RFC 4528): what must be true of the base.
     pub assertion: Option<FilterBuf>,
-    /// What each of its entries and references carries.
-    pub entry_controls: ControlsBuf,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
@@ -139,7 +138,7 @@ pub struct Budget {
     /// Stop after so much work on filters, in about as many nanoseconds where values are ASCII: also in the middle of
     /// an entry. What is not divided is bounded by the lengths of a value and of the filter.
     pub work: u64,
-    /// Stop when the buffer has so many bytes. An entry that would take it beyond is not appended.
+    /// Stop when the sink has so many bytes. An entry that would take it beyond is not sent.
     pub out_bytes: usize,
 }
 
@@ -148,7 +147,7 @@ pub struct Budget {
 pub enum Step {
     /// The budget ended first: call again.
     More,
-    /// The next entry's message takes up to so many bytes, more than there is room for: call again with that much room.
+    /// The next entry takes up to so many bytes, more than there is room for: call again with that much room.
     Room(usize),
     /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
     Done(Outcome),
@@ -169,12 +168,10 @@ enum Stage {
 
 /// What a search needs while it goes through its candidates.
 struct Running {
-    message_id: u32,
     base: Base,
     manage_dsa_it: bool,
     /// As in [`SearchOptions`].
     subentries: Option<bool>,
-    entry_controls: ControlsBuf,
     /// What must be true of the base before anything else (RFC 4528).
     assertion: Option<Node>,
     filter: Node,
@@ -291,11 +288,11 @@ impl<E: Engine> Search<E> {
         matches!(&self.stage, Stage::Running(running) if running.gathered.is_some())
     }
 
-    /// Goes on: appends whole SearchResultEntry and SearchResultReference messages to `out`.
+    /// Goes on: gives entries and references to `sink`.
     ///
     /// # Errors
     /// When the engine fails or stored data is damaged; the search cannot go on then.
-    pub fn step(&mut self, out: &mut Vec<u8>, budget: Budget) -> Result<Step> {
+    pub fn step<S: Sink>(&mut self, sink: &mut S, budget: Budget) -> Result<Step> {
         let ended = std::mem::replace(&mut self.stage, Stage::Ended(Outcome::SUCCESS));
         match ended {
             Stage::Failed(error) => Err(error),
@@ -308,7 +305,7 @@ impl<E: Engine> Search<E> {
                 Ok(Step::More)
             }
             Stage::Running(mut running) => {
-                let step = running.step(&self.snapshot, out, budget)?;
+                let step = running.step(&self.snapshot, sink, budget)?;
                 if !matches!(step, Step::Done(_)) {
                     self.stage = Stage::Running(running);
                 }
@@ -380,10 +377,10 @@ impl Running {
         }
     }
 
-    fn step<E: Engine>(
+    fn step<E: Engine, S: Sink>(
         &mut self,
         snapshot: &Snapshot<E>,
-        out: &mut Vec<u8>,
+        sink: &mut S,
         budget: Budget,
     ) -> Result<Step> {
         if let Some(outcome) = self.limits.exceeded(snapshot, self.sent) {
@@ -400,10 +397,10 @@ impl Running {
         match self.source {
             Source::Nothing => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
             Source::Synthetic => match self.base.synthetic(snapshot) {
-                Some(entry) => self.step_synthetic(snapshot, entry, out, budget),
+                Some(entry) => self.step_synthetic(snapshot, entry, sink, budget),
                 None => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
             },
-            _ => self.step_tree(snapshot, out, budget),
+            _ => self.step_tree(snapshot, sink, budget),
         }
     }
 
@@ -479,11 +476,11 @@ impl Running {
         }
     }
 
-    fn step_synthetic<E: Engine>(
+    fn step_synthetic<E: Engine, S: Sink>(
         &mut self,
         snapshot: &Snapshot<E>,
         synthetic: &Synthetic,
-        out: &mut Vec<u8>,
+        sink: &mut S,
         budget: Budget,
     ) -> Result<Step> {
         let (entry, operational) = synthetic.records()?;
@@ -499,24 +496,22 @@ impl Running {
                 &self.selection,
                 snapshot.schema(),
                 synthetic.attributes(),
-                self.entry_controls.view(),
                 None,
             );
-            let room = budget.out_bytes.saturating_sub(out.len());
-            if let Some(bytes) = sender.bytes_beyond(room, &mut candidate)? {
+            if let Some(bytes) = sender.bytes_beyond(sink, budget.out_bytes, &mut candidate)? {
                 evaluator.keep_match();
                 self.interrupted = evaluator.into_interrupted();
                 return Ok(Step::Room(bytes));
             }
-            sender.send(self.message_id, &mut candidate, out)?;
+            sender.send(&mut candidate, sink)?;
         }
         Ok(Step::Done(self.done(Outcome::SUCCESS, None)))
     }
 
-    fn step_tree<E: Engine>(
+    fn step_tree<E: Engine, S: Sink>(
         &mut self,
         snapshot: &Snapshot<E>,
-        out: &mut Vec<u8>,
+        sink: &mut S,
         budget: Budget,
     ) -> Result<Step> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
@@ -526,7 +521,6 @@ impl Running {
             schema,
             state,
             view: snapshot.view(),
-            message_id: self.message_id,
             manage_dsa_it: self.manage_dsa_it,
             subentries: self.subentries,
             usual: (self.subentries.is_none() && self.decider.is_none())
@@ -545,10 +539,9 @@ impl Running {
                 &self.selection,
                 schema,
                 &state.attributes,
-                self.entry_controls.view(),
                 self.gathered.take(),
             ),
-            out,
+            sink,
             sent: self.sent,
             sent_max,
             full,

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::ber;
-use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::{EntryWriter, put_search_entry_below};
+use sapwood_ldap::message::EntryWriter;
 
 use crate::access::{Sight, Visible};
 use crate::attributes::AttributeTable;
@@ -15,6 +14,7 @@ use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
 use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
 use crate::search::candidate::{Candidate, Seen};
+use crate::search::sink::{EntrySink, Sink, WireEntry};
 use crate::steps;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 
@@ -210,8 +210,6 @@ struct Named {
     classes: HashSet<ObjectClassId>,
 }
 
-/// Bytes that a SearchResultEntry has around its DN and attributes at most.
-const ENVELOPE_BYTES_MAX: usize = 64;
 /// Work of gathering a value, besides a part of its bytes.
 const VALUE_WORK: u64 = 1 << 6;
 /// Bytes that a large attribute has around its description and values at most.
@@ -251,62 +249,49 @@ pub(crate) struct Sender<'s> {
     selection: &'s Selection,
     schema: &'s Schema,
     attributes: &'s AttributeTable,
-    controls: Controls<'s>,
     /// Whether entries are sent as they are stored, but for those with large attributes.
     copies: bool,
     /// The same where each is decided by itself, of those that are seen whole.
     copies_decided: bool,
-    /// Bytes that a message has besides its DN and attributes at most.
-    envelope_bytes_max: usize,
     dn: String,
     values: Values,
 }
 
 impl<'s> Sender<'s> {
-    /// For a search, whose messages carry these controls.
+    /// For a search that has gathered so much.
     pub(crate) fn new(
         selection: &'s Selection,
         schema: &'s Schema,
         attributes: &'s AttributeTable,
-        controls: Controls<'s>,
         gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
-        let copies =
-            selection.copies_user() && !selection.sends_operational() && controls.is_empty();
+        let copies = selection.copies_user() && !selection.sends_operational();
         let is_decided = selection.sight == Sight::Decided;
         Sender {
             gathered,
             selection,
             schema,
             attributes,
-            controls,
             copies: copies && !is_decided,
             copies_decided: copies && is_decided,
-            envelope_bytes_max: ENVELOPE_BYTES_MAX + controls.as_ber().len(),
             dn: String::new(),
             values: Values::default(),
         }
     }
 
-    /// What each message carries.
-    pub(crate) fn controls(&self) -> Controls<'s> {
-        self.controls
-    }
-
-    /// Appends a SearchResultEntry message. On an error `out` is as before.
+    /// Sends an entry. On an error the sink is as before.
     #[inline]
-    pub(crate) fn send<R: Read>(
+    pub(crate) fn send<R: Read, S: Sink>(
         &mut self,
-        message_id: u32,
         candidate: &mut Candidate<'_, R>,
-        out: &mut Vec<u8>,
+        sink: &mut S,
     ) -> Result<()> {
         let selection = self.selection;
         let has_large = candidate.entry().has_large();
         if self.copies && !has_large {
             let (rdn, superior) = candidate.dn_parts();
             let attributes = selection.user_ber(candidate.entry());
-            put_search_entry_below(out, message_id, rdn, superior, attributes);
+            sink.put_entry(rdn, superior, attributes);
             return Ok(());
         }
         if self.copies_decided
@@ -314,16 +299,14 @@ impl<'s> Sender<'s> {
             && let Some(attributes) = selection.copied(candidate.entry(), candidate.seen())
         {
             let (rdn, superior) = candidate.dn_parts();
-            put_search_entry_below(out, message_id, rdn, superior, attributes);
+            sink.put_entry(rdn, superior, attributes);
             return Ok(());
         }
         let bytes = match has_large {
-            true => self.message_bytes_max(candidate)?,
+            true => self.bytes_max(sink, candidate)?,
             false => EntryWriter::EXPECTED_BYTES,
         };
-        self.put(candidate, |dn| {
-            EntryWriter::begin_expecting(out, message_id, dn, bytes)
-        })
+        self.put(candidate, |dn| sink.begin_entry(dn, bytes))
     }
 
     /// Appends a SearchResultEntry without a message around it (RFC 4527). On an error `out` is as before.
@@ -332,14 +315,14 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.put(candidate, |dn| EntryWriter::begin_bare(out, dn))
+        self.put(candidate, |dn| WireEntry::bare(out, dn))
     }
 
     #[inline]
-    fn put<'o, R: Read>(
+    fn put<R: Read, E: EntrySink>(
         &mut self,
         candidate: &mut Candidate<'_, R>,
-        begin: impl FnOnce(&[u8]) -> EntryWriter<'o>,
+        begin: impl FnOnce(&[u8]) -> E,
     ) -> Result<()> {
         if candidate.entry().has_large() {
             self.gather(candidate, &mut { u64::MAX })?;
@@ -347,23 +330,23 @@ impl<'s> Sender<'s> {
         self.dn.clear();
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
-        let mut writer = begin(self.dn.as_bytes());
+        let mut sink = begin(self.dn.as_bytes());
         let (entry, seen) = (candidate.entry(), candidate.seen());
         let user = match selection.copied(entry, seen) {
             Some(user) => {
-                writer.put_ber(user);
+                sink.put_ber(user);
                 Ok(())
             }
-            None => self.put_wanted(entry, selection.all_user, seen, &mut writer),
+            None => self.put_wanted(entry, selection.all_user, seen, &mut sink),
         };
         user.map_err(|damaged| candidate.damaged(damaged))?;
         if candidate.entry().has_large() {
-            self.put_large(candidate, &mut writer)?;
+            self.put_large(candidate, &mut sink)?;
         }
         if selection.sends_operational() {
-            self.put_operational(candidate, &mut writer)?;
+            self.put_operational(candidate, &mut sink)?;
         }
-        writer.finish(self.controls);
+        sink.finish();
         self.gathered = None;
         Ok(())
     }
@@ -416,15 +399,18 @@ impl<'s> Sender<'s> {
         Ok(true)
     }
 
-    /// Bytes that the message of [`Sender::send`] takes at most, when there may be no room for it.
+    /// Bytes that the entry takes at most in a sink that is to have no more than `out_bytes`, when there may be no room
+    /// for it.
     #[inline]
-    pub(crate) fn bytes_beyond<R: Read>(
+    pub(crate) fn bytes_beyond<R: Read, S: Sink>(
         &mut self,
-        room: usize,
+        sink: &S,
+        out_bytes: usize,
         candidate: &mut Candidate<'_, R>,
     ) -> Result<Option<usize>> {
+        let room = out_bytes.saturating_sub(sink.bytes());
         let entry = candidate.entry();
-        let bytes = self.envelope_bytes_max + candidate.dn_bytes() + entry.ber().len();
+        let bytes = sink.envelope_bytes_max() + candidate.dn_bytes() + entry.ber().len();
         if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
@@ -433,13 +419,17 @@ impl<'s> Sender<'s> {
         let seen = candidate.seen();
         let gathered = large.filter(|large| self.selection.wants_values(large.number, seen));
         let gathered = gathered.fold(0, |sum: u64, large| sum.saturating_add(large.bytes));
-        let bytes = self.message_bytes_max(candidate)?;
+        let bytes = self.bytes_max(sink, candidate)?;
         let bytes = bytes.saturating_add(usize::try_from(gathered).unwrap_or(usize::MAX));
         Ok((bytes > room).then_some(bytes))
     }
 
-    /// Bytes that the message takes at most.
-    fn message_bytes_max<R: Read>(&mut self, candidate: &mut Candidate<'_, R>) -> Result<usize> {
+    /// Bytes that the entry takes at most.
+    fn bytes_max<R: Read, S: Sink>(
+        &mut self,
+        sink: &S,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<usize> {
         let selection = self.selection;
         let (entry, seen) = (candidate.entry(), candidate.seen());
         let user = match selection.copied(entry, seen) {
@@ -447,7 +437,7 @@ impl<'s> Sender<'s> {
             None => self.wanted_bytes(entry, selection.all_user, seen),
         };
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
-        let mut bytes = self.envelope_bytes_max + candidate.dn_bytes() + user;
+        let mut bytes = sink.envelope_bytes_max() + candidate.dn_bytes() + user;
         for large in candidate.entry().large() {
             if selection.wants_large(large.number, seen) {
                 bytes += self.large_bytes_max(large);
@@ -488,12 +478,12 @@ impl<'s> Sender<'s> {
         values.saturating_add(LARGE_ENVELOPE_BYTES_MAX + description)
     }
 
-    /// Appends the large attributes, whose values are gathered.
+    /// Sends the large attributes, whose values are gathered.
     #[cold]
     fn put_large<R: Read>(
         &self,
         candidate: &Candidate<'_, R>,
-        writer: &mut EntryWriter<'_>,
+        sink: &mut impl EntrySink,
     ) -> Result<()> {
         let selection = self.selection;
         let mut gathered = self.gathered.iter().flat_map(|gathered| gathered.values());
@@ -505,15 +495,10 @@ impl<'s> Sender<'s> {
             let known = self.attributes.get(large.number).ok_or_else(damaged)?;
             let description = known.text().as_bytes();
             if selection.types_only {
-                writer.put_attribute(description, []);
+                sink.put_attribute(description, []);
                 continue;
             }
-            let values = gathered.next().ok_or_else(damaged)?;
-            let out = writer.attributes();
-            let attribute = ber::open(out, ber::SEQUENCE, values.len());
-            ber::put_octets(out, ber::OCTET_STRING, description);
-            ber::put_octets(out, ber::SET, values);
-            ber::close(out, attribute);
+            sink.put_values(description, gathered.next().ok_or_else(damaged)?);
         }
         Ok(())
     }
@@ -523,7 +508,7 @@ impl<'s> Sender<'s> {
         record: &Entry<'_>,
         all: bool,
         seen: Option<Seen<'_>>,
-        writer: &mut EntryWriter<'_>,
+        sink: &mut impl EntrySink,
     ) -> std::result::Result<(), Damaged> {
         for attribute in record.attributes() {
             let attribute = attribute?;
@@ -531,9 +516,9 @@ impl<'s> Sender<'s> {
                 continue;
             }
             if !self.selection.types_only {
-                writer.put_ber(attribute.ber());
+                sink.put_ber(attribute.ber());
             } else if let Some(known) = self.attributes.get(attribute.number()) {
-                writer.put_attribute(known.text().as_bytes(), []);
+                sink.put_attribute(known.text().as_bytes(), []);
             }
         }
         Ok(())
@@ -542,10 +527,10 @@ impl<'s> Sender<'s> {
     fn put_operational<R: Read>(
         &mut self,
         candidate: &mut Candidate<'_, R>,
-        writer: &mut EntryWriter<'_>,
+        sink: &mut impl EntrySink,
     ) -> Result<()> {
         let (all, seen) = (self.selection.all_operational, candidate.seen());
-        self.put_wanted(&candidate.operational()?, all, seen, writer)
+        self.put_wanted(&candidate.operational()?, all, seen, sink)
             .map_err(|damaged| candidate.damaged(damaged))?;
         for attribute in &self.selection.virtual_attributes {
             let attribute_type = attribute.attribute_type(self.schema);
@@ -556,7 +541,7 @@ impl<'s> Sender<'s> {
             if !self.values.is_empty() {
                 let known = self.schema.type_of(attribute_type);
                 let values = self.values.iter().filter(|_| !self.selection.types_only);
-                writer.put_attribute(known.name().as_bytes(), values);
+                sink.put_attribute(known.name().as_bytes(), values);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Going through the candidates of a search, one after the other, so that it can stop anywhere and go on later.
 
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{Message, Response, Scope};
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
 use crate::access::{Decider, Visible};
@@ -21,15 +21,15 @@ use crate::search::page::{Level, Position};
 use crate::search::plan::Stream;
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
+use crate::search::sink::Sink;
 use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
 
 /// Looks at candidates and sends those that match.
-pub(crate) struct Visitor<'v, R: Read> {
+pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) schema: &'v Schema,
     pub(super) state: &'v State,
     pub(super) view: &'v R,
-    pub(super) message_id: u32,
     pub(super) manage_dsa_it: bool,
     pub(super) subentries: Option<bool>,
     /// The flags of entries that are results if they match; with any others [`Treatment`] says.
@@ -49,7 +49,7 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
-    pub(super) out: &'v mut Vec<u8>,
+    pub(super) sink: &'v mut S,
     pub(super) sent: u32,
     /// When so many are sent, the next that matches is told `full` of.
     pub(super) sent_max: u32,
@@ -116,8 +116,8 @@ impl Treatment {
 
 /// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no
 /// more.
-pub(super) fn walk<R: Read>(
-    visitor: &mut Visitor<'_, R>,
+pub(super) fn walk<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
     source: &Source,
     position: &mut Position,
 ) -> Result<Option<Flow>> {
@@ -153,7 +153,10 @@ pub(super) fn walk<R: Read>(
     }
 }
 
-fn entries<R: Read>(visitor: &mut Visitor<'_, R>, at: &mut EntryId) -> Result<Option<Flow>> {
+fn entries<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
+    at: &mut EntryId,
+) -> Result<Option<Flow>> {
     let (from, to) = (at.to_key(), visitor.end.to_key());
     let view = visitor.view;
     let mut records = view.scan(Table::Entry, Range::between(&from, &to), Direction::Forward)?;
@@ -172,7 +175,10 @@ fn entries<R: Read>(visitor: &mut Visitor<'_, R>, at: &mut EntryId) -> Result<Op
 }
 
 /// Children in the order of their names, each followed by what is below it. The base itself comes first.
-fn names<R: Read>(visitor: &mut Visitor<'_, R>, levels: &mut Vec<Level>) -> Result<Option<Flow>> {
+fn names<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
+    levels: &mut Vec<Level>,
+) -> Result<Option<Flow>> {
     let deep = visitor.covered.scope() != Scope::OneLevel;
     let view = visitor.view;
     if let [base] = &mut levels[..]
@@ -238,7 +244,7 @@ fn push_level(levels: &mut Vec<Level>, below: Option<EntryId>) -> Result<()> {
     Ok(())
 }
 
-impl<R: Read> Visitor<'_, R> {
+impl<R: Read, S: Sink> Visitor<'_, R, S> {
     fn visit_id(&mut self, id: EntryId) -> Result<Flow> {
         let (view, key) = (self.view, id.to_key());
         let record = match self.fetched {
@@ -348,8 +354,8 @@ impl<R: Read> Visitor<'_, R> {
             candidate.examine(vocabulary)?;
             self.known.note(id);
         }
-        let room = self.budget.out_bytes.saturating_sub(self.out.len());
-        if let Some(bytes) = self.sender.bytes_beyond(room, &mut candidate)? {
+        let (sink, out_bytes) = (&*self.sink, self.budget.out_bytes);
+        if let Some(bytes) = self.sender.bytes_beyond(sink, out_bytes, &mut candidate)? {
             self.evaluator.keep_match();
             return Ok(Flow::Room(bytes));
         }
@@ -359,15 +365,14 @@ impl<R: Read> Visitor<'_, R> {
             self.evaluator.keep_match();
             return Ok(Flow::Interrupted);
         }
-        self.sender
-            .send(self.message_id, &mut candidate, self.out)?;
+        self.sender.send(&mut candidate, self.sink)?;
         self.sent += 1;
         Ok(Flow::Next)
     }
 
     fn paused(&self) -> Flow {
         if self.looked_at >= self.budget.entries
-            || self.out.len() >= self.budget.out_bytes
+            || self.sink.bytes() >= self.budget.out_bytes
             || self.evaluator.is_exhausted()
         {
             Flow::Pause
@@ -376,7 +381,7 @@ impl<R: Read> Visitor<'_, R> {
         }
     }
 
-    /// Appends a SearchResultReference for a referral object (RFC 3296 §5.5).
+    /// Sends the references of a referral object (RFC 3296 §5.5).
     fn refer(&mut self, id: EntryId, dn: &str) -> Result<()> {
         let scope = match self.covered.scope() {
             Scope::OneLevel => url::Scope::Base,
@@ -392,12 +397,7 @@ impl<R: Read> Visitor<'_, R> {
             return Ok(());
         }
         let urls: OctetStringsBuf = urls.iter().collect();
-        let message = Message {
-            id: self.message_id,
-            op: Response::SearchReference(urls.view()),
-            controls: self.sender.controls(),
-        };
-        message.encode(self.out);
+        self.sink.put_reference(urls.view());
         Ok(())
     }
 }

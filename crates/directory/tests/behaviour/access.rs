@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapwood_directory::access::{Attributes, DnPattern, DnScope, Rights, Rule, What, Who};
 use sapwood_directory::{
     Budget, CompareOptions, Directory, Identity, Policy, Requester, Search, SearchOptions,
-    Searches, Step, Transaction, Update, UpdateRequest,
+    Searches, Step, Transaction, Update, UpdateRequest, Wire,
 };
 use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;
@@ -861,7 +861,8 @@ fn step(search: &mut Search) -> (Vec<String>, Option<ResultCode>) {
         work: 1 << 20,
         out_bytes: 1 << 20,
     };
-    let ended = match search.step(&mut out, budget).unwrap() {
+    let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+    let ended = match search.step(&mut wire, budget).unwrap() {
         Step::Done(outcome) => Some(outcome.code),
         _ => None,
     };

@@ -3,7 +3,8 @@
 use sapwood_directory::engine::{
     self, Bundle, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
 };
-use sapwood_directory::{Budget, Directory, EntryId, Search, SearchOptions, Step};
+use sapwood_directory::{Budget, Directory, EntryId, Search, SearchOptions, Step, Wire};
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Add;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -65,7 +66,8 @@ fn ask(directory: &Directory) -> (usize, usize) {
                 out_bytes: 1 << 20,
             };
             loop {
-                match search.step(&mut out, budget) {
+                let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+                match search.step(&mut wire, budget) {
                     Ok(Step::Done(_)) => break,
                     Ok(Step::More) => {}
                     // A length that is not true.

@@ -10,8 +10,9 @@ use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
     Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
     ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, Options,
-    PasswordHasher, Rules, Search, SearchOptions, Step, UniqueRule,
+    PasswordHasher, Rules, Search, SearchOptions, Step, UniqueRule, Wire,
 };
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, Scope, SearchRequest, frame};
@@ -660,7 +661,6 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
         )
     };
     let options = SearchOptions {
-        message_id: 1,
         manage_dsa_it: true,
         ..SearchOptions::default()
     };
@@ -674,7 +674,8 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
     let mut messages = BTreeSet::new();
     let mut found = Vec::new();
     loop {
-        let step = search.step(&mut found, budget).unwrap();
+        let mut wire = Wire::new(&mut found, 1, Controls::EMPTY);
+        let step = search.step(&mut wire, budget).unwrap();
         let mut rest = found.as_slice();
         while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
             messages.insert(rest[..length].to_vec());

@@ -7,8 +7,9 @@ use std::io::Cursor;
 use sapwood_directory::engine::{Engine, Model, Range, Read, Table};
 use sapwood_directory::{
     Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource,
-    IndexDefinition, Search, SearchOptions, Step, Ticket, Transaction,
+    IndexDefinition, Search, SearchOptions, Step, Ticket, Transaction, Wire,
 };
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{self, Add, Delete, Increment, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
@@ -338,7 +339,8 @@ fn what_is_not_asked_for_takes_no_room() {
         };
         let mut out = Vec::new();
         loop {
-            match search.step(&mut out, budget).unwrap() {
+            let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+            match search.step(&mut wire, budget).unwrap() {
                 Step::More => {}
                 step => return (step, out.len()),
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Budget, Directory, Identity, Requester, Search, SearchOptions, Searches, Snapshot, Step,
+    Budget, Directory, Identity, Requester, Search, SearchOptions, Searches, Snapshot, Step, Wire,
 };
 use sapwood_ldap::controls::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
@@ -44,10 +44,7 @@ pub(crate) fn query<'q>(base: &'q str, scope: Scope, filter: &'q str) -> Query<'
         attributes: &[],
         size_limit: 0,
         types_only: false,
-        options: SearchOptions {
-            message_id: MESSAGE_ID,
-            ..SearchOptions::default()
-        },
+        options: SearchOptions::default(),
         identity: admin(),
         step_entries: 2,
         step_work: 1 << 10,
@@ -146,7 +143,8 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
             work: query.step_work,
             out_bytes: out.len() + room,
         };
-        let step = search.step(&mut out, budget).unwrap();
+        let mut wire = Wire::new(&mut out, MESSAGE_ID, Controls::EMPTY);
+        let step = search.step(&mut wire, budget).unwrap();
         assert!(out.len() <= budget.out_bytes);
         room = match step {
             Step::More => query.step_bytes,

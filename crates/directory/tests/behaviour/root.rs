@@ -103,7 +103,6 @@ fn limits_pages_and_access_hold_at_the_root() {
         let (mut seen, mut cookie) = (BTreeSet::new(), Vec::new());
         loop {
             let options = SearchOptions {
-                message_id: 7,
                 page: Some((1, cookie)),
                 ..SearchOptions::default()
             };
@@ -150,7 +149,6 @@ fn nothing_is_below_the_subschema_subentry() {
         for (base, cookie) in [("cn=Subschema", b"x".to_vec()), ("", vec![1; 22])] {
             let page = |cookie| {
                 let options = SearchOptions {
-                    message_id: 7,
                     page: Some((1, cookie)),
                     ..SearchOptions::default()
                 };
@@ -268,7 +266,6 @@ fn the_root_dse_says_what_works_on_a_connection() {
     for kind in 0..8 {
         let [is_vouched_for, takes_tls, is_under_tls] = [1, 2, 4].map(|bit| kind & bit != 0);
         let options = SearchOptions {
-            message_id: 7,
             channel: Channel {
                 is_vouched_for,
                 takes_tls,

@@ -308,7 +308,6 @@ fn referral_objects_refer() {
     let directory = indexed();
     let at = |base: &str, scope, manage_dsa_it| {
         let options = SearchOptions {
-            message_id: 7,
             manage_dsa_it,
             ..SearchOptions::default()
         };
@@ -456,7 +455,6 @@ fn limits_and_errors_are_told() {
     );
     let deadline_micros = Some(1);
     let options = SearchOptions {
-        message_id: 7,
         deadline_micros,
         ..SearchOptions::default()
     };
@@ -531,7 +529,6 @@ fn pages_make_up_the_whole() {
             let directory = indexed();
             let manage_dsa_it = true;
             let options = SearchOptions {
-                message_id: 7,
                 manage_dsa_it,
                 ..SearchOptions::default()
             };
@@ -546,7 +543,6 @@ fn pages_make_up_the_whole() {
             let mut cookie = Vec::new();
             for page in 0.. {
                 let options = SearchOptions {
-                    message_id: 7,
                     manage_dsa_it,
                     page: Some((2, cookie)),
                     ..SearchOptions::default()
@@ -585,7 +581,6 @@ fn a_cookie_of_another_search_is_refused() {
     let directory = indexed();
     let page = |filter, cookie| {
         let options = SearchOptions {
-            message_id: 7,
             page: Some((1, cookie)),
             ..SearchOptions::default()
         };

@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{Operation, ProtocolOp, checked_list, dn, put_controls, put_envelope, utf8};
+use super::{Operation, ProtocolOp, checked_list, dn, envelope, put_controls, utf8};
 use crate::ber::{self, Reader};
 use crate::controls::Controls;
 use crate::error::{Malformed, PartError};
@@ -306,10 +306,10 @@ impl<'a> SearchResultEntry<'a> {
 /// Appends a SearchResultEntry message whose attributes are BER already: the content of a PartialAttributeList.
 #[inline]
 pub fn put_search_entry(out: &mut Vec<u8>, id: u32, dn: &[u8], attributes: &[u8]) {
-    put_search_entry_below(out, id, dn, None, attributes);
+    put_search_entry_below(out, id, dn, None, attributes, Controls::EMPTY);
 }
 
-/// The same with the DN in two parts, the second without the comma before it.
+/// The same with controls, and with the DN in two parts, the second without the comma before it.
 #[inline]
 pub fn put_search_entry_below(
     out: &mut Vec<u8>,
@@ -317,17 +317,20 @@ pub fn put_search_entry_below(
     rdn: &[u8],
     superior: Option<&[u8]>,
     attributes: &[u8],
+    controls: Controls<'_>,
 ) {
     let dn_len = rdn.len() + superior.map_or(0, |superior| 1 + superior.len());
     let content_len = ber::element_len(dn_len) + ber::element_len(attributes.len());
-    put_envelope(out, id, SEARCH_ENTRY, content_len, Controls::EMPTY);
-    ber::put_header(out, ber::OCTET_STRING, dn_len);
+    let mut head = envelope(out, id, SEARCH_ENTRY, content_len, controls);
+    head.push_header(ber::OCTET_STRING, dn_len);
+    head.put(out);
     out.extend_from_slice(rdn);
     if let Some(superior) = superior {
         out.push(b',');
         out.extend_from_slice(superior);
     }
     ber::put_octets(out, ber::SEQUENCE, attributes);
+    put_controls(out, controls);
 }
 
 /// Appends a SearchResultEntry, with or without a message around it, whose attributes are chosen one by one.

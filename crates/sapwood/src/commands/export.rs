@@ -9,12 +9,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sapwood_directory::{Budget, Requester, Search, SearchOptions, Snapshot, Step};
-use sapwood_ldap::filter::Filter;
-use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{
-    Frame, Response, ResponseMessage, Scope, SearchRequest, SearchResultEntry, frame,
+use sapwood_directory::schema::Schema;
+use sapwood_directory::{
+    Budget, EntrySink, Requester, Search, SearchOptions, Sink, Snapshot, Step,
 };
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::{Attributes, OctetStrings, OctetStringsBuf};
+use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::{filter_text, ldif};
 use sapwood_server::Config;
@@ -51,8 +52,12 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
         requester: Requester::administrator(config.admin.dn),
         attributes,
         out: BufWriter::with_capacity(PIECE_BYTES, out),
-        text,
-        with_subordinates: Vec::new(),
+        ldif: Ldif {
+            schema: directory.schema(),
+            text,
+            are_subentries: false,
+            with_subordinates: Vec::new(),
+        },
     };
     for base in &bases {
         let result = match &filter {
@@ -66,29 +71,26 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
             (code, diagnostic) => bail!("{base}: {code} {diagnostic}"),
         }
     }
-    exporter.out.write_all(&exporter.text)?;
+    exporter.out.write_all(&exporter.ldif.text)?;
     exporter.out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-struct Exporter<'o> {
+struct Exporter<'o, 'd> {
     snapshot: Snapshot,
     requester: Arc<Requester>,
     attributes: OctetStringsBuf,
     out: BufWriter<&'o mut Output>,
-    text: Vec<u8>,
-    /// DNs of entries that were written and whose subordinates were not.
-    with_subordinates: Vec<String>,
+    ldif: Ldif<'d>,
 }
 
-impl Exporter<'_> {
+impl Exporter<'_, '_> {
     /// Writes an entry and everything below it, parents first.
     fn walk(&mut self, base: &str) -> Result<(ResultCode, String)> {
-        self.with_subordinates.clear();
-        // A subentry that is named is seen.
-        let mut result = self.search(base, Scope::Base, Filter::OBJECT_CLASS_PRESENT, None)?;
+        self.ldif.with_subordinates.clear();
+        let mut result = self.search_all(base, Scope::Base, Filter::OBJECT_CLASS_PRESENT)?;
         while result.0 == ResultCode::Success
-            && let Some(parent) = self.with_subordinates.pop()
+            && let Some(parent) = self.ldif.with_subordinates.pop()
         {
             result = self.search_all(&parent, Scope::OneLevel, Filter::OBJECT_CLASS_PRESENT)?;
         }
@@ -102,8 +104,8 @@ impl Exporter<'_> {
         scope: Scope,
         filter: Filter<'_>,
     ) -> Result<(ResultCode, String)> {
-        match self.search(base, scope, filter, Some(false))? {
-            (ResultCode::Success, _) => self.search(base, scope, filter, Some(true)),
+        match self.search(base, scope, filter, false)? {
+            (ResultCode::Success, _) => self.search(base, scope, filter, true),
             result => Ok(result),
         }
     }
@@ -114,32 +116,29 @@ impl Exporter<'_> {
         base: &str,
         scope: Scope,
         filter: Filter<'_>,
-        subentries: Option<bool>,
+        subentries: bool,
     ) -> Result<(ResultCode, String)> {
         let request = SearchRequest {
             attributes: self.attributes.view(),
             ..SearchRequest::new(base, scope, filter)
         };
         let options = SearchOptions {
-            message_id: 1,
             manage_dsa_it: true,
-            subentries,
+            subentries: Some(subentries),
             ..SearchOptions::default()
         };
         let mut search = Search::new(self.snapshot.clone(), &self.requester, &request, options);
-        let mut found = Vec::new();
+        self.ldif.are_subentries = subentries;
         let mut out_bytes = PIECE_BYTES;
         loop {
-            let step = search.step(
-                &mut found,
-                Budget {
-                    entries: STEP_ENTRIES,
-                    work: u64::MAX,
-                    out_bytes,
-                },
-            )?;
-            self.write(&found)?;
-            found.clear();
+            let budget = Budget {
+                entries: STEP_ENTRIES,
+                work: u64::MAX,
+                out_bytes,
+            };
+            let step = search.step(&mut self.ldif, budget)?;
+            self.out.write_all(&self.ldif.text)?;
+            self.ldif.text.clear();
             match step {
                 Step::More => {}
                 Step::Room(bytes) => out_bytes = bytes,
@@ -147,48 +146,105 @@ impl Exporter<'_> {
             }
         }
     }
+}
 
-    /// Writes the entries of finished messages.
-    fn write(&mut self, mut messages: &[u8]) -> Result<()> {
-        while let Frame::Complete(length) = frame(messages, usize::MAX)? {
-            let (message, rest) = messages.split_at(length);
-            messages = rest;
-            if let Response::SearchEntry(entry) = ResponseMessage::decode(message)?.op {
-                self.write_entry(&entry)?;
-            }
-        }
-        if self.text.len() >= PIECE_BYTES {
-            self.out.write_all(&self.text)?;
-            self.text.clear();
-        }
-        Ok(())
+/// Writes entries as LDIF (RFC 2849), without what a server makes anew where they are added.
+struct Ldif<'d> {
+    schema: &'d Schema,
+    text: Vec<u8>,
+    /// What is found are subentries: in them stands what other entries have of a collective attribute.
+    are_subentries: bool,
+    /// DNs of entries that were written and whose subordinates were not.
+    with_subordinates: Vec<String>,
+}
+
+impl<'d> Sink for Ldif<'d> {
+    type Entry<'s>
+        = LdifEntry<'s, 'd>
+    where
+        Self: 's;
+
+    fn bytes(&self) -> usize {
+        self.text.len()
     }
 
-    fn write_entry(&mut self, entry: &SearchResultEntry<'_>) -> Result<()> {
-        ldif::write_dn(&mut self.text, entry.dn);
-        // What entries have of a collective attribute stands in its subentry.
-        let is_subentry = entry.attributes.iter().any(|attribute| {
-            let mut values = attribute.values.iter();
-            attribute.description.eq_ignore_ascii_case(b"objectClass")
-                && values.any(|class| class.eq_ignore_ascii_case(b"subentry"))
-        });
-        for attribute in entry.attributes.iter() {
-            if attribute.description == HAS_SUBORDINATES
-                && attribute.values.iter().any(|value| value == b"TRUE")
-            {
-                self.with_subordinates.push(entry.dn.to_owned());
-            }
-            let schema = self.snapshot.schema();
-            let is_stored = is_subentry || !schema.is_collective(attribute.description);
-            if is_stored && !schema.is_derived(attribute.description) {
-                let description = std::str::from_utf8(attribute.description)?;
-                attribute
-                    .values
-                    .iter()
-                    .for_each(|value| ldif::write_value(&mut self.text, description, value));
-            }
+    /// As LDIF an entry may be longer than in BER: the size of a piece is no promise.
+    fn envelope_bytes_max(&self) -> usize {
+        0
+    }
+
+    fn begin_entry(&mut self, dn: &[u8], _bytes: usize) -> LdifEntry<'_, 'd> {
+        let before = self.text.len();
+        let dn = String::from_utf8_lossy(dn).into_owned();
+        ldif::write_dn(&mut self.text, &dn);
+        LdifEntry {
+            ldif: self,
+            dn,
+            has_subordinates: false,
+            unfinished: Some(before),
         }
-        self.text.push(b'\n');
-        Ok(())
+    }
+
+    /// There are none: a referral object is written as the entry that it is.
+    fn put_reference(&mut self, _uris: OctetStrings<'_>) {}
+}
+
+/// An entry on its way.
+struct LdifEntry<'s, 'd> {
+    ldif: &'s mut Ldif<'d>,
+    dn: String,
+    has_subordinates: bool,
+    /// Length of the text before it, while there may be more of it.
+    unfinished: Option<usize>,
+}
+
+impl EntrySink for LdifEntry<'_, '_> {
+    fn put_ber(&mut self, attributes: &[u8]) {
+        for attribute in Attributes::from_checked(attributes) {
+            self.put_attribute(attribute.description, attribute.values);
+        }
+    }
+
+    fn put_attribute<'v>(
+        &mut self,
+        description: &[u8],
+        values: impl IntoIterator<Item = &'v [u8]>,
+    ) {
+        let Ldif {
+            schema,
+            text,
+            are_subentries,
+            ..
+        } = self.ldif;
+        let is_stored = *are_subentries || !schema.is_collective(description);
+        if is_stored && !schema.is_derived(description) {
+            let description = String::from_utf8_lossy(description);
+            for value in values {
+                ldif::write_value(text, &description, value);
+            }
+        } else if description == HAS_SUBORDINATES {
+            self.has_subordinates = values.into_iter().any(|value| value == b"TRUE");
+        }
+    }
+
+    fn put_values(&mut self, description: &[u8], values: &[u8]) {
+        self.put_attribute(description, OctetStrings::from_checked(values));
+    }
+
+    fn finish(mut self) {
+        self.unfinished = None;
+        self.ldif.text.push(b'\n');
+        if self.has_subordinates {
+            let dn = std::mem::take(&mut self.dn);
+            self.ldif.with_subordinates.push(dn);
+        }
+    }
+}
+
+impl Drop for LdifEntry<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.unfinished {
+            self.ldif.text.truncate(before);
+        }
     }
 }

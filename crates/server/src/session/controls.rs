@@ -75,12 +75,19 @@ impl Session {
         if self.operations.naming.is_empty() || !self.operations.naming.remove(&id) {
             return Cow::Borrowed(own);
         }
-        let named = self.entry_controls();
+        let named = self.server_id();
         Cow::Owned([own, named.view().as_ber()].concat())
     }
 
-    /// What entries and references carry when the request asks for the server's name.
-    pub(super) fn entry_controls(&self) -> ControlsBuf {
+    /// What the entries and references of a search carry.
+    pub(super) fn entry_controls(&self, controls: &RequestControls<'_>) -> ControlsBuf {
+        match controls.get_server_id {
+            Some(_) => self.server_id(),
+            None => ControlsBuf::default(),
+        }
+    }
+
+    fn server_id(&self) -> ControlsBuf {
         let mut controls = ControlsBuf::default();
         controls.push(server_id_response(&self.service.name));
         controls

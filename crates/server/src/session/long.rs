@@ -20,7 +20,7 @@ use std::sync::Arc;
 use sapwood_directory::{
     Clock, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot, SystemClock,
 };
-use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
@@ -81,6 +81,7 @@ struct Long {
     snapshot: Snapshot,
     requester: Arc<Requester>,
     options: SearchOptions,
+    entry_controls: ControlsBuf,
     share: Share,
     disposer: Disposer,
 }
@@ -93,6 +94,7 @@ impl Long {
             snapshot,
             requester,
             options,
+            entry_controls,
             share,
             disposer,
         } = self;
@@ -120,7 +122,7 @@ impl Long {
             _ => return Err(failed()),
         };
         let running = UnderWay::new(message.id, message.op.operation(), reading, share);
-        Ok(running.long(disposer))
+        Ok(running.with_controls(entry_controls).long(disposer))
     }
 }
 
@@ -149,7 +151,7 @@ impl Session {
             Ok(snapshot) => snapshot.clone(),
             Err(outcome) => return self.answer(id, operation, &outcome),
         };
-        let mut options = self.search_options(id, controls);
+        let mut options = self.search_options(controls);
         // The time limits count from now on.
         let wanted = match message.op {
             Request::Search(request) => u64::from(request.time_limit) * 1_000_000,
@@ -168,6 +170,7 @@ impl Session {
             snapshot,
             requester: self.context.requester.clone(),
             options,
+            entry_controls: self.entry_controls(controls),
             share,
             disposer: preparers.disposer(claim, length),
         }));

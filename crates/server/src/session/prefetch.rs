@@ -31,15 +31,13 @@ impl<'i> Coming<'i> {
     }
 
     /// The search, if it may be begun before its turn.
-    fn searches(&self) -> Option<(u32, &SearchRequest<'i>)> {
+    fn searches(&self) -> Option<&SearchRequest<'i>> {
         match &self.message {
             Ok(RequestMessage {
-                id,
                 op: Request::Search(request),
                 controls,
-            }) if controls.is_empty() && self.bytes.len() <= PREFETCH_BYTES_MAX => {
-                Some((*id, request))
-            }
+                ..
+            }) if controls.is_empty() && self.bytes.len() <= PREFETCH_BYTES_MAX => Some(request),
             _ => None,
         }
     }
@@ -102,8 +100,8 @@ impl Session {
             .count();
         let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
         let requester = &self.context.requester;
-        let requests = requests.map(|(id, request)| {
-            let options = self.search_options(id, &RequestControls::NONE);
+        let requests = requests.map(|request| {
+            let options = self.search_options(&RequestControls::NONE);
             (requester, request, options)
         });
         let searches = burst

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
     Budget, Clock, Compare, CompareOptions, Identity, Outcome, Requester, Search, SearchOptions,
-    Snapshot, Step, SystemClock, is_secret,
+    Snapshot, Step, SystemClock, Wire, is_secret,
 };
-use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -91,9 +91,9 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    fn step(&mut self, out: &mut Vec<u8>, budget: Budget) -> sapwood_directory::Result<Step> {
+    fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> sapwood_directory::Result<Step> {
         match self {
-            Reading::Search(search) => search.step(out, budget),
+            Reading::Search(search) => search.step(wire, budget),
             Reading::Compare(compare) => {
                 Ok(compare.step(budget.work)?.map_or(Step::More, Step::Done))
             }
@@ -116,6 +116,8 @@ pub(super) struct UnderWay {
     id: u32,
     operation: Operation,
     reading: Reading,
+    /// What each of its entries and references carries.
+    entry_controls: ControlsBuf,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
     /// The memory that the search takes.
@@ -130,10 +132,17 @@ impl UnderWay {
             id,
             operation,
             reading,
+            entry_controls: ControlsBuf::default(),
             needed: 0,
             share,
             disposer: None,
         }
+    }
+
+    /// The same with controls on each of its entries and references.
+    pub(super) fn with_controls(mut self, entry_controls: ControlsBuf) -> Self {
+        self.entry_controls = entry_controls;
+        self
     }
 
     /// The same, but for a long request.
@@ -152,7 +161,9 @@ impl UnderWay {
             work: STEP_WORK,
             out_bytes: 0,
         };
-        match self.reading.step(&mut Vec::new(), budget) {
+        let mut nothing = Vec::new();
+        let mut wire = Wire::new(&mut nothing, self.id, Controls::EMPTY);
+        match self.reading.step(&mut wire, budget) {
             Ok(Step::More | Step::Room(_)) => ControlFlow::Continue(()),
             Ok(Step::Done(outcome)) => ControlFlow::Break(Err(outcome)),
             Err(error) => ControlFlow::Break(Err(refusal(&error))),
@@ -263,14 +274,15 @@ impl Session {
         let search = match begun {
             Some(search) => Ok(search),
             None => burst.snapshot(self).cloned().map(|snapshot| {
-                let options = self.search_options(id, controls);
+                let options = self.search_options(controls);
                 Search::new(snapshot, &self.context.requester, request, options)
             }),
         };
         match search {
             Ok(search) => {
                 let reading = Reading::Search(search);
-                self.step(UnderWay::new(id, Operation::Search, reading, share));
+                let running = UnderWay::new(id, Operation::Search, reading, share);
+                self.step(running.with_controls(self.entry_controls(controls)));
             }
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
@@ -299,9 +311,8 @@ impl Session {
     }
 
     /// What a search is asked besides its request.
-    pub(super) fn search_options(&self, id: u32, controls: &RequestControls<'_>) -> SearchOptions {
+    pub(super) fn search_options(&self, controls: &RequestControls<'_>) -> SearchOptions {
         let mut options = SearchOptions {
-            message_id: id,
             channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
             subentries: controls.subentries,
@@ -311,9 +322,6 @@ impl Session {
                 .map(|page| (page.size, page.cookie.to_vec())),
             ..SearchOptions::default()
         };
-        if controls.get_server_id.is_some() {
-            options.entry_controls = self.entry_controls();
-        }
         if !matches!(self.context.identity(), Identity::Admin { .. }) {
             options.entries_max = self.settings.config.limits.search_entries_max;
             options.deadline_micros = self.deadline_micros();
@@ -422,7 +430,9 @@ impl Session {
                 out_bytes,
             };
             let operation = running.operation;
-            match running.reading.step(&mut self.output.bytes, budget) {
+            let controls = running.entry_controls.view();
+            let mut wire = Wire::new(&mut self.output.bytes, id, controls);
+            match running.reading.step(&mut wire, budget) {
                 Ok(Step::More) => {
                     self.turn_used = true;
                     self.operations.prefetch = 1;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -12,7 +13,7 @@ use crate::engine::{Embedded, Ticket};
 use crate::schema::Schema;
 use crate::{
     Budget, Config, Directory, Options, Outcome, Requester, Search, SearchOptions, Step,
-    Transaction, Update, UpdateRequest,
+    Transaction, Update, UpdateRequest, Wire,
 };
 
 const BASE: &str = "dc=example,dc=com";
@@ -81,18 +82,15 @@ fn count(directory: &Directory, filter: &str) -> usize {
     let filter = sapwood_ldap::filter_text::parse(filter).unwrap();
     let request = SearchRequest::new(BASE, Scope::Subtree, filter.as_filter());
     let snapshot = directory.snapshot().unwrap();
-    let options = SearchOptions {
-        message_id: 1,
-        ..SearchOptions::default()
-    };
-    let mut search = Search::new(snapshot, &admin(), &request, options);
+    let mut search = Search::new(snapshot, &admin(), &request, SearchOptions::default());
     let mut out = Vec::new();
     let budget = Budget {
         entries: u32::MAX,
         work: u64::MAX,
         out_bytes: usize::MAX,
     };
-    while !matches!(search.step(&mut out, budget).unwrap(), Step::Done(_)) {}
+    let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+    while !matches!(search.step(&mut wire, budget).unwrap(), Step::Done(_)) {}
     Answer::all(&out).len()
 }
 

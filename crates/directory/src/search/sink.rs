@@ -1,0 +1,165 @@
+//! Where what a search finds goes: into messages for a socket, or into whatever form somebody else needs.
+
+use sapwood_ldap::ber;
+use sapwood_ldap::controls::Controls;
+use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::message::{EntryWriter, Message, Response, put_search_entry_below};
+
+/// Takes what a search finds, in the order in which it is found.
+pub trait Sink {
+    /// An entry on its way.
+    type Entry<'s>: EntrySink
+    where
+        Self: 's;
+
+    /// Bytes that wait in it. A [budget](super::Budget::out_bytes) bounds them.
+    fn bytes(&self) -> usize;
+
+    /// Bytes that an entry takes at most, besides its DN and its attributes in BER.
+    fn envelope_bytes_max(&self) -> usize;
+
+    /// Begins an entry, whose attributes take about so many bytes.
+    fn begin_entry(&mut self, dn: &[u8], bytes: usize) -> Self::Entry<'_>;
+
+    /// Takes an entry that is at hand as a whole. Its DN comes in two parts, the second without the comma before it;
+    /// its attributes are the content of a PartialAttributeList.
+    fn put_entry(&mut self, rdn: &[u8], superior: Option<&[u8]>, attributes: &[u8]) {
+        let superior = superior.unwrap_or_default();
+        let comma: &[u8] = if superior.is_empty() { b"" } else { b"," };
+        let dn = [rdn, comma, superior].concat();
+        let mut entry = self.begin_entry(&dn, attributes.len());
+        entry.put_ber(attributes);
+        entry.finish();
+    }
+
+    /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
+    fn put_reference(&mut self, uris: OctetStrings<'_>);
+}
+
+/// Takes an entry attribute by attribute. One that is dropped before it is finished is as if it had never begun.
+pub trait EntrySink {
+    /// Takes attributes as they are stored: any number of whole PartialAttributes.
+    fn put_ber(&mut self, attributes: &[u8]);
+
+    /// Takes an attribute.
+    fn put_attribute<'v>(&mut self, description: &[u8], values: impl IntoIterator<Item = &'v [u8]>);
+
+    /// Takes an attribute of perhaps very many values, the content of a SET OF.
+    fn put_values(&mut self, description: &[u8], values: &[u8]);
+
+    /// Ends the entry.
+    fn finish(self);
+}
+
+/// Makes messages, SearchResultEntry and SearchResultReference (RFC 4511 §4.5.2).
+#[derive(Debug)]
+pub struct Wire<'o> {
+    out: &'o mut Vec<u8>,
+    message_id: u32,
+    controls: Controls<'o>,
+}
+
+impl<'o> Wire<'o> {
+    /// Bytes that a message has at most around its DN, its attributes and its controls.
+    const ENVELOPE_BYTES_MAX: usize = 64;
+
+    /// Appends messages with this id and these controls to `out`.
+    pub fn new(out: &'o mut Vec<u8>, message_id: u32, controls: Controls<'o>) -> Wire<'o> {
+        Wire {
+            out,
+            message_id,
+            controls,
+        }
+    }
+}
+
+impl Sink for Wire<'_> {
+    type Entry<'s>
+        = WireEntry<'s>
+    where
+        Self: 's;
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    #[inline]
+    fn envelope_bytes_max(&self) -> usize {
+        Wire::ENVELOPE_BYTES_MAX + self.controls.as_ber().len()
+    }
+
+    #[inline]
+    fn begin_entry(&mut self, dn: &[u8], bytes: usize) -> WireEntry<'_> {
+        WireEntry {
+            writer: EntryWriter::begin_expecting(self.out, self.message_id, dn, bytes),
+            controls: self.controls,
+        }
+    }
+
+    #[inline]
+    fn put_entry(&mut self, rdn: &[u8], superior: Option<&[u8]>, attributes: &[u8]) {
+        put_search_entry_below(
+            self.out,
+            self.message_id,
+            rdn,
+            superior,
+            attributes,
+            self.controls,
+        );
+    }
+
+    fn put_reference(&mut self, uris: OctetStrings<'_>) {
+        let message = Message {
+            id: self.message_id,
+            op: Response::SearchReference(uris),
+            controls: self.controls,
+        };
+        message.encode(self.out);
+    }
+}
+
+/// An entry on its way into a message, or into the value of a read entry control (RFC 4527).
+pub struct WireEntry<'o> {
+    writer: EntryWriter<'o>,
+    controls: Controls<'o>,
+}
+
+impl<'o> WireEntry<'o> {
+    /// One without a message around it.
+    pub(crate) fn bare(out: &'o mut Vec<u8>, dn: &[u8]) -> WireEntry<'o> {
+        WireEntry {
+            writer: EntryWriter::begin_bare(out, dn),
+            controls: Controls::EMPTY,
+        }
+    }
+}
+
+impl EntrySink for WireEntry<'_> {
+    #[inline]
+    fn put_ber(&mut self, attributes: &[u8]) {
+        self.writer.put_ber(attributes);
+    }
+
+    #[inline]
+    fn put_attribute<'v>(
+        &mut self,
+        description: &[u8],
+        values: impl IntoIterator<Item = &'v [u8]>,
+    ) {
+        self.writer.put_attribute(description, values);
+    }
+
+    fn put_values(&mut self, description: &[u8], values: &[u8]) {
+        let out = self.writer.attributes();
+        let attribute = ber::open(out, ber::SEQUENCE, values.len());
+        ber::put_octets(out, ber::OCTET_STRING, description);
+        ber::put_octets(out, ber::SET, values);
+        ber::close(out, attribute);
+    }
+
+    #[inline]
+    fn finish(self) {
+        self.writer.finish(self.controls);
+    }
+}
