@@ -173,10 +173,7 @@ impl WriteTxn {
     }
 
     pub(crate) fn pages_mut(&mut self) -> &mut TxnPages {
-        match &mut self.pages {
-            Some(pages) => pages,
-            None => unreachable!("only `commit` and `drop` end a transaction"),
-        }
+        self.inner_and_pages().1
     }
 
     /// The store, and the pages.

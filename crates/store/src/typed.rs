@@ -72,30 +72,8 @@ pub trait FixedEncoding: Encoding {
     const BYTES: usize;
 }
 
-macro_rules! unsigned {
-    ($($integer:ty),*) => {$(
-        impl Encoding for $integer {
-            type Item<'a> = Self;
-
-            fn with_bytes<R>(item: &Self, then: impl FnOnce(&[u8]) -> R) -> R {
-                then(&item.to_be_bytes())
-            }
-
-            fn decode(bytes: &[u8]) -> Option<Self> {
-                Some(Self::from_be_bytes(bytes.try_into().ok()?))
-            }
-        }
-
-        impl KeyEncoding for $integer {}
-
-        impl FixedEncoding for $integer {
-            const BYTES: usize = size_of::<Self>();
-        }
-    )*};
-}
-
-/// The first bit is turned over, so that negative numbers come first.
-macro_rules! signed {
+/// Of signed integers the first bit is turned over, so that negative numbers come first.
+macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Encoding for $integer {
             type Item<'a> = Self;
@@ -117,8 +95,7 @@ macro_rules! signed {
     )*};
 }
 
-unsigned!(u8, u16, u32, u64, u128);
-signed!(i8, i16, i32, i64, i128);
+integers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 
 impl Encoding for bool {
     type Item<'a> = Self;

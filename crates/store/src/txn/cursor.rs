@@ -89,7 +89,7 @@ impl WriteCursor {
     /// The cursor to be moved and read, as the transaction is now.
     pub fn read<'c, 't>(&'c mut self, txn: &'t WriteTxn) -> Result<CursorInTxn<'c, 't>> {
         let view = txn.view(self.tree)?;
-        let changed = txn.changed(self.tree)?;
+        let changed = txn.open(self.tree)?.changed;
         // Until it is told where it has been moved to.
         let seen = self.seen.take();
         let cursor = if !self.standing {

@@ -27,7 +27,7 @@ pub(super) struct OpenTree {
     stored: Option<(Arc<[u8]>, TreeRecord)>,
     orders: Orders,
     /// The transaction's count of changes after the last one to this tree.
-    changed: u64,
+    pub(super) changed: u64,
 }
 
 impl OpenTree {
@@ -245,11 +245,6 @@ impl WriteTxn {
             Some(tree) if id.txn == self.number && !tree.state.is_dropped => Ok(tree),
             _ => Err(Error::NoSuchTree),
         }
-    }
-
-    /// When the tree was changed last.
-    pub(super) fn changed(&self, id: TreeId) -> Result<u64> {
-        Ok(self.open(id)?.changed)
     }
 
     /// Changes a tree; `frees` says that the change is there to make room.
