@@ -293,6 +293,56 @@ fn external_over_ldapi() {
     assert_eq!(succeeded(output).trim(), format!("dn:{ADMIN}"));
 }
 
+/// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others it is not there.
+#[test]
+fn the_configuration_is_read_over_ldapi() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let search = |bind: &[&str], base: &str| {
+        let mut command = program("ldapsearch", "ldap-utils");
+        command.args([
+            "-LLL",
+            "-o",
+            "ldif-wrap=no",
+            "-H",
+            server.ldapi(),
+            "-b",
+            base,
+        ]);
+        command.args(bind).output().unwrap()
+    };
+    let external = ["-Q", "-Y", "EXTERNAL"];
+    let shown = succeeded(search(&external, "cn=config"));
+    for line in [
+        "dn: cn=config",
+        "dn: cn=schema,cn=config",
+        "dn: olcDatabase={-1}frontend,cn=config",
+        "dn: olcDatabase={0}config,cn=config",
+        "dn: olcDatabase={1}mdb,cn=config",
+        "olcSuffix: dc=example,dc=com",
+        &format!("olcRootDN: {ADMIN}"),
+        "olcDbIndex: uid eq",
+        "olcSizeLimit: unlimited",
+    ] {
+        assert!(shown.lines().any(|known| known == line), "{line}");
+    }
+    let one = succeeded(search(&external, "olcDatabase=mdb,cn=config"));
+    assert!(
+        one.starts_with("dn: olcDatabase={1}mdb,cn=config\n"),
+        "{one}"
+    );
+    // What is reloaded is shown.
+    let path = folder.path().join("sapwood.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    let changed = config.replace("search_entries_max = 0", "search_entries_max = 500");
+    std::fs::write(&path, changed).unwrap();
+    folder.sapwood_ok("reload", &[]);
+    let one = succeeded(search(&external, "olcDatabase={1}mdb,cn=config"));
+    assert!(one.contains("\nolcSizeLimit: 500\n"), "{one}");
+    let hidden = search(&["-x"], "cn=config");
+    assert!(!hidden.status.success() && hidden.stdout.is_empty());
+}
+
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused_by_the_client() {
     let folder = Folder::init(&[]);

@@ -46,6 +46,9 @@ const SUBSCHEMA: &[(&str, Rule)] = &[
     ("structuralobjectclass", Same),
     ("cn", Same),
     ("entrydn", Same),
+    // slapd shows them of entries of databases only.
+    ("hassubordinates", Own),
+    ("numsubordinates", Own),
     ("subschemasubentry", Same),
     ("createtimestamp", Same),
     ("modifytimestamp", Same),
@@ -125,6 +128,12 @@ const DEFINED_OTHERWISE: &[(&str, &str)] = &[
     ("1.3.6.1.4.1.4203.1.2.1", "SYNTAX"), // caseExactIA5SubstringsMatch, as all such rules: RFC 4517 §4.2
     ("1.3.6.1.4.1.1466.109.114.3", "SYNTAX"), // caseIgnoreIA5SubstringsMatch, RFC 4517 §4.2.9
     ("2.5.13.19", "SYNTAX"),              // octetStringSubstringsMatch, as all such rules
+    // The classes of cn=config, with what is shown there.
+    ("1.3.6.1.4.1.4203.1.12.2.4.0.1", "MAY"),    // olcGlobal
+    ("1.3.6.1.4.1.4203.1.12.2.4.0.2", "MAY"),    // olcSchemaConfig
+    ("1.3.6.1.4.1.4203.1.12.2.4.0.4", "MAY"),    // olcDatabaseConfig
+    ("1.3.6.1.4.1.4203.1.12.2.4.0.7", "MAY"),    // olcFrontendConfig
+    ("1.3.6.1.4.1.4203.1.12.2.4.2.12.1", "MAY"), // olcMdbConfig
 ];
 
 /// A definition's identifier, names and fields. Names in fields are those of other definitions.

@@ -13,8 +13,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Purpose};
 use crate::search::filter::{Compiler, Node};
 use crate::search::look::{Look, assertion_failed};
-use crate::search::{Base, Interrupted};
-use crate::synthetic::Synthetic;
+use crate::search::{Base, Interrupted, SyntheticBase};
 use crate::synthetic::root_dse::Channel;
 use crate::target::{self, Target};
 use crate::update::recognised;
@@ -45,7 +44,8 @@ enum Stage {
 }
 
 struct Running {
-    base: Base,
+    /// The entry, if it is synthetic.
+    synthetic: Option<SyntheticBase>,
     /// The entry, if it is one of a naming context.
     id: EntryId,
     requester: Arc<Requester>,
@@ -115,13 +115,17 @@ impl Running {
             let outcome = Outcome::new(ResultCode::TimeLimitExceeded, diagnostic);
             return Ok(Some(outcome));
         }
-        let synthetic = self.base.synthetic(snapshot);
+        let synthetic = self.synthetic.as_ref();
+        let synthetic = synthetic.and_then(|base| Some((&base.context, base.entry()?)));
         while let Some(question) = self.questions.pop() {
             // What may be compared need not be what filters may ask for.
             let is_filter = matches!(question, Question::Asserted(_));
             let look = Look {
                 schema: snapshot.schema(),
-                attributes: synthetic.map_or(&snapshot.state().attributes, Synthetic::attributes),
+                attributes: match synthetic {
+                    Some((context, _)) => context.attributes(),
+                    None => &snapshot.state().attributes,
+                },
                 grants: self.requester.grants(),
                 sight: self.sight,
                 on_entry: self.on_entry.as_deref().filter(|_| is_filter),
@@ -132,7 +136,7 @@ impl Running {
             let interrupted = &mut self.interrupted;
             let view = snapshot.view();
             let answer = match synthetic {
-                Some(entry) => {
+                Some((_, entry)) => {
                     look.goes_on_asserting_synthetic(view, entry, node, work, interrupted)?
                 }
                 None => look.goes_on_asserting(view, self.id, node, work, interrupted)?,
@@ -183,10 +187,13 @@ fn begin<E: Engine>(
     })?;
     let requester = snapshot.directory().current(requester);
     let grants = requester.grants();
-    let base = Base::of_normal(schema, &normal, options.channel);
-    let synthetic = base.synthetic(snapshot);
+    let synthetic = match Base::of_normal(snapshot, grants, (dn, &normal), options.channel)? {
+        Base::InTree => None,
+        Base::Synthetic(base) => Some(base),
+        Base::Nowhere(outcome) => return Err(outcome.into()),
+    };
     let slot = grants.slot(known.id());
-    let (sight, may_ever) = match synthetic {
+    let (sight, may_ever) = match &synthetic {
         Some(_) => {
             let sight = grants.sight_of_synthetic();
             (sight, grants.searches(schema, sight, known.id()))
@@ -198,8 +205,8 @@ fn begin<E: Engine>(
         return Err(may_not_compare());
     }
     let mut on_entry = None;
-    let (id, attributes) = match synthetic {
-        Some(entry) => (EntryId::ROOT, entry.attributes()),
+    let (id, attributes) = match &synthetic {
+        Some(base) => (EntryId::ROOT, base.context.attributes()),
         None => {
             let viewer = (!grants.is_unlimited()).then_some(&*requester);
             let target = find(snapshot, dn, normal, options.manage_dsa_it, viewer)?;
@@ -227,7 +234,7 @@ fn begin<E: Engine>(
     let assertion = options.assertion.map(|filter| compiler.compile(filter));
     questions.extend(assertion.map(Question::Asserted));
     Ok(Running {
-        base,
+        synthetic: synthetic.clone(),
         id,
         sight,
         on_entry,

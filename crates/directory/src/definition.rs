@@ -20,6 +20,7 @@ use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
 use crate::state::State;
+use crate::synthetic::SyntheticContext;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
@@ -211,6 +212,10 @@ pub(crate) fn store<W: Write>(
 /// Adds a naming context that is in one of the stores.
 pub(crate) fn add_context(state: &mut State, schema: &Schema, dn: &str, store: u16) -> Result<()> {
     let added = context(schema, dn, store)?;
+    if SyntheticContext::is_suffix(schema, &added.normal) {
+        let text = format!("'{dn}' cannot be a naming context: the server itself has it");
+        return Err(Error::Config(text));
+    }
     let mut known = state.contexts.iter();
     if known.any(|known| known.normal == added.normal) {
         return Err(Error::Config(format!(

@@ -26,8 +26,9 @@ use crate::shards;
 use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subentries;
+use crate::synthetic::config::LocalConfig;
 use crate::synthetic::root_dse::{Channel, RootDse};
-use crate::synthetic::{Server, Synthetic, SyntheticEntries, SyntheticEntry};
+use crate::synthetic::{Context, SyntheticContext, SyntheticContexts};
 use crate::update::rules::RuleSet;
 use crate::update::{Applied, Batch, Rules, Update, UpdateRequest, Work, WriterState};
 
@@ -159,7 +160,7 @@ struct Shared<E> {
     /// Commits that took entries away, of those that are visible.
     deletions: AtomicU64,
     examined: Examined,
-    synthetic: SyntheticEntries,
+    synthetic: SyntheticContexts,
     rules: RuleSet,
 }
 
@@ -215,15 +216,8 @@ impl<E: Engine> Directory<E> {
         subentries::flag(&engine, &view, &options.schema, &state)?;
         drop(view);
         let view = engine.snapshot()?;
-        let contexts = state.contexts.iter().map(|context| context.dn.as_str());
-        let contexts = Vec::from_iter(contexts);
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
-        let synthetic = SyntheticEntries::new(&Server {
-            schema: &options.schema,
-            root_dse: &options.root_dse,
-            naming_contexts: &contexts,
-            opened: &opened,
-        })?;
+        let synthetic = SyntheticContexts::new(&options.schema, &options.root_dse, &state, opened)?;
         let rules = RuleSet::new(&options.schema, &state, &options.rules)?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
@@ -258,6 +252,16 @@ impl<E: Engine> Directory<E> {
     /// The access rules in force.
     pub(crate) fn access(&self) -> &Access {
         &self.shared.access
+    }
+
+    /// The synthetic contexts.
+    pub(crate) fn synthetic(&self) -> &SyntheticContexts {
+        &self.shared.synthetic
+    }
+
+    /// Tells what is configured with the server, which `cn=config` shows from now on.
+    pub fn set_local_config(&self, local: LocalConfig) {
+        self.shared.synthetic.set_local(local);
     }
 
     /// What it was opened with.
@@ -466,6 +470,7 @@ impl<E: Engine> Directory<E> {
             options,
             rules,
             access,
+            synthetic,
             ..
         } = &*self.shared;
         // What may not be divided may meet the updates of any store.
@@ -482,7 +487,7 @@ impl<E: Engine> Directory<E> {
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
         let access = access.rules();
-        let given = (options, rules, access);
+        let given = (options, rules, access, synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         let deletes = batch.deletes();
@@ -704,9 +709,18 @@ impl<E: Engine> Snapshot<E> {
         self.seen.directory.shared.options.clock.now_micros()
     }
 
-    /// A synthetic entry on a kind of connection.
-    pub(crate) fn synthetic(&self, entry: SyntheticEntry, channel: Channel) -> Option<&Synthetic> {
-        self.seen.directory.shared.synthetic.get(entry, channel)
+    /// A synthetic context on a kind of connection.
+    pub(crate) fn synthetic(
+        &self,
+        context: SyntheticContext,
+        channel: Channel,
+    ) -> Result<Arc<Context>> {
+        let directory = self.directory();
+        let options = directory.options();
+        let made_of = (&options.schema, &options.root_dse);
+        directory
+            .synthetic()
+            .get(context, channel, made_of, self.state())
     }
 
     /// The naming contexts' DNs as configured.

@@ -64,6 +64,7 @@ pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step,
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
+pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
     Applied, RequestView, Rules, Transaction, TransactionUpdates, UniqueRule, Update,

@@ -1,11 +1,11 @@
 //! What all sessions share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::schema::{NormalDn, Schema};
-use sapwood_directory::{Directory, Policy};
+use sapwood_directory::{Directory, LocalConfig, Policy};
 use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
@@ -94,7 +94,7 @@ pub enum SettingsError {
 
 impl Settings {
     pub(crate) fn new(
-        folder: &std::path::Path,
+        folder: &Path,
         config: Config,
         schema: &Schema,
     ) -> Result<Self, SettingsError> {
@@ -148,7 +148,7 @@ pub(crate) struct Parts {
 impl Service {
     pub(crate) fn new(parts: Parts) -> Self {
         let settings = Arc::new(parts.settings);
-        apply_access(&settings, &parts.directory);
+        apply(&settings, &parts.folder, &parts.directory);
         Self {
             folder: parts.folder,
             directory: parts.directory,
@@ -200,7 +200,7 @@ impl Service {
             }
             None => {}
         }
-        apply_access(&settings, &self.directory);
+        apply(&settings, &self.folder, &self.directory);
         let settings = Arc::new(settings);
         let mut in_force = self
             .settings
@@ -227,9 +227,16 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
     Arc::as_ptr(settings).cast_mut()
 }
 
-/// Gives the directory the configured part of its access rules.
-fn apply_access(settings: &Settings, directory: &Directory) {
-    let access = &settings.config.access;
+/// Gives the directory the configured part of its access rules, and what `cn=config` shows of the configuration.
+fn apply(settings: &Settings, folder: &Path, directory: &Directory) {
+    let config = &settings.config;
+    directory.set_local_config(LocalConfig {
+        administrator: config.admin.dn.clone(),
+        folder: folder.display().to_string(),
+        search_entries_max: config.limits.search_entries_max,
+        search_seconds_max: config.limits.search_seconds_max,
+    });
+    let access = &config.access;
     // The standard rules name what every schema has.
     if let Err(error) = directory.set_access(&Policy::standard(access.anonymous_read)) {
         tracing::error!("the access rules stay as they were: {error}");

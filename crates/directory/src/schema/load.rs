@@ -22,7 +22,7 @@ use super::{
 const DERIVATION_DEPTH_MAX: usize = 64;
 
 /// The definitions built in, in the language of RFC 4512 §4.1.
-static STANDARD: [(&str, &str); 6] = [
+static STANDARD: [(&str, &str); 7] = [
     ("system.schema", include_str!("standard/system.schema")),
     ("core.schema", include_str!("standard/core.schema")),
     ("cosine.schema", include_str!("standard/cosine.schema")),
@@ -35,6 +35,7 @@ static STANDARD: [(&str, &str); 6] = [
         "collective.schema",
         include_str!("standard/collective.schema"),
     ),
+    ("config.schema", include_str!("standard/config.schema")),
 ];
 
 /// Where something is defined.

@@ -8,7 +8,7 @@ use sapwood_ldap::url;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
-use super::base::Base;
+use super::base::{Base, SyntheticBase};
 use super::evaluate::Interrupted;
 use super::filter::Compiler;
 use super::locate::{Locator, Manner};
@@ -16,7 +16,7 @@ use super::page::{self, Level, Position};
 use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
-use super::{Limits, Running, SearchOptions, Source, sees, subentry_term};
+use super::{Limits, Running, SearchOptions, Source, subentry_term};
 use crate::access::{Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
@@ -25,7 +25,6 @@ use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::state::State;
-use crate::synthetic::{Synthetic, SyntheticEntry};
 
 /// Work of planning before the first step, in about as many nanoseconds: hardly any filter needs more.
 const BEGIN_WORK: u64 = 1 << 20;
@@ -77,33 +76,27 @@ impl<'r> Draft<'r> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let requester = snapshot.directory().current(requester);
         let grants = requester.grants();
-        let base = Base::of(schema, request.base, options.channel);
-        let synthetic = match (base, request.scope) {
-            (Base::InTree, _) => None,
-            // Below the root DSE are the naming contexts, below the others is nothing.
-            (Base::Synthetic(SyntheticEntry::RootDse, _), scope) if scope != Scope::Base => None,
-            (Base::Synthetic(entry, _), scope) => Some(match scope {
-                Scope::Base | Scope::Subtree
-                    if sees(options.subentries, scope, entry.is_subentry()) =>
-                {
-                    Source::Synthetic
-                }
-                _ => Source::Nothing,
-            }),
+        let base = match Base::of(snapshot, grants, request.base, options.channel)? {
+            Base::InTree => None,
+            Base::Synthetic(base) => Some(base),
+            Base::Nowhere(outcome) => return Ok(Err(outcome)),
         };
-        let sight = match synthetic {
-            Some(_) => grants.sight_of_synthetic(),
-            None => grants.sight(),
+        // Below the root DSE are the naming contexts.
+        let searches_it = |base: &&SyntheticBase| request.scope == Scope::Base || !base.is_root();
+        let is_synthetic = base.as_ref().filter(searches_it).is_some();
+        let sight = match is_synthetic {
+            true => grants.sight_of_synthetic(),
+            false => grants.sight(),
         };
         // Told without a look, so that it tells nothing.
         if sight == Sight::Nothing {
             return Ok(Err(nothing_to_search(requester.identity())));
         }
-        let of_base = base.synthetic(snapshot).map(Synthetic::attributes);
+        let of_base = base.as_ref().map(|base| base.context.attributes());
         let of_base = of_base.unwrap_or(&state.attributes);
-        let attributes = match synthetic {
-            Some(_) => of_base,
-            None => &state.attributes,
+        let attributes = match is_synthetic {
+            true => of_base,
+            false => &state.attributes,
         };
         let compiler = Compiler::new(schema, attributes, (grants, sight));
         let filter = compiler.compile(request.filter);
@@ -118,7 +111,7 @@ impl<'r> Draft<'r> {
             sight,
         );
         let mut running = Box::new(Running {
-            base,
+            synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
             subentries: options.subentries,
             assertion,
@@ -139,20 +132,27 @@ impl<'r> Draft<'r> {
             decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
             requester,
         });
-        let Some(source) = synthetic else {
+        running.synthetic = base;
+        if !is_synthetic {
             return Ok(Ok(Drafted::Below(Draft {
                 request: *request,
                 options,
                 running,
             })));
-        };
-        running.source = source;
-        if let Some((_, cookie)) = &options.page {
-            // All of it is one page, behind which there is none.
+        }
+        running.source = Source::Synthetic;
+        if let Some((page_max, cookie)) = options.page {
+            let hash = request_hash(request, options.subentries);
+            running.limits.page_max = page_max;
+            running.paged = Some(hash);
             if !cookie.is_empty() {
-                return Ok(Err(foreign_cookie()));
+                let Some((sent, position @ Position::Id(_))) = page::from_cookie(hash, &cookie)
+                else {
+                    return Ok(Err(foreign_cookie()));
+                };
+                running.sent_before = sent;
+                running.position = position;
             }
-            running.paged = Some(request_hash(request, options.subentries));
         }
         Ok(Ok(Drafted::Synthetic(running)))
     }

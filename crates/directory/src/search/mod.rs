@@ -14,6 +14,7 @@
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
 //! | `sink` | where they go: into messages, or elsewhere |
+//! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | where a page ended |
 //! | `look` | one entry by itself, for controls |
 //! | `learned` | what the searches of a commit tell each other |
@@ -33,6 +34,7 @@ mod plan;
 mod scope;
 mod selection;
 mod sink;
+mod synthetic;
 mod walk;
 
 use std::sync::Arc;
@@ -54,16 +56,14 @@ use crate::names;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::state::State;
-use crate::synthetic::Synthetic;
 use crate::synthetic::root_dse::Channel;
 
 pub use ahead::Searches;
-pub(crate) use base::Base;
+pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
-use candidate::Candidate;
 use evaluate::Evaluator;
 pub(crate) use evaluate::Interrupted;
-use filter::{Node, Truth};
+use filter::Node;
 pub(crate) use learned::Learned;
 use look::{Look, assertion_failed};
 use page::Position;
@@ -168,7 +168,8 @@ enum Stage {
 
 /// What a search needs while it goes through its candidates.
 struct Running {
-    base: Base,
+    /// The base, if it is synthetic.
+    synthetic: Option<SyntheticBase>,
     manage_dsa_it: bool,
     /// As in [`SearchOptions`].
     subentries: Option<bool>,
@@ -213,9 +214,7 @@ struct Limits {
 /// Where candidates come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// None at all: nothing is in the scope.
-    Nothing,
-    /// The base, which is synthetic.
+    /// The synthetic context that the base is in.
     Synthetic,
     /// The base alone.
     Base,
@@ -261,10 +260,9 @@ impl<E: Engine> Search<E> {
     pub fn explain(&self) -> String {
         match &self.stage {
             Stage::Running(running) => match &running.source {
-                Source::Nothing => "nothing".into(),
-                Source::Synthetic => match running.base {
-                    Base::Synthetic(entry, _) => entry.what().into(),
-                    Base::InTree => "nothing".into(),
+                Source::Synthetic => match &running.synthetic {
+                    Some(base) => base.context.which().what().into(),
+                    None => "nothing".into(),
                 },
                 Source::Base => "base".into(),
                 Source::Names => "names below the base".into(),
@@ -394,12 +392,11 @@ impl Running {
         if self.assertion.is_some() {
             return self.step_assertion(snapshot, budget);
         }
-        match self.source {
-            Source::Nothing => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
-            Source::Synthetic => match self.base.synthetic(snapshot) {
-                Some(entry) => self.step_synthetic(snapshot, entry, sink, budget),
-                None => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
-            },
+        match (&self.source, &self.synthetic) {
+            (Source::Synthetic, Some(base)) => {
+                let base = base.clone();
+                self.step_synthetic(snapshot, &base, sink, budget)
+            }
             _ => self.step_tree(snapshot, sink, budget),
         }
     }
@@ -409,7 +406,7 @@ impl Running {
     #[cold]
     fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
         self.requester = snapshot.directory().current(&self.requester);
-        if self.base.synthetic(snapshot).is_some() && matches!(self.source, Source::Synthetic) {
+        if matches!(self.source, Source::Synthetic) {
             return Ok(Ok(()));
         }
         if self.requester.grants().sight() == Sight::Nothing {
@@ -434,7 +431,8 @@ impl Running {
         let Some(assertion) = self.assertion.take() else {
             return Ok(Step::More);
         };
-        let synthetic = self.base.synthetic(snapshot);
+        let synthetic = self.synthetic.as_ref();
+        let synthetic = synthetic.and_then(|base| Some((&base.context, base.entry()?)));
         let grants = self.requester.grants();
         let base = self.covered.base();
         let on_base = match (synthetic, &self.decider) {
@@ -447,7 +445,7 @@ impl Running {
         let look = Look {
             schema: snapshot.schema(),
             attributes: match synthetic {
-                Some(entry) => entry.attributes(),
+                Some((context, _)) => context.attributes(),
                 None => &snapshot.state().attributes,
             },
             grants,
@@ -457,7 +455,7 @@ impl Running {
         };
         let (work, interrupted) = (budget.work, &mut self.interrupted);
         let asserts = match synthetic {
-            Some(entry) => look.goes_on_asserting_synthetic(
+            Some((_, entry)) => look.goes_on_asserting_synthetic(
                 snapshot.view(),
                 entry,
                 &assertion,
@@ -474,38 +472,6 @@ impl Running {
                 Ok(Step::More)
             }
         }
-    }
-
-    fn step_synthetic<E: Engine, S: Sink>(
-        &mut self,
-        snapshot: &Snapshot<E>,
-        synthetic: &Synthetic,
-        sink: &mut S,
-        budget: Budget,
-    ) -> Result<Step> {
-        let (entry, operational) = synthetic.records()?;
-        let mut candidate = Candidate::synthetic(snapshot.view(), entry, operational);
-        let interrupted = std::mem::take(&mut self.interrupted);
-        let mut evaluator = Evaluator::new(snapshot.schema(), budget.work, interrupted);
-        let Some(truth) = evaluator.evaluate(&self.filter, &mut candidate)? else {
-            self.interrupted = evaluator.into_interrupted();
-            return Ok(Step::More);
-        };
-        if truth == Truth::True {
-            let mut sender = Sender::new(
-                &self.selection,
-                snapshot.schema(),
-                synthetic.attributes(),
-                None,
-            );
-            if let Some(bytes) = sender.bytes_beyond(sink, budget.out_bytes, &mut candidate)? {
-                evaluator.keep_match();
-                self.interrupted = evaluator.into_interrupted();
-                return Ok(Step::Room(bytes));
-            }
-            sender.send(&mut candidate, sink)?;
-        }
-        Ok(Step::Done(self.done(Outcome::SUCCESS, None)))
     }
 
     fn step_tree<E: Engine, S: Sink>(
@@ -553,7 +519,12 @@ impl Running {
         self.interrupted = visitor.evaluator.into_interrupted();
         self.gathered = visitor.sender.into_gathered();
         snapshot.put_back_names(names);
-        Ok(match flow {
+        Ok(self.after(flow))
+    }
+
+    /// Where the search is after a step that ended so.
+    fn after(&self, flow: Option<Flow>) -> Step {
+        match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
             Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes),
@@ -571,7 +542,7 @@ impl Running {
                     None,
                 ))
             }
-        })
+        }
     }
 
     /// The outcome, with the paged results control where the request had one.

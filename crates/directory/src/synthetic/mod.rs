@@ -1,182 +1,227 @@
-//! Synthetic entries: the server makes them, and no client adds, changes or deletes them. They have the form of stored
-//! ones, so that the same code evaluates filters on them and sends them, with the same access and limits. A file each,
-//! and a line in the table below.
+//! Synthetic contexts: small trees of entries that the server makes, and that no client adds or deletes. Their entries
+//! have the form of stored ones, so that the same code evaluates filters on them and sends them, with the same scopes,
+//! access, limits and pages. A file each, and a line in the table below.
 
-use crate::attributes::AttributeTable;
-use crate::engine::EntryId;
-use crate::entry::{Entry, EntryFlags, RecordBuilder};
+mod context;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
+use crate::state::State;
 
+use config::LocalConfig;
 use root_dse::{Channel, RootDse};
 
-macro_rules! synthetic_entries {
+pub(crate) use context::{Context, Synthetic};
+
+/// What a file says of its context.
+struct Definition {
+    /// The DN of its first entry, of one RDN at most.
+    suffix: &'static str,
+    /// What it is, for people.
+    what: &'static str,
+    /// What changes it, as no update does; for people.
+    remedy: &'static str,
+    /// Whether it exists for the administrator alone.
+    is_hidden: bool,
+    /// Whether it follows the state of the directory. Others are made once, when it is opened.
+    follows_state: bool,
+    /// Makes its entries, each before those below it: one list for all connections, or one for each kind of them.
+    make: fn(&Server<'_>) -> Vec<Vec<Content>>,
+}
+
+macro_rules! synthetic_contexts {
     ($($name:ident $file:ident)*) => {
         $(pub(crate) mod $file;)*
 
         /// One of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum SyntheticEntry {
+        pub(crate) enum SyntheticContext {
             $(#[doc = concat!("See `", stringify!($file), "`.")] $name,)*
         }
 
-        impl SyntheticEntry {
-            const ALL: &[SyntheticEntry] = &[$(SyntheticEntry::$name),*];
-
-            /// Its DN, which has one RDN at most.
-            pub(crate) fn dn(self) -> &'static str {
-                match self {
-                    $(SyntheticEntry::$name => $file::DN,)*
-                }
-            }
-
-            /// What it is, for people.
-            pub(crate) fn what(self) -> &'static str {
-                match self {
-                    $(SyntheticEntry::$name => $file::WHAT,)*
-                }
-            }
-
-            /// Whether it is a subentry (RFC 3672).
-            pub(crate) fn is_subentry(self) -> bool {
-                match self {
-                    $(SyntheticEntry::$name => $file::IS_SUBENTRY,)*
-                }
-            }
-
-            /// Makes its attributes: one list for all connections, or one for each kind of them.
-            fn make(self, server: &Server<'_>) -> Vec<Content> {
-                match self {
-                    $(SyntheticEntry::$name => $file::make(server),)*
-                }
-            }
+        impl SyntheticContext {
+            const ALL: &[SyntheticContext] = &[$(SyntheticContext::$name),*];
+            const DEFINITIONS: &[Definition] = &[$($file::CONTEXT),*];
         }
     };
 }
 
-synthetic_entries! {
+synthetic_contexts! {
     RootDse root_dse
     Subschema subschema
+    Config config
 }
 
-/// The attributes of an entry, each a type's name and values. A type without values is left out.
-type Content = Vec<(&'static str, Vec<String>)>;
+/// An entry before it has its form.
+struct Content {
+    dn: String,
+    /// Other DNs that lead to it.
+    also: Vec<String>,
+    /// Each a type's name and values. A type without values is left out. What follows from the tree is added.
+    attributes: Vec<(&'static str, Vec<String>)>,
+}
 
-/// What synthetic entries are made of.
+/// What synthetic contexts are made of.
 pub(crate) struct Server<'s> {
     pub(crate) schema: &'s Schema,
     /// What only the server knows of the root DSE.
     pub(crate) root_dse: &'s RootDse,
-    /// The DNs of the naming contexts.
-    pub(crate) naming_contexts: &'s [&'s str],
+    pub(crate) state: &'s State,
     /// When the directory was opened, as a Generalized Time.
     pub(crate) opened: &'s str,
+    /// What is configured with the server.
+    pub(crate) local: &'s LocalConfig,
 }
 
-impl SyntheticEntry {
-    /// The one with a DN.
-    pub(crate) fn at(schema: &Schema, normal: &NormalDn) -> Option<SyntheticEntry> {
-        if normal.len() > 1 {
-            return None;
-        }
+impl SyntheticContext {
+    fn definition(self) -> &'static Definition {
+        &SyntheticContext::DEFINITIONS[self as usize]
+    }
+
+    /// The DN of its first entry.
+    pub(crate) fn suffix(self) -> &'static str {
+        self.definition().suffix
+    }
+
+    /// What it is, for people.
+    pub(crate) fn what(self) -> &'static str {
+        self.definition().what
+    }
+
+    /// What changes it, for people.
+    pub(crate) fn remedy(self) -> &'static str {
+        self.definition().remedy
+    }
+
+    /// Whether it exists for the administrator alone.
+    pub(crate) fn is_hidden(self) -> bool {
+        self.definition().is_hidden
+    }
+
+    /// Whether a DN is that of the first entry of one that has a name.
+    pub(crate) fn is_suffix(schema: &Schema, normal: &NormalDn) -> bool {
         let mut own = NormalDn::new();
-        let mut all = SyntheticEntry::ALL.iter().copied();
-        all.find(|entry| own.parse(schema, entry.dn().as_bytes()).is_ok() && own == *normal)
+        let mut all = SyntheticContext::ALL.iter();
+        all.any(|context| own.parse(schema, context.suffix().as_bytes()).is_ok() && own == *normal)
     }
 }
 
-/// All synthetic entries of a directory.
-pub(crate) struct SyntheticEntries {
-    /// By [`SyntheticEntry`]; for all connections, or by their kind.
-    made: Vec<Vec<Synthetic>>,
+/// All synthetic contexts of a directory.
+pub(crate) struct SyntheticContexts {
+    /// By [`SyntheticContext`].
+    suffixes: Vec<NormalDn>,
+    /// The same: those that follow no state, for all connections or by their kind.
+    fixed: Vec<Vec<Arc<Context>>>,
+    following: Mutex<Following>,
+    opened: String,
 }
 
-impl SyntheticEntries {
+/// The contexts that follow the state, as they were made last.
+#[derive(Default)]
+struct Following {
+    local: LocalConfig,
+    made: Vec<(SyntheticContext, Arc<State>, Arc<Context>)>,
+}
+
+impl SyntheticContexts {
     /// Makes them.
     ///
     /// # Errors
     /// When the schema lacks an attribute of one, or the form of entries cannot hold it.
-    pub(crate) fn new(server: &Server<'_>) -> Result<SyntheticEntries> {
-        let made = SyntheticEntry::ALL.iter().map(|entry| {
-            let contents = entry.make(server).into_iter();
-            let made = contents.map(|content| Synthetic::new(server.schema, entry.dn(), &content));
-            made.collect::<Result<Vec<_>>>()
-        });
-        Ok(SyntheticEntries {
-            made: made.collect::<Result<_>>()?,
+    pub(crate) fn new(
+        schema: &Schema,
+        root_dse: &RootDse,
+        state: &State,
+        opened: String,
+    ) -> Result<SyntheticContexts> {
+        let (mut suffixes, mut fixed) = (Vec::new(), Vec::new());
+        let local = LocalConfig::default();
+        let server = Server {
+            schema,
+            root_dse,
+            state,
+            opened: &opened,
+            local: &local,
+        };
+        for context in SyntheticContext::ALL {
+            let mut suffix = NormalDn::new();
+            let parsed = suffix.parse(schema, context.suffix().as_bytes());
+            parsed.map_err(|error| Error::State(format!("{}: {error}", context.suffix())))?;
+            suffixes.push(suffix);
+            // What follows the state is made, too: what is wrong with the schema is told now.
+            let made = (context.definition().make)(&server).into_iter();
+            let made = made.map(|contents| Context::new(schema, *context, contents).map(Arc::new));
+            fixed.push(made.collect::<Result<_>>()?);
+        }
+        Ok(SyntheticContexts {
+            suffixes,
+            fixed,
+            following: Mutex::default(),
+            opened,
         })
     }
 
-    /// One of them, as it is on a kind of connection.
-    pub(crate) fn get(&self, entry: SyntheticEntry, channel: Channel) -> Option<&Synthetic> {
-        let made = self.made.get(entry as usize)?;
-        made.get(channel.kind()).or(made.first())
+    /// The context that a DN is in, whether an entry has it or not.
+    pub(crate) fn of(&self, normal: &NormalDn) -> Option<SyntheticContext> {
+        let top = normal.rdns().next().unwrap_or_default();
+        let at = self
+            .suffixes
+            .iter()
+            .position(|suffix| suffix.bytes() == top)?;
+        SyntheticContext::ALL.get(at).copied()
     }
-}
 
-/// A synthetic entry in the form of a stored one.
-#[derive(Clone, Debug)]
-pub(crate) struct Synthetic {
-    attributes: AttributeTable,
-    entry: Vec<u8>,
-    operational: Vec<u8>,
-}
-
-impl Synthetic {
-    /// Makes an entry of its DN and its attributes.
+    /// A context as it is on a kind of connection, in a state of the directory.
     ///
     /// # Errors
-    /// When the schema does not know an attribute.
-    fn new(schema: &Schema, dn: &str, content: &[(&str, Vec<String>)]) -> Result<Synthetic> {
-        let mut attributes = AttributeTable::default();
-        let (mut user, mut operational) = (RecordBuilder::new(), RecordBuilder::new());
-        for (name, values) in content {
-            let attribute_type = schema
-                .attribute_type(name.as_bytes())
-                .ok_or_else(|| Error::State(format!("the schema lacks the attribute {name}")))?;
-            if values.is_empty() {
-                continue;
-            }
-            let number = attributes.number_synthetic(schema, attribute_type.id());
-            let record = if attribute_type.is_operational() {
-                &mut operational
-            } else {
-                &mut user
-            };
-            record.push(
-                number,
-                attribute_type.name().as_bytes(),
-                values.iter().map(String::as_bytes),
-                false,
-            );
+    /// As [`SyntheticContexts::new`].
+    pub(crate) fn get(
+        &self,
+        context: SyntheticContext,
+        channel: Channel,
+        (schema, root_dse): (&Schema, &RootDse),
+        state: &Arc<State>,
+    ) -> Result<Arc<Context>> {
+        if !context.definition().follows_state {
+            let made = self.fixed.get(context as usize);
+            let made = made.and_then(|made| made.get(channel.kind()).or(made.first()));
+            let missing = || Error::State(format!("{} was not made", context.what()));
+            return made.cloned().ok_or_else(missing);
         }
-        let mut made = Synthetic {
-            attributes,
-            entry: Vec::new(),
-            operational: Vec::new(),
-        };
-        user.finish(EntryId::ROOT, EntryFlags::default(), dn, &mut made.entry)
-            .and_then(|()| {
-                operational.finish(
-                    EntryId::ROOT,
-                    EntryFlags::default(),
-                    "",
-                    &mut made.operational,
-                )
-            })
-            .map_err(|too_large| Error::State(format!("{dn}: {too_large}")))?;
+        let mut following = self
+            .following
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = following.made.iter();
+        let is_of = |of: &Arc<State>| Arc::ptr_eq(of, state);
+        if let Some((.., made)) = known.find(|(which, of, _)| *which == context && is_of(of)) {
+            return Ok(made.clone());
+        }
+        let contents = (context.definition().make)(&Server {
+            schema,
+            root_dse,
+            state,
+            opened: &self.opened,
+            local: &following.local,
+        });
+        let contents = contents.into_iter().next().unwrap_or_default();
+        let made = Arc::new(Context::new(schema, context, contents)?);
+        following.made.retain(|(which, ..)| *which != context);
+        following.made.push((context, state.clone(), made.clone()));
         Ok(made)
     }
 
-    /// The numbers of its attributes: its own, not those of the store.
-    pub(crate) fn attributes(&self) -> &AttributeTable {
-        &self.attributes
-    }
-
-    /// Its record and its operational one.
-    pub(crate) fn records(&self) -> Result<(Entry<'_>, Entry<'_>)> {
-        let read =
-            |record| Entry::new(record).map_err(|damaged| Error::corrupt(damaged.to_string()));
-        Ok((read(&self.entry)?, read(&self.operational)?))
+    /// Sets what is configured with the server.
+    pub(crate) fn set_local(&self, local: LocalConfig) {
+        let mut following = self
+            .following
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *following = Following {
+            local,
+            made: Vec::new(),
+        };
     }
 }

@@ -1,6 +1,6 @@
 //! The root DSE (RFC 4512 §5.1): what the server says about itself.
 
-use super::{Content, Server, SyntheticEntry};
+use super::{Content, Definition, Server};
 
 /// What only the server knows of the root DSE.
 #[derive(Clone, Debug, Default)]
@@ -61,21 +61,27 @@ impl Channel {
 /// The highest version of the protocol that is spoken (RFC 4511).
 const LDAP_VERSION: &str = "3";
 
-/// The empty DN, which no other entry has.
-pub(super) const DN: &str = "";
-pub(super) const WHAT: &str = "the root DSE";
-pub(super) const IS_SUBENTRY: bool = false;
+pub(super) const CONTEXT: Definition = Definition {
+    // Which no other entry has.
+    suffix: "",
+    what: "the root DSE",
+    remedy: "it says what the server is and can do",
+    is_hidden: false,
+    follows_state: false,
+    make,
+};
 
-/// Its attributes on each kind of connection.
-pub(super) fn make(server: &Server<'_>) -> Vec<Content> {
-    let on = |kind| server.root_dse.content(server, Channel::of_kind(kind));
+/// The entry on each kind of connection.
+fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
+    let on = |kind| vec![server.root_dse.content(server, Channel::of_kind(kind))];
     (0..Channel::KINDS).map(on).collect()
 }
 
 impl RootDse {
     /// What the server knows, and what the directory does.
     fn content(&self, server: &Server<'_>, channel: Channel) -> Content {
-        let naming_contexts = server.naming_contexts;
+        let naming_contexts = server.state.contexts.iter();
+        let naming_contexts: Vec<&str> = naming_contexts.map(|context| &*context.dn).collect();
         let one = |value: &str| vec![value.to_owned()];
         let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let offered = |all: &[Offered]| {
@@ -83,9 +89,9 @@ impl RootDse {
             works.map(|offered| offered.name.clone()).collect()
         };
         let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
-        vec![
+        let attributes = vec![
             ("objectClass", one("top")),
-            ("namingContexts", all(naming_contexts)),
+            ("namingContexts", all(&naming_contexts)),
             ("defaultNamingContext", all(first_context)),
             ("supportedControl", self.controls.clone()),
             ("supportedExtension", offered(&self.extensions)),
@@ -99,9 +105,12 @@ impl RootDse {
                     (!self.vendor_version.is_empty()).then(|| self.vendor_version.clone()),
                 ),
             ),
-            ("entryDN", one(DN)),
-            ("subschemaSubentry", one(SyntheticEntry::Subschema.dn())),
-        ]
+        ];
+        Content {
+            dn: CONTEXT.suffix.to_owned(),
+            also: Vec::new(),
+            attributes,
+        }
     }
 }
 
@@ -109,7 +118,10 @@ impl RootDse {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::synthetic::SyntheticEntries;
+    use crate::definition;
+    use crate::state::State;
+    use crate::synthetic::{SyntheticContext, SyntheticContexts};
+    use std::sync::Arc;
 
     #[test]
     fn the_entry_says_what_is_there() {
@@ -118,18 +130,19 @@ mod tests {
             controls: vec!["1.2.840.113556.1.4.319".to_owned()],
             ..RootDse::default()
         };
-        let server = Server {
-            schema: &schema,
-            root_dse: &root_dse,
-            naming_contexts: &["dc=example,dc=com", "o=other"],
-            opened: "20260101000000Z",
-        };
-        let entries = SyntheticEntries::new(&server).unwrap();
-        let entry = entries.get(SyntheticEntry::RootDse, Channel::default()).unwrap();
-        let (user, operational) = entry.records().unwrap();
+        let mut state = State::default();
+        for dn in ["dc=example,dc=com", "o=other"] {
+            definition::add_context(&mut state, &schema, dn, 0).unwrap();
+        }
+        let opened = "20260101000000Z".to_owned();
+        let contexts = SyntheticContexts::new(&schema, &root_dse, &state, opened).unwrap();
+        let made = (&schema, &root_dse);
+        let which = SyntheticContext::RootDse;
+        let context = contexts.get(which, Channel::default(), made, &Arc::new(state)).unwrap();
+        let (user, operational) = context.entry(0).unwrap().records().unwrap();
         let values = |record: &crate::entry::Entry<'_>, name: &str| {
             let id = schema.attribute_type(name.as_bytes()).unwrap().id();
-            let number = entry.attributes().number(id, "")?;
+            let number = context.attributes().number(id, "")?;
             let found = record.attribute(number).unwrap()?;
             Some(
                 found

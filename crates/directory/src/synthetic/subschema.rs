@@ -1,19 +1,25 @@
 //! The subschema subentry (RFC 4512 §4.2): the schema as clients discover it.
 
-use super::{Content, Server};
+use super::{Content, Definition, Server};
 
-/// Of one RDN, of type cn.
-pub(super) const DN: &str = "cn=Subschema";
-pub(super) const WHAT: &str = "the subschema subentry";
-pub(super) const IS_SUBENTRY: bool = true;
+pub(super) const CONTEXT: Definition = Definition {
+    // Of one RDN, of type cn.
+    suffix: "cn=Subschema",
+    what: "the subschema subentry",
+    remedy: "files in the folder 'schema' add to it",
+    is_hidden: false,
+    follows_state: false,
+    make,
+};
 
 /// Its attributes. The times tell clients that keep a copy of the schema whether theirs is still good.
-pub(super) fn make(server: &Server<'_>) -> Vec<Content> {
+fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
+    const DN: &str = CONTEXT.suffix;
     let Server { schema, opened, .. } = *server;
     let one = |value: &str| vec![value.to_owned()];
     let classes = ["top", "subentry", "subschema", "extensibleObject"];
     let cn = DN.split_once('=').map_or(DN, |(_, cn)| cn);
-    vec![vec![
+    let attributes = vec![
         ("objectClass", classes.map(str::to_owned).to_vec()),
         ("cn", one(cn)),
         ("subtreeSpecification", one("{ }")),
@@ -28,30 +34,32 @@ pub(super) fn make(server: &Server<'_>) -> Vec<Content> {
         ("structuralObjectClass", one("subentry")),
         ("createTimestamp", one(opened)),
         ("modifyTimestamp", one(opened)),
-        ("entryDN", one(DN)),
-        ("subschemaSubentry", one(DN)),
-    ]]
+    ];
+    vec![vec![Content {
+        dn: DN.to_owned(),
+        also: Vec::new(),
+        attributes,
+    }]]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::root_dse::{Channel, RootDse};
-    use super::super::{SyntheticEntries, SyntheticEntry};
-    use super::*;
+    use super::super::{SyntheticContext, SyntheticContexts};
+    use crate::state::State;
+    use std::sync::Arc;
     use crate::schema::{AttributeValues, CheckMode, Schema};
 
     #[test]
     fn the_entry_is_valid_by_its_own_schema() {
         let schema = Schema::standard();
-        let server = Server {
-            schema: &schema,
-            root_dse: &RootDse::default(),
-            naming_contexts: &[],
-            opened: "20260101000000Z",
-        };
-        let entries = SyntheticEntries::new(&server).unwrap();
-        let made = entries.get(SyntheticEntry::Subschema, Channel::default()).unwrap();
-        let (user, operational) = made.records().unwrap();
+        let (root_dse, state) = (RootDse::default(), State::default());
+        let opened = "20260101000000Z".to_owned();
+        let contexts = SyntheticContexts::new(&schema, &root_dse, &state, opened).unwrap();
+        let (which, state) = (SyntheticContext::Subschema, Arc::new(state));
+        let made = (&schema, &root_dse);
+        let made = contexts.get(which, Channel::default(), made, &state).unwrap();
+        let (user, operational) = made.entry(0).unwrap().records().unwrap();
         let mut attributes = Vec::new();
         for record in [&user, &operational] {
             for attribute in record.attributes() {

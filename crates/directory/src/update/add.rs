@@ -11,7 +11,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{Run, UpdateRequest};
+use super::{Run, UpdateRequest, no_update_of};
 use crate::access::{Rights, Slot, is_protected};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
@@ -22,7 +22,6 @@ use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
 use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
 use crate::sources::PasswordHasher;
-use crate::synthetic::SyntheticEntry;
 use crate::target;
 
 impl<T: Write> Run<'_, T> {
@@ -33,9 +32,13 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = target::parse(schema, request.dn)?;
-        if let Some(entry) = SyntheticEntry::at(schema, &normal) {
-            let diagnostic = format!("{} is there already", entry.what());
-            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        if let Some(context) = self.synthetic_context(&normal) {
+            // A suffix has one RDN at most.
+            if normal.len() <= 1 {
+                let diagnostic = format!("{} is there already", context.what());
+                return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+            }
+            return Err(no_update_of(context, "added to"));
         }
         self.require_somewhere(Slot::CHILDREN, Rights::ADD)?;
         self.require_somewhere(Slot::ENTRY, Rights::ADD)?;

@@ -21,6 +21,7 @@ use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
 use crate::state::State;
+use crate::synthetic::SyntheticContexts;
 
 /// Bytes of the response controls of all updates of a batch, of any number of users: more is kept until the batch is
 /// durable for a single one only.
@@ -63,6 +64,7 @@ pub(crate) struct Batch<'b> {
     rules: Option<&'b RuleSet>,
     /// The access rules that it heeds.
     access: Arc<AccessRules>,
+    synthetic: &'b SyntheticContexts,
     work: Work<'b>,
     /// Asked after each update whether the next is to be applied.
     goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
@@ -102,7 +104,12 @@ pub(crate) enum Work<'b> {
 
 impl<'b> Batch<'b> {
     pub(crate) fn new(
-        (options, rules, access): (&'b Options, &'b RuleSet, Arc<AccessRules>),
+        (options, rules, access, synthetic): (
+            &'b Options,
+            &'b RuleSet,
+            Arc<AccessRules>,
+            &'b SyntheticContexts,
+        ),
         work: Work<'b>,
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
@@ -113,6 +120,7 @@ impl<'b> Batch<'b> {
             options,
             rules: rules.if_any(),
             access,
+            synthetic,
             work,
             goes_on,
             outcomes: Vec::new(),
@@ -192,6 +200,7 @@ impl Batch<'_> {
         let mut run = Run {
             schema,
             options: self.options,
+            synthetic: self.synthetic,
             requester,
             state: &mut self.state,
             clock: self.clock,

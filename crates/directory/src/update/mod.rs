@@ -50,7 +50,7 @@ use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
-use crate::synthetic::SyntheticEntry;
+use crate::synthetic::{SyntheticContext, SyntheticContexts};
 use crate::target::{self, Target, Vacancy};
 
 pub use add::hash_passwords;
@@ -68,6 +68,7 @@ const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Run<'r, T> {
     schema: &'r Schema,
     options: &'r Options,
+    synthetic: &'r SyntheticContexts,
     requester: &'r Requester,
     state: &'r mut State,
     clock: &'r HybridClock,
@@ -315,16 +316,19 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// Reads the DN of an update's target, and refuses those of synthetic entries, which no update may touch.
+    /// Reads the DN of an update's target, and refuses those in synthetic contexts, which no update may touch.
     fn named(&self, dn: &str, what: &str) -> Result<NormalDn, Stop> {
         let normal = target::parse(self.schema, dn)?;
-        match SyntheticEntry::at(self.schema, &normal) {
+        match self.synthetic_context(&normal) {
             None => Ok(normal),
-            Some(entry) => Err(Stop::refuse(
-                ResultCode::UnwillingToPerform,
-                format!("{} cannot be {what}", entry.what()),
-            )),
+            Some(context) => Err(no_update_of(context, what)),
         }
+    }
+
+    /// The synthetic context that a DN is in, if it exists for who asks.
+    fn synthetic_context(&self, normal: &NormalDn) -> Option<SyntheticContext> {
+        let context = self.synthetic.of(normal)?;
+        (!context.is_hidden() || self.limited().is_none()).then_some(context)
     }
 
     /// Finds an update's target, which stays as it is found until the update is done.
@@ -631,6 +635,12 @@ fn settled(outcome: Outcome, settlement: Settlement) -> Outcome {
         settlement: (!is_empty).then(|| Box::new(settlement)),
         ..outcome
     }
+}
+
+/// The outcome of an update in a synthetic context.
+fn no_update_of(context: SyntheticContext, what: &str) -> Stop {
+    let diagnostic = format!("{} cannot be {what}; {}", context.what(), context.remedy());
+    Stop::refuse(ResultCode::UnwillingToPerform, diagnostic)
 }
 
 /// The number of a type with options, given now if it had none.

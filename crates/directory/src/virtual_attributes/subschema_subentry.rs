@@ -3,9 +3,9 @@
 use super::{Subject, Values};
 use crate::engine::Read;
 use crate::error::Result;
-use crate::synthetic::SyntheticEntry;
+use crate::synthetic::SyntheticContext;
 
 pub(super) fn compute<R: Read>(_: &Subject<'_, R>, values: &mut Values) -> Result<()> {
-    values.push(SyntheticEntry::Subschema.dn());
+    values.push(SyntheticContext::Subschema.suffix());
     Ok(())
 }

@@ -24,6 +24,7 @@ mod root;
 mod search;
 mod stores;
 mod subentries;
+mod synthetic;
 mod transactions;
 mod unique;
 mod updates;

@@ -1,0 +1,86 @@
+//! Going through the entries of a synthetic context.
+
+use sapwood_ldap::message::Scope;
+
+use super::base::SyntheticBase;
+use super::candidate::Candidate;
+use super::evaluate::Evaluator;
+use super::filter::Truth;
+use super::page::Position;
+use super::selection::Sender;
+use super::sink::Sink;
+use super::{Budget, Flow, Running, Step, sees};
+use crate::directory::Snapshot;
+use crate::engine::{Engine, EntryId};
+use crate::error::Result;
+
+impl SyntheticBase {
+    /// The places that a scope covers, but for those deeper than one level below.
+    fn places(&self, scope: Scope) -> std::ops::Range<usize> {
+        let end = self.entry().map_or(self.at, |entry| entry.end());
+        match scope {
+            Scope::Base => self.at..self.at + 1,
+            Scope::Subtree => self.at..end,
+            Scope::OneLevel | Scope::Subordinates => self.at + 1..end,
+        }
+    }
+}
+
+impl Running {
+    /// Goes on with the entries of a synthetic context. A position is that of the next one in the order of a walk.
+    pub(super) fn step_synthetic<E: Engine, S: Sink>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        base: &SyntheticBase,
+        sink: &mut S,
+        budget: Budget,
+    ) -> Result<Step> {
+        let scope = self.covered.scope();
+        let places = base.places(scope);
+        let level = base.entry().map_or(0, |entry| entry.depth() + 1);
+        let (sent_max, full) = self.limits.sent_max(self.sent_before);
+        let (schema, context) = (snapshot.schema(), &base.context);
+        let interrupted = std::mem::take(&mut self.interrupted);
+        let mut evaluator = Evaluator::new(schema, budget.work, interrupted);
+        let mut sender = Sender::new(&self.selection, schema, context.attributes(), None);
+        let mut at = match self.position {
+            Position::Id(EntryId(at)) => usize::try_from(at).unwrap_or(usize::MAX),
+            Position::Levels(_) => usize::MAX,
+        };
+        at = at.max(places.start);
+        let mut looked_at = 0;
+        let flow = loop {
+            let Some(entry) = context.entry(at).filter(|_| at < places.end) else {
+                break None;
+            };
+            let is_covered = scope != Scope::OneLevel || entry.depth() == level;
+            if is_covered && sees(self.subentries, scope, entry.is_subentry()) {
+                looked_at += 1;
+                let (record, operational) = entry.records()?;
+                let mut candidate = Candidate::synthetic(snapshot.view(), record, operational);
+                match evaluator.evaluate(&self.filter, &mut candidate)? {
+                    None => break Some(Flow::Interrupted),
+                    Some(Truth::True) if self.sent >= sent_max => break Some(full),
+                    Some(Truth::True) => {
+                        let room = sender.bytes_beyond(sink, budget.out_bytes, &mut candidate)?;
+                        if let Some(bytes) = room {
+                            evaluator.keep_match();
+                            break Some(Flow::Room(bytes));
+                        }
+                        sender.send(&mut candidate, sink)?;
+                        self.sent += 1;
+                    }
+                    Some(_) => {}
+                }
+            }
+            at += 1;
+            let is_enough = looked_at >= budget.entries || sink.bytes() >= budget.out_bytes;
+            if is_enough || evaluator.is_exhausted() {
+                break Some(Flow::Pause);
+            }
+        };
+        self.position = Position::Id(EntryId(at as u64));
+        self.interrupted = evaluator.into_interrupted();
+        Ok(self.after(flow))
+    }
+}
