@@ -293,7 +293,7 @@ fn external_over_ldapi() {
     assert_eq!(succeeded(output).trim(), format!("dn:{ADMIN}"));
 }
 
-/// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others it is not there.
+/// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others there is none.
 #[test]
 fn the_configuration_is_read_over_ldapi() {
     let folder = Folder::init(&[]);
