@@ -1,5 +1,6 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
+use std::hash::RandomState;
 use std::path::Path;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -162,6 +163,8 @@ struct Shared<E> {
     examined: Examined,
     synthetic: SyntheticContexts,
     rules: RuleSet,
+    /// Seals the cookies of paged searches.
+    cookie_key: RandomState,
 }
 
 /// What is known of the directory as of a commit.
@@ -238,6 +241,7 @@ impl<E: Engine> Directory<E> {
             known,
             synthetic,
             rules,
+            cookie_key: RandomState::new(),
         };
         Ok(Directory {
             shared: Arc::new(shared),
@@ -252,6 +256,11 @@ impl<E: Engine> Directory<E> {
     /// The access rules in force.
     pub(crate) fn access(&self) -> &Access {
         &self.shared.access
+    }
+
+    /// The key that seals the cookies of paged searches.
+    pub(crate) fn cookie_key(&self) -> &RandomState {
+        &self.shared.cookie_key
     }
 
     /// The synthetic contexts.

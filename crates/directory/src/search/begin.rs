@@ -142,11 +142,13 @@ impl<'r> Draft<'r> {
         }
         running.source = Source::Synthetic;
         if let Some((page_max, cookie)) = options.page {
-            let hash = request_hash(request, options.subentries);
+            let hash = request_hash(request, options.subentries, running.requester.identity());
             running.limits.page_max = page_max;
             running.paged = Some(hash);
             if !cookie.is_empty() {
-                let Some((sent, position @ Position::Id(_))) = page::from_cookie(hash, &cookie)
+                let key = snapshot.directory().cookie_key();
+                let Some((sent, position @ Position::Id(_))) =
+                    page::from_cookie(key, hash, &cookie)
                 else {
                     return Ok(Err(foreign_cookie()));
                 };
@@ -252,11 +254,14 @@ impl<'r> Draft<'r> {
             running.covered.follow_aliases();
             Box::<Following>::default()
         });
+        let page = options.page.map(|(page_max, cookie)| {
+            let identity = running.requester.identity();
+            let hash = request_hash(&request, options.subentries, identity);
+            (page_max, cookie, hash)
+        });
         let planning = Planning {
             running,
-            page: options.page.map(|(page_max, cookie)| {
-                (page_max, cookie, request_hash(&request, options.subentries))
-            }),
+            page,
             following,
             progress: Progress::default(),
         };
@@ -317,7 +322,7 @@ impl Planning {
             running.limits.page_max = page_max;
             running.paged = Some(hash);
             if !cookie.is_empty() {
-                match page::from_cookie(hash, &cookie) {
+                match page::from_cookie(snapshot.directory().cookie_key(), hash, &cookie) {
                     Some((sent, position)) => running.resume(sent, position),
                     None => return Ok(Err(foreign_cookie())),
                 }
@@ -413,9 +418,11 @@ fn limits(
     }
 }
 
-/// What makes a request the one that a cookie belongs to.
-fn request_hash(request: &SearchRequest<'_>, subentries: Option<bool>) -> u64 {
+/// What makes a request the one that a cookie belongs to, and who asks.
+fn request_hash(request: &SearchRequest<'_>, subentries: Option<bool>, identity: &Identity) -> u64 {
     let mut hash = Xxh3::new();
+    hash.update(identity.dn().as_bytes());
+    hash.update(&[0]);
     hash.update(request.base.as_bytes());
     hash.update(&[
         0,
@@ -534,12 +541,14 @@ fn first_position(running: &Running, state: &State) -> Position {
             let level = |parent| Level {
                 parent,
                 last_key: names::children_bounds(parent).0.to_vec(),
+                is_due: false,
             };
             Position::Levels(roots.into_iter().map(level).collect())
         }
         Source::Names => Position::Levels(vec![Level {
             parent: base,
             last_key: Vec::new(),
+            is_due: false,
         }]),
         Source::Entries | Source::Postings(_) => Position::Id(running.ids.0),
         _ => Position::Id(EntryId::ROOT),

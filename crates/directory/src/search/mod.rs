@@ -519,20 +519,21 @@ impl Running {
         self.interrupted = visitor.evaluator.into_interrupted();
         self.gathered = visitor.sender.into_gathered();
         snapshot.put_back_names(names);
-        Ok(self.after(flow))
+        Ok(self.after(flow, snapshot))
     }
 
     /// Where the search is after a step that ended so.
-    fn after(&self, flow: Option<Flow>) -> Step {
+    fn after<E: Engine>(&self, flow: Option<Flow>, snapshot: &Snapshot<E>) -> Step {
         match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
             Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);
+                let key = snapshot.directory().cookie_key();
                 let cookie = self
                     .paged
-                    .map(|request| page::to_cookie(request, sent, &self.position));
+                    .map(|request| page::to_cookie(key, request, sent, &self.position));
                 Step::Done(self.done(Outcome::SUCCESS, cookie))
             }
             Some(Flow::SizeLimit) => {

@@ -6,22 +6,27 @@
 //! ```text
 //!  offset  size  field
 //!       0     1  form      1
-//!       1     8  request   hash of the request it belongs to
+//!       1     8  seal      hash of the request it belongs to and of what follows, with a key that only we know
 //!       9     4  sent      entries sent so far
-//!      13     1  kind      0: an id follows; 1: levels follow
-//!      14     8  id        entries up to and with this one were looked at
+//!      13     1  kind      0: an id follows; 1: levels follow; 2: the same, and the last child is due
+//!      14     8  id        entries before this one were looked at
 //!      14     ..           for each level from the base down: parent id (8), key length (2), key
 //! ```
 //!
-//! with big-endian numbers.
+//! with big-endian numbers. It is not secret: the position is that of the next entry that is sent, so that it tells
+//! nothing of those that may not be seen. The seal keeps clients from changing it; its key is drawn anew with each
+//! start.
 
 #![deny(clippy::indexing_slicing)]
 
+use std::hash::{BuildHasher, RandomState};
+
 use crate::engine::EntryId;
 
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 const KIND_ID: u8 = 0;
 const KIND_LEVELS: u8 = 1;
+const KIND_DUE: u8 = 2;
 
 /// How far a search has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,42 +44,58 @@ pub(crate) struct Level {
     pub(crate) parent: EntryId,
     /// The name key of the child looked at last; empty before the first.
     pub(crate) last_key: Vec<u8>,
+    /// It is to be looked at again.
+    pub(crate) is_due: bool,
 }
 
 /// Deepest walk a cookie describes; cookies are echoed by clients and not to be trusted.
 const LEVELS_MAX: usize = crate::names::DEPTH_MAX;
 
 /// Makes a cookie.
-pub(crate) fn to_cookie(request: u64, sent: u32, position: &Position) -> Vec<u8> {
-    let mut cookie = vec![FORM];
-    cookie.extend_from_slice(&request.to_be_bytes());
-    cookie.extend_from_slice(&sent.to_be_bytes());
+pub(crate) fn to_cookie(
+    key: &RandomState,
+    request: u64,
+    sent: u32,
+    position: &Position,
+) -> Vec<u8> {
+    let mut content = sent.to_be_bytes().to_vec();
     match position {
         Position::Id(id) => {
-            cookie.push(KIND_ID);
-            cookie.extend_from_slice(&id.to_key());
+            content.push(KIND_ID);
+            content.extend_from_slice(&id.to_key());
         }
         Position::Levels(levels) => {
-            cookie.push(KIND_LEVELS);
+            let is_due = levels.last().is_some_and(|level| level.is_due);
+            content.push(if is_due { KIND_DUE } else { KIND_LEVELS });
             for level in levels {
-                cookie.extend_from_slice(&level.parent.to_key());
-                cookie.extend_from_slice(&(level.last_key.len() as u16).to_be_bytes());
-                cookie.extend_from_slice(&level.last_key);
+                content.extend_from_slice(&level.parent.to_key());
+                content.extend_from_slice(&(level.last_key.len() as u16).to_be_bytes());
+                content.extend_from_slice(&level.last_key);
             }
         }
     }
-    cookie
+    [&[FORM][..], &seal(key, request, &content), &content].concat()
+}
+
+fn seal(key: &RandomState, request: u64, content: &[u8]) -> [u8; 8] {
+    key.hash_one((request, content)).to_be_bytes()
 }
 
 /// Reads a cookie; `None` when it is not one of ours or belongs to another request.
-pub(crate) fn from_cookie(request: u64, cookie: &[u8]) -> Option<(u32, Position)> {
-    let rest = cookie.strip_prefix(&[FORM])?;
-    let rest = rest.strip_prefix(&request.to_be_bytes())?;
+pub(crate) fn from_cookie(
+    key: &RandomState,
+    request: u64,
+    cookie: &[u8],
+) -> Option<(u32, Position)> {
+    let (sealed, rest) = cookie.strip_prefix(&[FORM])?.split_first_chunk()?;
+    if *sealed != seal(key, request, rest) {
+        return None;
+    }
     let (sent, rest) = rest.split_first_chunk::<4>()?;
     let (kind, mut rest) = rest.split_first()?;
     let position = match *kind {
         KIND_ID => Position::Id(EntryId::from_key(rest)?),
-        KIND_LEVELS => {
+        KIND_LEVELS | KIND_DUE => {
             let mut levels = Vec::new();
             while !rest.is_empty() {
                 let (parent, after) = rest.split_first_chunk::<8>()?;
@@ -88,6 +109,7 @@ pub(crate) fn from_cookie(request: u64, cookie: &[u8]) -> Option<(u32, Position)
                 levels.push(Level {
                     parent,
                     last_key: key.to_vec(),
+                    is_due: *kind == KIND_DUE && after.is_empty(),
                 });
                 rest = after;
             }
@@ -109,11 +131,19 @@ mod tests {
             |(parent, last_key)| Level {
                 parent: EntryId(parent),
                 last_key,
+                is_due: false,
             },
         );
+        let levels = (prop::collection::vec(level, 0..6), any::<bool>());
+        let levels = levels.prop_map(|(mut levels, is_due)| {
+            if let Some(last) = levels.last_mut() {
+                last.is_due = is_due;
+            }
+            Position::Levels(levels)
+        });
         prop_oneof![
             any::<u64>().prop_map(|id| Position::Id(EntryId(id))),
-            prop::collection::vec(level, 0..6).prop_map(Position::Levels),
+            levels,
         ]
     }
 
@@ -122,18 +152,27 @@ mod tests {
 
         #[test]
         fn cookies_come_back(request: u64, sent: u32, position in position()) {
-            let cookie = to_cookie(request, sent, &position);
-            prop_assert_eq!(from_cookie(request, &cookie), Some((sent, position)));
-            prop_assert_eq!(from_cookie(request ^ 1, &cookie), None);
+            let key = RandomState::new();
+            let cookie = to_cookie(&key, request, sent, &position);
+            prop_assert_eq!(from_cookie(&key, request, &cookie), Some((sent, position)));
+            prop_assert_eq!(from_cookie(&key, request ^ 1, &cookie), None);
+            prop_assert_eq!(from_cookie(&RandomState::new(), request, &cookie), None);
+            for at in 0..cookie.len() {
+                let mut changed = cookie.clone();
+                changed[at] ^= 1;
+                prop_assert_eq!(from_cookie(&key, request, &changed), None);
+            }
         }
 
         #[test]
         fn forged_cookies_do_no_harm(mut cookie in prop::collection::vec(any::<u8>(), 0..100), request: u64) {
+            let key = RandomState::new();
             if cookie.len() > 9 {
                 cookie[0] = FORM;
-                cookie[1..9].copy_from_slice(&request.to_be_bytes());
+                let sealed = seal(&key, request, &cookie[9..]);
+                cookie[1..9].copy_from_slice(&sealed);
             }
-            let _ = from_cookie(request, &cookie);
+            let _ = from_cookie(&key, request, &cookie);
         }
     }
 }

@@ -81,6 +81,6 @@ impl Running {
         };
         self.position = Position::Id(EntryId(at as u64));
         self.interrupted = evaluator.into_interrupted();
-        Ok(self.after(flow))
+        Ok(self.after(flow, snapshot))
     }
 }

@@ -1,5 +1,7 @@
 //! Going through the candidates of a search, one after the other, so that it can stop anywhere and go on later.
 
+use std::ops::Bound;
+
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
@@ -137,9 +139,7 @@ pub(super) fn walk<R: Read, S: Sink>(
             let mut stream = Stream::open(visitor.view, term)?;
             while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
                 let flow = visitor.visit_id(id)?;
-                if let Flow::Next | Flow::Pause = flow {
-                    *at = EntryId(id.0.saturating_add(1));
-                }
+                move_past(at, id, flow);
                 if flow != Flow::Next {
                     return Ok(Some(flow));
                 }
@@ -164,14 +164,23 @@ fn entries<R: Read, S: Sink>(
         let id = EntryId::from_key(key)
             .ok_or_else(|| Error::corrupt("a key of the entry table is not an id"))?;
         let flow = visitor.visit(id, record)?;
-        if let Flow::Next | Flow::Pause = flow {
-            *at = EntryId(id.0.saturating_add(1));
-        }
+        move_past(at, id, flow);
         if flow != Flow::Next {
             return Ok(Some(flow));
         }
     }
     Ok(None)
+}
+
+/// Moves a position past an entry that was dealt with. The next page begins with the very entry that it is to send, as
+/// the client learns the position: it must not tell of others before it.
+#[inline]
+fn move_past(at: &mut EntryId, id: EntryId, flow: Flow) {
+    match flow {
+        Flow::Next | Flow::Pause => *at = EntryId(id.0.saturating_add(1)),
+        Flow::PageFull => *at = id,
+        _ => {}
+    }
 }
 
 /// Children in the order of their names, each followed by what is below it. The base itself comes first.
@@ -195,18 +204,24 @@ fn names<R: Read, S: Sink>(
     while let Some(level) = levels.last_mut() {
         let (_, to) = names::children_bounds(level.parent);
         let range = Range {
-            from: std::ops::Bound::Excluded(&level.last_key),
-            to: std::ops::Bound::Excluded(&to),
+            from: match level.is_due {
+                true => Bound::Included(&level.last_key),
+                false => Bound::Excluded(&level.last_key),
+            },
+            to: Bound::Excluded(&to),
         };
         let mut children = view.scan(Table::Name, range, Direction::Forward)?;
         let mut below = None;
         while let Some((key, value)) = children.next()? {
             let child = Child::from_value(value)?;
             let flow = visitor.visit_id(child.id)?;
-            if let Flow::Next | Flow::Pause = flow {
+            // As in `move_past`.
+            let is_done = matches!(flow, Flow::Next | Flow::Pause);
+            if is_done || flow == Flow::PageFull {
                 level.last_key.clear();
                 level.last_key.extend_from_slice(key);
-                if deep && names::has_children(view, child.id)? {
+                level.is_due = !is_done;
+                if is_done && deep && names::has_children(view, child.id)? {
                     below = Some(child.id);
                 }
             }
@@ -240,7 +255,11 @@ fn push_level(levels: &mut Vec<Level>, below: Option<EntryId>) -> Result<()> {
         )));
     }
     let last_key = names::children_bounds(parent).0.to_vec();
-    levels.push(Level { parent, last_key });
+    levels.push(Level {
+        parent,
+        last_key,
+        is_due: false,
+    });
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use sapwood_ldap::result::ResultCode;
 use super::rules::Origin;
 use super::{Run, rdn_of, read};
 use crate::access::{Everywhere, Identity, Requester, Rights, Slot};
-use crate::engine::{EntryId, Write};
+use crate::engine::{EntryId, Table, Write};
 use crate::names::NamingContext;
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn};
@@ -34,6 +34,20 @@ impl<'r, T: Write> Run<'r, T> {
     pub(super) fn limited(&self) -> Option<&'r Requester> {
         let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
         is_limited.then_some(self.requester)
+    }
+
+    /// Refuses a user whose entry was deleted meanwhile, perhaps by an update of this batch: nobody has such rights.
+    pub(super) fn require_requester(&self) -> Result<(), Stop> {
+        let Some(Identity::User { entry, .. }) = self.limited().map(Requester::identity) else {
+            return Ok(());
+        };
+        match self.txn.get(Table::Entry, &entry.to_key())? {
+            Some(_) => Ok(()),
+            None => {
+                let diagnostic = "the entry that you have bound as was deleted: bind again";
+                Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic))
+            }
+        }
     }
 
     /// Refuses who has these rights on no entry at all, without a look, so that the refusal tells nothing of what is

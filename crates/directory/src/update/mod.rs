@@ -244,6 +244,7 @@ impl<'r, T: Write> Run<'r, T> {
                 stored,
                 replaces,
             } => {
+                self.require_requester()?;
                 self.set_password(dn, stored, replaces)?;
                 Ok(Outcome::SUCCESS)
             }
@@ -263,6 +264,7 @@ impl<'r, T: Write> Run<'r, T> {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
+        self.require_requester()?;
         self.response = None;
         let controls = controls?;
         match &message.op {

@@ -944,3 +944,60 @@ fn searches_under_way_heed_new_rules() {
     query.options.page = Some((1, first.cookie));
     assert_eq!(dns(&search(&directory, &query)), [CARL]);
 }
+
+#[test]
+fn cookies_tell_nothing_of_what_is_hidden() {
+    const CORA: &str = "uid=cora,ou=People,dc=example,dc=com";
+    let directory = directory();
+    let lines = "objectClass: inetOrgPerson\nuid: cora\ncn: Person cora\nsn: cora";
+    succeed(&directory, add(CORA, lines));
+    let anne = user(&directory, ANNE);
+    let page = |scope, filter: &str, cookie| {
+        let mut query = by(&anne, PEOPLE, scope, filter);
+        query.options.page = Some((1, cookie));
+        search(&directory, &query)
+    };
+    // In the order of names: Bert stands between the two that are seen.
+    let hide_bert = Rule::to(What::entries(DnScope::Base, BERT)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [hide_bert, users_read()]);
+    let first = page(Scope::OneLevel, EVERYTHING, Vec::new());
+    assert_eq!(dns(&first), [ANNE]);
+    assert!(!first.cookie.windows(4).any(|part| part == b"bert"));
+    let second = page(Scope::OneLevel, EVERYTHING, first.cookie);
+    assert_eq!(dns(&second), [CORA]);
+    assert!(second.cookie.is_empty());
+    // In the order of numbers: whether he has the mail that is asked for.
+    set(&directory, [hide_mail(), users_read()]);
+    let position = |mail: &str| {
+        let filter = format!("(|(mail={mail}@example.com)(uid=anne)(uid=cora))");
+        let found = page(Scope::Subtree, &filter, Vec::new());
+        assert_eq!(dns(&found), [ANNE]);
+        assert!(!found.cookie.is_empty());
+        // Behind the seal.
+        found.cookie[9..].to_vec()
+    };
+    assert_eq!(position("bert"), position("nobody"));
+}
+
+#[test]
+fn a_user_that_was_deleted_changes_nothing_more() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let write = Rule::to(What::everything()).by(Who::Users, Rights::ALL);
+    set(&directory, [write]);
+    succeed(&directory, delete(ANNE));
+    let lines = "objectClass: inetOrgPerson\nuid: dora\ncn: Dora\nsn: dora";
+    let dora = "uid=dora,ou=People,dc=example,dc=com";
+    for request in [
+        modify(BERT, &[(Replace, "title", &["x"])]),
+        add(dora, lines),
+        delete(BERT),
+    ] {
+        let outcome = apply_as(&directory, anne.clone(), request);
+        assert_eq!(
+            outcome.code,
+            ResultCode::StrongerAuthRequired,
+            "{outcome:?}"
+        );
+    }
+}

@@ -69,6 +69,12 @@ impl Work {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// The same so many times.
+    #[must_use]
+    pub const fn times(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+
     const fn nanos(nanos: u64) -> Self {
         Self(nanos.div_ceil(1000))
     }

@@ -730,3 +730,20 @@ fn a_stop_ends_a_long_search_within_a_step() {
     assert_eq!(bench.answers(), [(7, stopped), (0, stopped)]);
     assert_eq!(bench.session.then(), Then::Close);
 }
+
+#[test]
+fn nothing_is_hashed_for_who_has_not_bound() {
+    let mut bench = Bench::new("", Peer::Local { uid: u32::MAX });
+    let attributes = [
+        ("objectClass", "organization"),
+        ("o", "X"),
+        ("userPassword", "secret"),
+    ];
+    bench.receive(&add(1, "o=X", &attributes));
+    assert!(bench.session.operations.hashing.is_none());
+    bench.wait();
+    assert_eq!(
+        bench.answers(),
+        [(1, Some(ResultCode::StrongerAuthRequired))]
+    );
+}

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use sapwood_directory::{Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords};
+use sapwood_directory::{
+    Identity, Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords,
+};
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
@@ -45,7 +47,9 @@ impl Session {
         if transaction.is_none() && self.overtakes(shards, &burst.unit) {
             return false;
         }
-        let has_cleartext = has_cleartext_password(&message.op);
+        // The writer refuses who has not bound: nothing is hashed for them.
+        let is_bound = *self.context.identity() != Identity::Anonymous;
+        let has_cleartext = is_bound && has_cleartext_password(&message.op);
         let share = match transaction.map(|at| self.tried_bytes(at)) {
             // It only waits, in the memory of transactions.
             Some(None) if !has_cleartext => Share::default(),
@@ -215,8 +219,16 @@ impl Session {
     ) {
         let directory = self.service.directory.clone();
         let limits = self.settings.config.limits.passwords();
+        let count = match &request {
+            UpdateRequest::Message(bytes) => {
+                RequestMessage::decode(bytes).map_or(1, |message| cleartext_passwords(&message.op))
+            }
+            _ => 1,
+        };
+        // More than an entry may have are refused before one is hashed.
+        let work = hash_work().times(count.clamp(1, limits.values_max) as u64);
         let mut waits = Some((request, done));
-        self.have_hashed(id, hash_work(), move |turn| {
+        self.have_hashed(id, work, move |turn| {
             if let Some((mut request, done)) = waits.take() {
                 let hashed = match turn {
                     Turn::Stop => Err(stopped()),
@@ -288,29 +300,38 @@ fn is_password(description: &[u8]) -> bool {
     base.eq_ignore_ascii_case(b"userPassword") || base == b"2.5.4.35"
 }
 
-/// Whether an attribute has a password in the clear.
-fn is_cleartext(attribute: &Attribute<'_>) -> bool {
-    is_password(attribute.description)
-        && attribute
+/// Passwords in the clear that an attribute has.
+fn cleartext_of(attribute: &Attribute<'_>) -> usize {
+    match is_password(attribute.description) {
+        true => attribute
             .values
             .iter()
-            .any(|value| !password::is_hashed(value))
+            .filter(|value| !password::is_hashed(value))
+            .count(),
+        false => 0,
+    }
 }
 
-/// Whether a request adds or replaces with a password in the clear. (A value to delete is compared with what is
-/// stored.)
-pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
+/// Passwords in the clear that a request adds or replaces with. (A value to delete is compared with what is stored.)
+fn cleartext_passwords(request: &Request<'_>) -> usize {
     match request {
         Request::Add(add) => add
             .attributes
             .iter()
-            .any(|attribute| is_cleartext(&attribute)),
-        Request::Modify(modify) => modify
-            .changes
-            .iter()
-            .any(|change| change.kind != ChangeKind::Delete && is_cleartext(&change.attribute)),
-        _ => false,
+            .map(|attribute| cleartext_of(&attribute))
+            .sum(),
+        Request::Modify(modify) => {
+            let changes = modify.changes.iter();
+            let changes = changes.filter(|change| change.kind != ChangeKind::Delete);
+            changes.map(|change| cleartext_of(&change.attribute)).sum()
+        }
+        _ => 0,
     }
+}
+
+/// Whether a request adds or replaces with a password in the clear.
+pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
+    cleartext_passwords(request) > 0
 }
 
 #[cfg(test)]
