@@ -143,7 +143,8 @@ impl<Op: ProtocolOp> Message<'_, Op> {
 
 /// The headers of a message up to the content of its protocolOp, which must have `op_len` octets, with room in `out`
 /// for all of it. [`put_controls`] ends the message.
-#[inline]
+// It goes on being added to where it is called, in registers.
+#[inline(always)]
 fn envelope(out: &mut Vec<u8>, id: u32, tag: u8, op_len: usize, controls: Controls<'_>) -> Head {
     let controls_len = if controls.is_empty() {
         0

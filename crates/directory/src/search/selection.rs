@@ -280,23 +280,30 @@ impl<'s> Sender<'s> {
     }
 
     /// Sends an entry. On an error the sink is as before.
-    #[inline]
+    // Mostly it is but a call of the sink, in the way of every entry.
+    #[inline(always)]
     pub(crate) fn send<R: Read, S: Sink>(
         &mut self,
         candidate: &mut Candidate<'_, R>,
         sink: &mut S,
     ) -> Result<()> {
-        let selection = self.selection;
-        let has_large = candidate.entry().has_large();
-        if self.copies && !has_large {
-            let (rdn, superior) = candidate.dn_parts();
-            let attributes = selection.user_ber(candidate.entry());
-            sink.put_entry(rdn, superior, attributes);
-            return Ok(());
+        if !self.copies || candidate.entry().has_large() {
+            return self.send_in_parts(candidate, sink);
         }
+        let (rdn, superior) = candidate.dn_parts();
+        sink.put_entry(rdn, superior, self.selection.user_ber(candidate.entry()));
+        Ok(())
+    }
+
+    fn send_in_parts<R: Read, S: Sink>(
+        &mut self,
+        candidate: &mut Candidate<'_, R>,
+        sink: &mut S,
+    ) -> Result<()> {
+        let has_large = candidate.entry().has_large();
         if self.copies_decided
             && !has_large
-            && let Some(attributes) = selection.copied(candidate.entry(), candidate.seen())
+            && let Some(attributes) = self.selection.copied(candidate.entry(), candidate.seen())
         {
             let (rdn, superior) = candidate.dn_parts();
             sink.put_entry(rdn, superior, attributes);
@@ -401,7 +408,8 @@ impl<'s> Sender<'s> {
 
     /// Bytes that the entry takes at most in a sink that is to have no more than `out_bytes`, when there may be no room
     /// for it.
-    #[inline]
+    // As with `send`.
+    #[inline(always)]
     pub(crate) fn bytes_beyond<R: Read, S: Sink>(
         &mut self,
         sink: &S,
@@ -414,6 +422,15 @@ impl<'s> Sender<'s> {
         if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
+        self.bytes_beyond_room(sink, room, candidate)
+    }
+
+    fn bytes_beyond_room<R: Read, S: Sink>(
+        &mut self,
+        sink: &S,
+        room: usize,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<usize>> {
         // What is gathered first is there twice.
         let large = candidate.entry().large();
         let seen = candidate.seen();
