@@ -20,6 +20,7 @@ use crate::engine::{self, Bundle, CommitNo, EntryId, StoreSet, Verdict, Write};
 use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
+use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 
@@ -216,6 +217,7 @@ impl Batch<'_> {
             origin: Origin::Client,
             next_ids: &mut self.next_ids,
             response: None,
+            assertion_work: ASSERTION_WORK_MAX,
             txn,
         };
         if let Work::Updates(updates) = self.work

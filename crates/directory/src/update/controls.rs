@@ -42,8 +42,11 @@ impl<T: Write> Run<'_, T> {
         };
         let collective = self.collective()?;
         let on_entry = self.granted(id, Rights::SEARCH)?;
+        let mut work = self.assertion_work;
         let look = self.look(on_entry.as_ref(), collective);
-        match look.asserts(self.txn, id, filter)? {
+        let asserts = look.asserts(self.txn, id, filter, &mut work)?;
+        self.assertion_work = work;
+        match asserts {
             Some(true) => Ok(()),
             Some(false) => Err(assertion_failed().into()),
             None => Err(assertion_too_long().into()),

@@ -85,6 +85,8 @@ pub(crate) struct Run<'r, T> {
     next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
+    /// Work that is left for the assertions of the update, or of the transaction's.
+    assertion_work: u64,
     txn: &'r mut T,
 }
 

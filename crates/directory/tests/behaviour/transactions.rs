@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sapwood_directory::{Applied, Directory, Ticket, Transaction, Update, UpdateRequest};
-use sapwood_ldap::controls::{Controls, POST_READ, ReadEntry};
+use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, ReadEntry};
+use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::SearchResultEntry;
@@ -501,4 +502,29 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_assertions_of_a_transaction_have_an_update_s_work_together() {
+    let directory = in_memory();
+    seed(&directory);
+    let text = "a ".repeat(50_000);
+    let lines =
+        format!("objectClass: inetOrgPerson\nuid: anne\ncn: Anne\nsn: Anne\ndescription: {text}");
+    succeed(&directory, add(ANNE, &lines));
+    // Each looks through the whole text for what is not there.
+    let sought: String = (0..40).map(|n| format!("(description=*z{n}*)")).collect();
+    let filter = filter_text::parse(&format!("(!(|{sought}))")).unwrap();
+    let asserting = || {
+        let assertion = (ASSERTION, true, Some(filter.as_filter().as_ber()));
+        with(set_cn(ANNE, "Other"), &[assertion])
+    };
+    let code = |count: usize| {
+        let updates = std::iter::repeat_with(asserting).take(count);
+        commit(&directory, &[transaction(updates, false)])[0].code
+    };
+    assert_eq!(code(1), ResultCode::Success);
+    assert_eq!(code(100), ResultCode::AdminLimitExceeded);
+    // The next one begins anew.
+    assert_eq!(code(1), ResultCode::Success);
 }
