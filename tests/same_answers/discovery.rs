@@ -132,6 +132,7 @@ const DEFINED_OTHERWISE: &[(&str, &str)] = &[
     ("1.3.6.1.4.1.4203.1.12.2.4.0.1", "MAY"),    // olcGlobal
     ("1.3.6.1.4.1.4203.1.12.2.4.0.2", "MAY"),    // olcSchemaConfig
     ("1.3.6.1.4.1.4203.1.12.2.4.0.4", "MAY"),    // olcDatabaseConfig
+    ("1.3.6.1.4.1.4203.1.12.2.4.0.5", "MAY"),    // olcOverlayConfig
     ("1.3.6.1.4.1.4203.1.12.2.4.0.7", "MAY"),    // olcFrontendConfig
     ("1.3.6.1.4.1.4203.1.12.2.4.2.12.1", "MAY"), // olcMdbConfig
 ];

@@ -8,6 +8,7 @@ use crate::indexes::Completeness;
 use crate::names;
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
+use crate::synthetic::SyntheticContext;
 use crate::update::reindex::KINDS;
 
 impl<E: Engine> Directory<E> {
@@ -97,7 +98,8 @@ fn add<R: Read>(read: &R, state: &mut State, schema: &Schema, dn: &str, store: u
             return Err(Error::Config(format!("there is an entry '{dn}' already")));
         }
     }
-    definition::add_context(state, schema, dn, store)
+    let own = SyntheticContext::suffixes(schema)?;
+    definition::add_context(state, schema, &own, dn, store)
 }
 
 impl Bundle for Add<'_> {

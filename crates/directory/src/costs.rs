@@ -19,8 +19,8 @@ use crate::schema::{MatchingRule, Schema, SubstringPattern};
 use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
-    Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions, Step,
-    Ticket, UniqueRule, Update, UpdateRequest, Wire,
+    Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions,
+    Settings, Step, Ticket, UniqueRule, Update, UpdateRequest, Wire,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -52,10 +52,13 @@ fn directory_with(unique: Vec<UniqueRule>) -> Directory {
                 ..IndexDefinition::default()
             },
         ],
+        settings: Settings {
+            unique,
+            ..Settings::default()
+        },
         ..Config::default()
     };
-    let mut options = Options::new(Schema::standard());
-    options.rules.unique = unique;
+    let options = Options::new(Schema::standard());
     let directory = Directory::create_on(Embedded::in_memory().unwrap(), &config, options).unwrap();
     add(
         &directory,

@@ -1,4 +1,5 @@
-//! The directory's own settings in the `meta` table: naming contexts, indexes and the next entry id.
+//! The directory's own settings in the `meta` table: naming contexts, indexes, what is configured with the data, and
+//! the next entry id.
 //!
 //! The definition is one record of text lines, so that a person can read it and a snapshot can notice a newer one by
 //! comparing bytes:
@@ -9,18 +10,27 @@
 //! context <DN>
 //! context-in <store> <DN>
 //! partitioned <first store> <number of stores> <DN>
-//! index <attribute type> eq|pres|sub|ord complete|building
+//! index <attribute type> eq|pres|sub|ord complete
+//! index <attribute type> eq|pres|sub|ord building <commit that began it>
+//! setting <attribute of cn=config> <value>
+//! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ```
 
+use std::sync::Arc;
+
 use crate::attributes::AttributeTable;
-use crate::directory::{Config, IndexDefinition, Partition};
-use crate::engine::{self, EntryId, IndexKind, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
+use crate::config::Setting;
+use crate::directory::{Config, Partition};
+use crate::engine::{self, CommitNo, EntryId, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
+use crate::index_definition::{IndexDefinition, KIND_WORDS};
 use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
+use crate::update::UniqueRule;
+use crate::update::rules::RuleSet;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
@@ -29,14 +39,6 @@ const FORM_LINE: &str = "form 4";
 
 /// The most naming contexts.
 pub(crate) const CONTEXTS_MAX: usize = 1000;
-
-/// The kinds of index a definition can name, with their words; ordering is kept in a table of its own.
-pub(crate) const KIND_WORDS: [(&str, Option<IndexKind>); 4] = [
-    ("eq", Some(IndexKind::Equality)),
-    ("pres", Some(IndexKind::Presence)),
-    ("sub", Some(IndexKind::Substring)),
-    ("ord", None),
-];
 
 /// The definition's record as of a snapshot; `None` when there is no directory.
 pub(crate) fn record<R: Read>(read: &R) -> engine::Result<Option<R::Value<'_>>> {
@@ -80,6 +82,10 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                 partition(schema, &mut state, dn, first, stores)?;
             }
             "index" => read_index(&mut state, schema, rest)?,
+            "setting" => read_setting(&mut state, rest)?,
+            "unique" => state.settings.unique.push(read_unique(rest)),
+            #[cfg(test)]
+            "probe" => state.settings.probe = true,
             _ => {
                 return Err(Error::corrupt(format!(
                     "the definition has the line '{line}'"
@@ -87,7 +93,16 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             }
         }
     }
+    state.rules = Arc::new(RuleSet::new(schema, &state)?);
     Ok(state)
+}
+
+fn read_unique(line: &str) -> UniqueRule {
+    let (attributes, base) = line.split_once(' ').unwrap_or((line, ""));
+    UniqueRule {
+        attributes: attributes.split(',').map(str::to_owned).collect(),
+        base: base.to_owned(),
+    }
 }
 
 /// The number before the rest of a line.
@@ -141,7 +156,10 @@ fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
     };
     let completeness = match completeness {
         "complete" => Completeness::Complete,
-        "building" => Completeness::Building,
+        "building" => {
+            let began = words.next().map_or(Ok(0), str::parse);
+            Completeness::Building(CommitNo(began.map_err(|_| damaged())?))
+        }
         _ => return Err(damaged()),
     };
     let known = schema.attribute_type(name.as_bytes()).ok_or_else(|| {
@@ -156,6 +174,15 @@ fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
     let indexes = state.indexes.of_mut(known.id(), number);
     *place_of(indexes, kind).ok_or_else(damaged)? = completeness;
     Ok(())
+}
+
+fn read_setting(state: &mut State, line: &str) -> Result<()> {
+    let damaged = || Error::corrupt(format!("the definition has the setting '{line}'"));
+    let (attribute, value) = line.split_once(' ').ok_or_else(damaged)?;
+    let setting = Setting::of(attribute).ok_or_else(damaged)?;
+    setting
+        .set(&mut state.settings, value)
+        .map_err(|_| damaged())
 }
 
 /// Where the completeness of a kind of index stands.
@@ -199,20 +226,39 @@ pub(crate) fn store<W: Write>(
         ] {
             match completeness {
                 Completeness::Absent => {}
-                Completeness::Building => text.push_str(&format!("index {name} {kind} building\n")),
+                Completeness::Building(CommitNo(began)) => {
+                    text.push_str(&format!("index {name} {kind} building {began}\n"));
+                }
                 Completeness::Complete => text.push_str(&format!("index {name} {kind} complete\n")),
             }
         }
+    }
+    for setting in Setting::all().filter(|setting| !setting.is_default(&state.settings)) {
+        let value = setting.value(&state.settings);
+        text.push_str(&format!("setting {} {value}\n", setting.attribute));
+    }
+    for UniqueRule { attributes, base } in &state.settings.unique {
+        text.push_str(&format!("unique {} {base}\n", attributes.join(",")));
+    }
+    #[cfg(test)]
+    if state.settings.probe {
+        text.push_str("probe\n");
     }
     txn.put(Table::Meta, DEFINITION_KEY, text.as_bytes())?;
     state.definition = text.into();
     Ok(())
 }
 
-/// Adds a naming context that is in one of the stores.
-pub(crate) fn add_context(state: &mut State, schema: &Schema, dn: &str, store: u16) -> Result<()> {
+/// Adds a naming context that is in one of the stores; `own` are the suffixes of the server's own contexts.
+pub(crate) fn add_context(
+    state: &mut State,
+    schema: &Schema,
+    own: &[NormalDn],
+    dn: &str,
+    store: u16,
+) -> Result<()> {
     let added = context(schema, dn, store)?;
-    if SyntheticContext::is_suffix(schema, &added.normal) {
+    if own.contains(&added.normal) {
         let text = format!("'{dn}' cannot be a naming context: the server itself has it");
         return Err(Error::Config(text));
     }
@@ -248,6 +294,7 @@ pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Resu
         partition(schema, state, parent, next, *stores)?;
         next = next.saturating_add(*stores);
     }
+    let own = SyntheticContext::suffixes(schema)?;
     for dn in &config.naming_contexts {
         let added = context(schema, dn, 0)?;
         let has_partitions = state
@@ -259,7 +306,7 @@ pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Resu
             store = next;
             next = next.saturating_add(1);
         }
-        add_context(state, schema, dn, store)?;
+        add_context(state, schema, &own, dn, store)?;
     }
     for parent in &state.partitioned {
         let Some(context) = names::context_of(&state.contexts, &parent.normal) else {
@@ -295,6 +342,7 @@ pub(crate) fn create<W: Write>(
 ) -> Result<State> {
     let mut state = State {
         preparation: PREPARATION_VERSION,
+        settings: config.settings.clone(),
         ..State::default()
     };
     place(schema, config, &mut state)?;
@@ -317,6 +365,7 @@ pub(crate) fn create<W: Write>(
             }
         }
     }
+    state.rules = Arc::new(RuleSet::new(schema, &state)?);
     store(txn, schema, &mut state)?;
     put_feed_generation(txn, generation)?;
     Ok(state)

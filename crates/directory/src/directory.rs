@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
 
-use crate::access::{Access, Policy};
+use crate::access::Access;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
 use crate::collective::Collective;
+use crate::config::Settings;
 use crate::definition;
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict,
@@ -20,6 +21,8 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::examined::Examined;
 use crate::import::Prepared;
+use crate::index_change::Builder;
+use crate::index_definition::IndexDefinition;
 use crate::names::{self, DnCache};
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
@@ -30,8 +33,7 @@ use crate::subentries;
 use crate::synthetic::config::LocalConfig;
 use crate::synthetic::root_dse::{Channel, RootDse};
 use crate::synthetic::{Context, SyntheticContext, SyntheticContexts};
-use crate::update::rules::RuleSet;
-use crate::update::{Applied, Batch, Rules, Update, UpdateRequest, Work, WriterState};
+use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Config {
     pub partitions: Vec<Partition>,
     /// Whether each naming context without partitions has a store of its own, and so a writer of its own.
     pub own_stores: bool,
+    /// What is configured with the data.
+    pub settings: Settings,
 }
 
 /// An entry whose children are spread over several stores, by a hash of their RDN; what is below a child is in its
@@ -66,40 +70,11 @@ impl Config {
     }
 }
 
-/// The indexes of one attribute.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IndexDefinition {
-    /// Name or OID of the attribute type, without options.
-    pub attribute: String,
-    /// Equality.
-    pub equality: bool,
-    /// Presence.
-    pub presence: bool,
-    /// Substrings.
-    pub substring: bool,
-    /// Ordering: `>=`, `<=`, sorting.
-    pub ordering: bool,
-}
-
-impl IndexDefinition {
-    /// The kinds by their words in configuration, and whether each is wanted.
-    pub fn kinds(&self) -> [(&'static str, bool); 4] {
-        [
-            ("eq", self.equality),
-            ("pres", self.presence),
-            ("sub", self.substring),
-            ("ord", self.ordering),
-        ]
-    }
-}
-
 /// What a directory is opened with; not kept.
 #[derive(Clone)]
 pub struct Options {
     /// The schema.
     pub schema: Schema,
-    /// The access rules that it begins with.
-    pub access: Policy,
     /// What the root DSE says about the server.
     pub root_dse: RootDse,
     /// The clock.
@@ -113,23 +88,19 @@ pub struct Options {
     pub replica: u16,
     /// How far back the change feed reaches.
     pub changes_kept: ChangesKept,
-    /// What holds of the data besides the schema.
-    pub rules: Rules,
 }
 
 impl Options {
-    /// The system's clock, UUIDs of the time, nothing readable to anonymous connections, passwords stored as they come.
+    /// The system's clock, UUIDs of the time, passwords stored as they come.
     pub fn new(schema: Schema) -> Options {
         Options {
             schema,
-            access: Policy::default(),
             root_dse: RootDse::default(),
             clock: Arc::new(SystemClock),
             uuids: Arc::new(TimedUuids),
             passwords: None,
             replica: 0,
             changes_kept: ChangesKept::default(),
-            rules: Rules::default(),
         }
     }
 }
@@ -162,7 +133,8 @@ struct Shared<E> {
     deletions: AtomicU64,
     examined: Examined,
     synthetic: SyntheticContexts,
-    rules: RuleSet,
+    /// Who builds the indexes that updates begin.
+    builder: Builder,
     /// Seals the cookies of paged searches.
     cookie_key: RandomState,
 }
@@ -221,14 +193,13 @@ impl<E: Engine> Directory<E> {
         let view = engine.snapshot()?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let synthetic = SyntheticContexts::new(&options.schema, &options.root_dse, &state, opened)?;
-        let rules = RuleSet::new(&options.schema, &state, &options.rules)?;
+        let access = Access::new(&options.schema, state.settings.policy())?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
             clock.recover(last);
         }
         let examined = Examined::new(&view, engine.stores());
-        let access = Access::new(&options.schema, options.access.clone())?;
         let shared = Shared {
             access,
             examined,
@@ -240,7 +211,7 @@ impl<E: Engine> Directory<E> {
             options,
             known,
             synthetic,
-            rules,
+            builder: Builder::default(),
             cookie_key: RandomState::new(),
         };
         Ok(Directory {
@@ -276,6 +247,11 @@ impl<E: Engine> Directory<E> {
     /// What it was opened with.
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// Who builds the indexes that updates begin.
+    pub(crate) fn builder(&self) -> &Builder {
+        &self.shared.builder
     }
 
     /// The engine.
@@ -362,6 +338,10 @@ impl<E: Engine> Directory<E> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if newest.commit < commit {
+            let (before, now) = (&newest.state.settings, &known.state.settings);
+            if before.anonymous_read != now.anonymous_read {
+                self.set_access(&now.policy())?;
+            }
             *newest = known.clone();
         }
         Ok(known)
@@ -416,15 +396,11 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        if !self.rules().is_local() {
+        let state = &self.newest_known().state;
+        if !state.rules.is_local() {
             return StoreSet::all(self.stores());
         }
-        shards::of_request(
-            self.schema(),
-            &self.newest_known().state,
-            self.stores(),
-            request,
-        )
+        shards::of_request(self.schema(), state, self.stores(), request)
     }
 
     /// The [shards](Self::shards) of an update that is decoded already.
@@ -432,15 +408,11 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        if !self.rules().is_local() {
+        let state = &self.newest_known().state;
+        if !state.rules.is_local() {
             return StoreSet::all(self.stores());
         }
-        shards::of_message(
-            self.schema(),
-            &self.newest_known().state,
-            self.stores(),
-            request,
-        )
+        shards::of_message(self.schema(), state, self.stores(), request)
     }
 
     /// Refuses a directory whose rules cannot be kept, which is told of each update otherwise.
@@ -448,13 +420,11 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// Says what is missing, and what helps.
     pub fn check_rules(&self) -> Result<()> {
-        self.rules()
-            .check(self.schema(), &self.snapshot()?.state().clone())
-    }
-
-    /// What holds of the data besides the schema.
-    pub(crate) fn rules(&self) -> &RuleSet {
-        &self.shared.rules
+        let snapshot = self.snapshot()?;
+        snapshot
+            .state()
+            .rules
+            .check(self.schema(), snapshot.state())
     }
 
     fn newest_known(&self) -> Arc<Known> {
@@ -477,13 +447,12 @@ impl<E: Engine> Directory<E> {
             writers,
             clock,
             options,
-            rules,
             access,
             synthetic,
             ..
         } = &*self.shared;
         // What may not be divided may meet the updates of any store.
-        let shards = match self.stores() > 1 && !rules.is_local() {
+        let shards = match self.stores() > 1 && !self.newest_known().state.rules.is_local() {
             true => StoreSet::all(self.stores()),
             false => shards,
         };
@@ -496,9 +465,12 @@ impl<E: Engine> Directory<E> {
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
         let access = access.rules();
-        let given = (options, rules, access, synthetic);
+        let given = (options, access, synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
+        if batch.begins_indexes {
+            self.shared.builder.wake();
+        }
         let deletes = batch.deletes();
         let ticket = ticket.map(|ticket| Commit {
             ticket,
@@ -732,6 +704,12 @@ impl<E: Engine> Snapshot<E> {
             .get(context, channel, made_of, self.state())
     }
 
+    /// What is configured with the data.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.state().settings
+    }
+
     /// The naming contexts' DNs as configured.
     pub fn naming_contexts(&self) -> impl Iterator<Item = &str> {
         self.state()
@@ -743,11 +721,10 @@ impl<E: Engine> Snapshot<E> {
     /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions,
     /// whose id another entry may have by now, it is always `None`.
     pub fn dn_of(&self, entry: EntryId) -> Result<Option<String>> {
-        if entry.partitions().is_some() || self.view().get(Table::Entry, &entry.to_key())?.is_none()
-        {
-            return Ok(None);
+        match entry.partitions() {
+            Some(_) => Ok(None),
+            None => names::dn_if_there(self.view(), entry),
         }
-        names::dn_of(self.view(), entry).map(Some)
     }
 
     /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or

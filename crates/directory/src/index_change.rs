@@ -3,26 +3,28 @@
 //! An index is *building* first: from then on updates, of whichever process, keep it. Then the entries there are get
 //! filed, some hundred to a transaction, each as it is in that transaction; adding what is there already changes
 //! nothing, so that updates and the filing need not know of each other. Last it is *complete*, and searches use it. A
-//! filing that was interrupted is done again from the start.
+//! filing that was interrupted is done again from the start. An index that is dropped and begun again meanwhile is
+//! another one: the commit that began it tells them apart.
 
 use std::ops::Bound;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, PoisonError};
 
 use crate::Directory;
-use crate::definition::{self, KIND_WORDS, place_of, set_index};
-use crate::directory::IndexDefinition;
+use crate::definition::{self, place_of, set_index};
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, StoreSet, Table,
-    TableName, Ticket, Verdict, Write,
+    self, Bundle, CommitNo, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, StoreSet,
+    Table, TableName, Ticket, Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::index_definition::{IndexDefinition, KIND_WORDS};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::large;
 use crate::operational::{self, Vocabulary};
 use crate::schema::{AttributeTypeId, Schema};
 use crate::state::State;
 use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
-use crate::update::rules::RuleSet;
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: usize = 1000;
@@ -81,14 +83,43 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// [`Error::Config`] when the attribute cannot be indexed so; nothing is changed then.
     pub fn add_index(&self, wanted: &IndexDefinition, mut progress: impl FnMut(u64)) -> Result<()> {
-        let schema = self.schema();
-        let begun = self.change_definition(Step::Begin(wanted))?;
-        if begun.kinds.is_empty() {
-            return Ok(());
+        let begun = self.change_definition(Step::Begin(wanted))?.builds;
+        let goes_on = &mut |filed| {
+            progress(filed);
+            true
+        };
+        if self.build(&begun, goes_on)? < begun.len() {
+            let text = "the index was dropped while it was being built";
+            return Err(Error::State(text.into()));
+        }
+        Ok(())
+    }
+
+    /// Files the entries there are in the indexes that are being built, and completes these, as long as `goes_on`,
+    /// which is told how many entries are filed, says so.
+    ///
+    /// # Errors
+    /// When the engine fails. The next call does all of it again.
+    pub fn build_indexes(&self, mut goes_on: impl FnMut(u64) -> bool) -> Result<()> {
+        let building = self.change_definition(Step::Look)?.builds;
+        self.build(&building, &mut goes_on).map(drop)
+    }
+
+    /// From now on tells this channel, which need not hold more than one message, of updates that begin indexes:
+    /// [`Directory::build_indexes`] is to be called then.
+    pub fn set_index_builder(&self, woken: SyncSender<()>) {
+        let mut known = self.builder().woken.lock();
+        **known.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()) = Some(woken);
+    }
+
+    /// Files entries in new indexes, and completes these; how many are complete.
+    fn build(&self, builds: &[Build], goes_on: &mut dyn FnMut(u64) -> bool) -> Result<usize> {
+        if builds.is_empty() {
+            return Ok(0);
         }
         let mut file = File {
-            schema,
-            kinds: &begun.kinds,
+            schema: self.schema(),
+            builds,
             state: State::default(),
             after: None,
             end: None,
@@ -101,11 +132,13 @@ impl<E: Engine> Directory<E> {
             if let Some(ticket) = self.engine().write(&mut file)? {
                 ticket.wait()?;
             }
-            progress(file.filed);
+            if !goes_on(file.filed) {
+                return Ok(0);
+            }
         }
         self.settle(StoreSet::all(self.stores()))?;
-        self.change_definition(Step::Complete(&begun.kinds))
-            .map(drop)
+        let completed = self.change_definition(Step::Complete(builds))?;
+        Ok(completed.builds.len())
     }
 
     /// Drops indexes; whether there was one of them.
@@ -113,19 +146,16 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// [`Error::Config`] for the two that every directory keeps, and for an attribute the schema does not have.
     pub fn drop_index(&self, unwanted: &IndexDefinition) -> Result<bool> {
-        Ok(!self
-            .change_definition(Step::Drop(unwanted))?
-            .kinds
-            .is_empty())
+        Ok(self.change_definition(Step::Drop(unwanted))?.dropped > 0)
     }
 
     /// Changes the definition in a transaction of its own, durable on return.
     fn change_definition<'s>(&'s self, step: Step<'s>) -> Result<Change<'s>> {
         let mut change = Change {
             schema: self.schema(),
-            rules: self.rules(),
             step,
-            kinds: Vec::new(),
+            builds: Vec::new(),
+            dropped: 0,
             failure: None,
         };
         let ticket = self.engine().write(&mut change)?;
@@ -139,26 +169,60 @@ impl<E: Engine> Directory<E> {
     }
 }
 
-/// One index: a type and the word for the kind.
-type TypeAndKind = (AttributeTypeId, &'static str);
+/// Who builds the indexes that updates begin, if somebody does.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    woken: Mutex<Option<SyncSender<()>>>,
+}
+
+impl Builder {
+    /// Has indexes built that were begun.
+    pub(crate) fn wake(&self) {
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(woken) = &*woken {
+            // One message is enough.
+            let _ = woken.try_send(());
+        }
+    }
+}
+
+/// An index that is being built: a type, the word for the kind, and the commit that began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Build {
+    attribute_type: AttributeTypeId,
+    kind: &'static str,
+    began: CommitNo,
+}
+
+impl Build {
+    /// How far it has come; none if it was dropped.
+    fn completeness(&self, state: &State) -> Option<Completeness> {
+        let indexes = state.indexes.of(self.attribute_type)?;
+        let now = completeness(indexes, self.kind);
+        (now == Completeness::Complete || now == Completeness::Building(self.began)).then_some(now)
+    }
+}
 
 /// A change of the definition.
 #[derive(Clone, Copy)]
 enum Step<'s> {
+    /// None: which indexes are being built?
+    Look,
     /// Indexes come into being, empty.
     Begin(&'s IndexDefinition),
-    /// Indexes are complete.
-    Complete(&'s [TypeAndKind]),
+    /// Indexes are complete, as far as they are there.
+    Complete(&'s [Build]),
     /// Indexes go.
     Drop(&'s IndexDefinition),
 }
 
 struct Change<'s> {
     schema: &'s Schema,
-    rules: &'s RuleSet,
     step: Step<'s>,
-    /// The indexes it is about: those begun or dropped.
-    kinds: Vec<TypeAndKind>,
+    /// The indexes that are being built, were begun or are complete.
+    builds: Vec<Build>,
+    /// How many were dropped.
+    dropped: usize,
     failure: Option<Error>,
 }
 
@@ -167,98 +231,130 @@ impl Change<'_> {
         let schema = self.schema;
         let mut state = definition::load(txn, schema)?;
         match self.step {
-            Step::Begin(wanted) => self.begin_indexes(txn, &mut state, wanted)?,
-            Step::Complete(kinds) => {
-                for (known, kind) in kinds {
-                    let dropped =
-                        || Error::State("the index was dropped while it was being built".into());
-                    let number = state
-                        .indexes
-                        .of(*known)
-                        .map(|indexes| indexes.number)
-                        .ok_or_else(dropped)?;
-                    let place = place_of(state.indexes.of_mut(*known, number), kind);
-                    let place = place
-                        .filter(|place| **place != Completeness::Absent)
-                        .ok_or_else(dropped)?;
-                    *place = Completeness::Complete;
+            Step::Look => {
+                self.builds = building(&state);
+                return Ok(());
+            }
+            Step::Begin(wanted) => self.builds = begin(txn, schema, &mut state, wanted)?,
+            Step::Complete(builds) => {
+                let is_there = |build: &&Build| build.completeness(&state).is_some();
+                self.builds = builds.iter().filter(is_there).copied().collect();
+                for build in &self.builds {
+                    let Some(number) = state.indexes.of(build.attribute_type).map(|of| of.number)
+                    else {
+                        continue;
+                    };
+                    let indexes = state.indexes.of_mut(build.attribute_type, number);
+                    if let Some(place) = place_of(indexes, build.kind) {
+                        *place = Completeness::Complete;
+                    }
                 }
             }
-            Step::Drop(unwanted) => self.drop_indexes(txn, &mut state, unwanted)?,
+            Step::Drop(unwanted) => {
+                self.dropped = drop_from(txn, schema, &mut state, unwanted)?;
+            }
         }
         Ok(definition::store(txn, schema, &mut state)?)
     }
+}
 
-    fn begin_indexes<T: Write>(
-        &mut self,
-        txn: &mut T,
-        state: &mut State,
-        wanted: &IndexDefinition,
-    ) -> Result<()> {
-        let attribute = wanted.attribute.as_str();
-        for (kind, is_wanted) in wanted.kinds() {
-            let known = self.schema.attribute_type(attribute.as_bytes());
-            let indexes = known.and_then(|known| state.indexes.of(known.id()));
-            let is_complete = indexes
-                .is_some_and(|indexes| completeness(indexes, kind) == Completeness::Complete);
-            if is_wanted && !is_complete {
-                let known = set_index(
-                    txn,
-                    self.schema,
-                    state,
-                    attribute,
+/// The indexes that are being built.
+fn building(state: &State) -> Vec<Build> {
+    let mut builds = Vec::new();
+    for indexes in state.indexes.iter() {
+        for (kind, _) in KIND_WORDS {
+            if let Completeness::Building(began) = completeness(indexes, kind) {
+                builds.push(Build {
+                    attribute_type: indexes.attribute_type,
                     kind,
-                    Completeness::Building,
-                )?;
-                self.kinds.push((known, kind));
+                    began,
+                });
             }
         }
-        Ok(())
     }
+    builds
+}
 
-    fn drop_indexes<T: Write>(
-        &mut self,
-        txn: &mut T,
-        state: &mut State,
-        unwanted: &IndexDefinition,
-    ) -> Result<()> {
-        let known = self.schema.attribute_type(unwanted.attribute.as_bytes());
-        let known = known.ok_or_else(|| {
-            Error::Config(format!("the schema does not define {}", unwanted.attribute))
-        })?;
-        if unwanted.equality && definition::ALWAYS_INDEXED.contains(&known.name()) {
-            return Err(Error::Config(format!(
-                "every directory keeps the index {} eq",
-                known.name()
-            )));
+/// Has indexes come into being, empty, unless they are complete; they are to be built. The definition is still to be
+/// stored.
+///
+/// # Errors
+/// [`Error::Config`] when the attribute cannot be indexed so.
+pub(crate) fn begin<T: Write>(
+    txn: &mut T,
+    schema: &Schema,
+    state: &mut State,
+    wanted: &IndexDefinition,
+) -> Result<Vec<Build>> {
+    let attribute = wanted.attribute.as_str();
+    let began = txn.commit();
+    let mut builds = Vec::new();
+    for (kind, is_wanted) in wanted.kinds() {
+        let known = schema.attribute_type(attribute.as_bytes());
+        let indexes = known.and_then(|known| state.indexes.of(known.id()));
+        let is_complete =
+            indexes.is_some_and(|indexes| completeness(indexes, kind) == Completeness::Complete);
+        if is_wanted && !is_complete {
+            let building = Completeness::Building(began);
+            builds.push(Build {
+                attribute_type: set_index(txn, schema, state, attribute, kind, building)?,
+                kind,
+                began,
+            });
         }
-        let Some(number) = state.indexes.of(known.id()).map(|indexes| indexes.number) else {
-            return Ok(());
-        };
-        let kind = IndexKind::Equality;
-        let attribute = number;
-        if unwanted.equality && self.rules.reads(state, Index { attribute, kind }) {
-            return Err(Error::Config(format!(
-                "a rule needs the index {0} eq: take {0} out of the [rules] of sapwood.toml first",
-                known.name()
-            )));
-        }
-        let indexes = state.indexes.of_mut(known.id(), number);
-        for (kind, is_unwanted) in unwanted.kinds() {
-            if !is_unwanted || completeness(indexes, kind) == Completeness::Absent {
-                continue;
-            }
-            match posting_kind(kind) {
-                Some(kind) => txn.drop_index(indexes.index(kind))?,
-                None => txn.drop_table(indexes.order_table())?,
-            };
-            if let Some(place) = place_of(indexes, kind) {
-                *place = Completeness::Absent;
-            }
-            self.kinds.push((known.id(), kind));
-        }
-        Ok(())
     }
+    Ok(builds)
+}
+
+/// Drops indexes; how many of them there were. The definition is still to be stored.
+///
+/// # Errors
+/// [`Error::Config`] for the two that every directory keeps, for those that a rule reads, and for an attribute the
+/// schema does not have.
+pub(crate) fn drop_from<T: Write>(
+    txn: &mut T,
+    schema: &Schema,
+    state: &mut State,
+    unwanted: &IndexDefinition,
+) -> Result<usize> {
+    let known = schema.attribute_type(unwanted.attribute.as_bytes());
+    let known = known.ok_or_else(|| {
+        Error::Config(format!("the schema does not define {}", unwanted.attribute))
+    })?;
+    if unwanted.equality && definition::ALWAYS_INDEXED.contains(&known.name()) {
+        return Err(Error::Config(format!(
+            "every directory keeps the index {} eq",
+            known.name()
+        )));
+    }
+    let Some(number) = state.indexes.of(known.id()).map(|indexes| indexes.number) else {
+        return Ok(0);
+    };
+    let kind = IndexKind::Equality;
+    let attribute = number;
+    let is_read = state.rules.reads(state, Index { attribute, kind });
+    if unwanted.equality && is_read {
+        return Err(Error::Config(format!(
+            "a rule needs the index {0} eq: take {0} out of olcUniqueURI first",
+            known.name()
+        )));
+    }
+    let indexes = state.indexes.of_mut(known.id(), number);
+    let mut dropped = 0;
+    for (kind, is_unwanted) in unwanted.kinds() {
+        if !is_unwanted || completeness(indexes, kind) == Completeness::Absent {
+            continue;
+        }
+        match posting_kind(kind) {
+            Some(kind) => txn.drop_index(indexes.index(kind))?,
+            None => txn.drop_table(indexes.order_table())?,
+        };
+        if let Some(place) = place_of(indexes, kind) {
+            *place = Completeness::Absent;
+        }
+        dropped += 1;
+    }
+    Ok(dropped)
 }
 
 impl Bundle for Change<'_> {
@@ -267,7 +363,8 @@ impl Bundle for Change<'_> {
     }
 
     fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
-        self.kinds.clear();
+        self.builds.clear();
+        self.dropped = 0;
         self.failure = None;
         Ok(())
     }
@@ -284,7 +381,7 @@ impl Bundle for Change<'_> {
 /// Files the next entries in new indexes.
 struct File<'f> {
     schema: &'f Schema,
-    kinds: &'f [TypeAndKind],
+    builds: &'f [Build],
     state: State,
     /// The last entry that is filed.
     after: Option<EntryId>,
@@ -308,7 +405,7 @@ struct FiledInRun {
 impl File<'_> {
     /// The keys of the next entries by index, and the last of these entries.
     fn gather<T: Write>(&self, txn: &T) -> Result<(Vec<KeySet>, Option<EntryId>, u64)> {
-        let mut found: Vec<KeySet> = self.kinds.iter().map(|_| KeySet::default()).collect();
+        let mut found: Vec<KeySet> = self.builds.iter().map(|_| KeySet::default()).collect();
         let (mut keys, mut scratch) = (KeySet::default(), Vec::new());
         let after = self.after.map(EntryId::to_key);
         let from = after
@@ -325,8 +422,12 @@ impl File<'_> {
         };
         let mut spelled = Vec::new();
         let is_wanted = |number| {
-            let mut kinds = self.kinds.iter();
-            kinds.any(|(known, _)| self.state.attributes.numbers_of(*known).contains(&number))
+            let attributes = &self.state.attributes;
+            let mut builds = self.builds.iter();
+            builds.any(|build| {
+                let numbers = attributes.numbers_of(build.attribute_type);
+                numbers.contains(&number)
+            })
         };
         let (mut last, mut filed, mut values) = (None, 0, 0);
         while filed < FILED_ENTRIES as u64 && values < FILED_VALUES {
@@ -345,12 +446,12 @@ impl File<'_> {
                 records: Some([user, operational]),
                 large: &large,
             };
-            for ((known, kind), found) in self.kinds.iter().zip(&mut found) {
-                let Some(indexes) = self.state.indexes.of(*known) else {
+            for (build, found) in self.builds.iter().zip(&mut found) {
+                let Some(indexes) = self.state.indexes.of(build.attribute_type) else {
                     continue;
                 };
                 let attributes = &self.state.attributes;
-                match posting_kind(kind) {
+                match posting_kind(build.kind) {
                     Some(kind) => index_keys(
                         self.schema,
                         attributes,
@@ -375,7 +476,7 @@ impl File<'_> {
                     found.push_with(|out| {
                         out.extend_from_slice(key);
                         // The key of an ordering table ends with the id already.
-                        if posting_kind(kind).is_some() {
+                        if posting_kind(build.kind).is_some() {
                             out.extend_from_slice(&id.to_key());
                         }
                     });
@@ -413,17 +514,17 @@ impl Bundle for File<'_> {
         if last.is_none() {
             return Ok(Verdict::Undo);
         }
-        for ((known, kind), found) in self.kinds.iter().zip(&mut found) {
-            let Some(indexes) = self.state.indexes.of(*known) else {
+        for (build, found) in self.builds.iter().zip(&mut found) {
+            let Some(indexes) = self.state.indexes.of(build.attribute_type) else {
                 continue;
             };
-            if completeness(indexes, kind) == Completeness::Absent {
+            if build.completeness(&self.state).is_none() {
                 continue;
             }
             // Neighbours in the index one after the other.
             found.sort();
             for key in found.iter() {
-                match (posting_kind(kind), key.split_last_chunk::<8>()) {
+                match (posting_kind(build.kind), key.split_last_chunk::<8>()) {
                     (Some(kind), Some((key, id))) => {
                         txn.index_add(indexes.index(kind), key, EntryId(u64::from_be_bytes(*id)))?;
                     }

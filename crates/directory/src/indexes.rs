@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::engine::{AttributeNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
+use crate::engine::{AttributeNo, CommitNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
 };
@@ -30,14 +30,15 @@ pub(crate) enum Completeness {
     /// There is none.
     #[default]
     Absent,
-    /// Updates keep it, but entries from before it was created are still being added: searches do not use it.
-    Building,
+    /// Updates keep it, but entries from before it was created are still being added: searches do not use it. Begun by
+    /// this commit, which tells it from one that was there before and dropped.
+    Building(CommitNo),
     /// It answers.
     Complete,
 }
 
 /// The indexes of one attribute type. Values with options stand under the type without options.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AttributeIndexes {
     /// The type; subtypes have indexes of their own.
     pub(crate) attribute_type: AttributeTypeId,
@@ -54,7 +55,7 @@ pub(crate) struct AttributeIndexes {
 }
 
 /// All indexes of a directory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexSet {
     defined: Vec<AttributeIndexes>,
 }

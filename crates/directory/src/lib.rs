@@ -11,6 +11,7 @@ mod changes;
 mod check;
 mod collective;
 mod compare;
+mod config;
 mod context_change;
 #[cfg(test)]
 mod costs;
@@ -22,6 +23,7 @@ mod error;
 mod examined;
 mod import;
 mod index_change;
+mod index_definition;
 mod indexes;
 mod large;
 mod names;
@@ -47,9 +49,9 @@ pub use changes::{
 };
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
+pub use config::Settings;
 pub use directory::{
-    Commit, Config, Credentials, Directory, IndexDefinition, Options, Partition, RetiredSnapshot,
-    Snapshot,
+    Commit, Config, Credentials, Directory, Options, Partition, RetiredSnapshot, Snapshot,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
@@ -59,6 +61,7 @@ pub use import::{
     NoEntry,
 };
 pub use index_change::IndexStatus;
+pub use index_definition::IndexDefinition;
 pub use outcome::{Outcome, Settlement};
 pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
@@ -67,6 +70,6 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Applied, RequestView, Rules, Transaction, TransactionUpdates, UniqueRule, Update,
-    UpdateRequest, hash_passwords,
+    Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, UniqueRule, Update,
+    UpdateRequest,
 };

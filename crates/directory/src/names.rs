@@ -15,7 +15,7 @@ use crate::access::Requester;
 use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
 
 /// RDNs whose normal form is longer stand in keys as a prefix and a hash.
 const KEY_RDN_BYTES_MAX: usize = 400;
@@ -145,21 +145,30 @@ impl Walk {
     }
 }
 
-/// What somebody sees of a walk along a DN: an entry that may not be disclosed to them is as if it were not there. It
-/// counts where the walk ends or is led elsewhere; an entry above one that is seen need not be. `None` when nothing is
-/// left.
-pub(crate) fn as_seen(mut walk: Walk, dn: &NormalDn, viewer: &Requester) -> Option<Walk> {
+/// What somebody sees of a walk along a DN: an entry that may not be disclosed to them is as if it were not there, and
+/// so is one that leads elsewhere and whose `ref` or aliasedObjectName they may not read. `leads_by` says which of
+/// these attributes an entry leads by. An entry above one that is seen need not be. `None` when nothing is left.
+pub(crate) fn as_seen(
+    mut walk: Walk,
+    dn: &NormalDn,
+    viewer: &Requester,
+    leads_by: impl Fn(EntryFlags) -> Option<AttributeTypeId>,
+) -> Option<Walk> {
     // How many RDNs the first entry stands for.
     let first_rdns = walk.matched_rdns + 1 - walk.entries.len();
+    let grants = viewer.grants();
     let mut name = dn.clone();
     let mut is_seen = |at: usize, entry: &Child| {
         name.clone_from(dn);
         name.truncate(first_rdns + at);
-        viewer.grants().discloses(&name, entry.id)
+        match leads_by(entry.flags) {
+            Some(by) => grants.follows(&name, entry.id, by),
+            None => grants.discloses(&name, entry.id),
+        }
     };
-    let leads = |entry: &Child| entry.flags.is_referral() || entry.flags.is_alias();
     let mut entries = walk.entries.iter().enumerate();
-    let hidden = entries.position(|(at, entry)| leads(entry) && !is_seen(at, entry));
+    let hidden =
+        entries.position(|(at, entry)| leads_by(entry.flags).is_some() && !is_seen(at, entry));
     let seen = &walk.entries[..hidden.unwrap_or(walk.entries.len())];
     let mut entries = seen.iter().enumerate();
     let last = entries.rposition(|(at, entry)| is_seen(at, entry))?;
@@ -366,7 +375,15 @@ pub(crate) fn dn_of<R: Read>(view: &R, id: EntryId) -> Result<String> {
     })
 }
 
-/// The same in normal form.
+/// The DN of an entry that may have been deleted; `None` then.
+pub(crate) fn dn_if_there<R: Read>(view: &R, id: EntryId) -> Result<Option<String>> {
+    match view.get(Table::Entry, &id.to_key())? {
+        Some(_) => dn_of(view, id).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The DN of an entry in normal form.
 pub(crate) fn normal_dn_of<R: Read>(view: &R, schema: &Schema, id: EntryId) -> Result<NormalDn> {
     let mut normal = NormalDn::new();
     let dn = dn_of(view, id)?;

@@ -18,7 +18,7 @@ pub trait UuidSource: Send + Sync {
 }
 
 /// Makes stored passwords of cleartext ones. Called for each cleartext userPassword value of an add, a modify and an
-/// import; expensive by nature, so the server runs [`crate::hash_passwords`] away from its writer.
+/// import; expensive by nature, so the server does it away from its writer: [`crate::PasswordHashing`].
 pub trait PasswordHasher: Send + Sync {
     /// The stored form, `{SCHEME}...` (RFC 3112 §3 and common practice), of a cleartext password.
     ///

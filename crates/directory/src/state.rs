@@ -1,9 +1,13 @@
 //! What a snapshot knows of the directory besides its tables.
 
+use std::sync::Arc;
+
 use crate::attributes::AttributeTable;
+use crate::config::Settings;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
 use crate::names::{NamingContext, PartitionedParent};
+use crate::update::rules::RuleSet;
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,10 @@ pub(crate) struct State {
     pub(crate) indexes: IndexSet,
     /// The version of the string preparation the indexes were built with.
     pub(crate) preparation: u32,
+    /// What is configured with the data.
+    pub(crate) settings: Settings,
+    /// What holds of the data besides the schema.
+    pub(crate) rules: Arc<RuleSet>,
     /// The record most of this was read from: another one means another state.
     pub(crate) definition: Box<str>,
 }

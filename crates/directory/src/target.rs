@@ -5,10 +5,11 @@ use sapwood_ldap::result::ResultCode;
 
 use crate::access::Requester;
 use crate::engine::{EntryId, Read};
+use crate::entry::EntryFlags;
 use crate::names::{self, Child};
 use crate::outcome::{Outcome, Stop};
 use crate::referral;
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{NormalDn, OperationalAttribute, Schema};
 use crate::state::State;
 
 /// The entry an operation works on.
@@ -90,8 +91,12 @@ pub(crate) fn find<R: Read>(
 ) -> Result<Target, Stop> {
     let context = names::context_of(&state.contexts, &normal).ok_or_else(|| outside(state, dn))?;
     let walk = names::walk(view, &state.contexts, &normal)?;
+    let leads_by = |flags: EntryFlags| {
+        let leads = flags.is_referral() && !manage_dsa_it;
+        leads.then(|| schema.operational(OperationalAttribute::Ref))
+    };
     let walk = match viewer {
-        Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer)),
+        Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer, leads_by)),
         None => walk,
     };
     let Some(walk) = walk else {

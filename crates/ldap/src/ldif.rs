@@ -23,7 +23,7 @@ pub use blocks::{BLOCK_BYTES, Block, Blocks, Reader};
 pub use records::Records;
 pub use writer::{COLUMNS, write_dn, write_record, write_value, write_version};
 
-use crate::list::AttributesBuf;
+use crate::list::{AttributesBuf, ChangeKind, ChangesBuf};
 
 /// The longest record that is read unless [`Options::record_bytes_max`] says otherwise.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -147,6 +147,22 @@ pub struct Modification<'a> {
     pub description: Cow<'a, str>,
     /// The values.
     pub values: Vec<Cow<'a, [u8]>>,
+}
+
+/// The modifications as a ModifyRequest has them.
+pub fn changes(modifications: &[Modification<'_>]) -> ChangesBuf {
+    let mut changes = ChangesBuf::default();
+    for modification in modifications {
+        let kind = match modification.kind {
+            ModificationKind::Add => ChangeKind::Add,
+            ModificationKind::Delete => ChangeKind::Delete,
+            ModificationKind::Replace => ChangeKind::Replace,
+            ModificationKind::Increment => ChangeKind::Increment,
+        };
+        let values = modification.values.iter().map(AsRef::as_ref);
+        changes.push(kind, modification.description.as_bytes(), values);
+    }
+    changes
 }
 
 /// What a modification does with its values.

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Stat(Folder),
     /// Add, drop or list indexes, also while a server runs
     Index(Index),
+    /// Show or change what is configured with the data, also while a server runs
+    Config(Configuration),
     /// Copy a directory to one file, with its configuration and all it takes to have it again, also while a server runs
     Backup(Backup),
     /// Make a directory from a backup
@@ -231,6 +233,26 @@ pub(crate) enum IndexAction {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Configuration {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What to do
+    pub(crate) action: ConfigAction,
+    /// LDIF with changes of entries below cn=config, as ldapmodify takes it; '-' is standard input
+    #[arg(value_name = "FILE", required_if_eq("action", "apply"))]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfigAction {
+    /// Write cn=config as LDIF
+    Show,
+    /// Change it
+    Apply,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Backup {
     /// The folder of the directory
     #[arg(value_name = "DIR")]
@@ -360,6 +382,8 @@ mod tests {
             "sapwood index d add cn_eq",
             "sapwood index d drop cn_eq,sub",
             "sapwood index d list",
+            "sapwood config d show",
+            "sapwood config d apply f",
             "sapwood backup d f",
             "sapwood restore d f",
             "sapwood reload d",

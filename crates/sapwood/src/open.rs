@@ -28,14 +28,13 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
     folder.join(DATA_FOLDER)
 }
 
-/// What a directory is opened with: its schema, its rules, what the root DSE says.
+/// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
     let mut options = Options::new(SchemaFiles::read(folder)?.schema(config)?);
     options.root_dse = root_dse(
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
     );
-    options.rules = config.rules.of_directory();
     options.passwords = Some(Arc::new(hasher(config)));
     Ok(options)
 }

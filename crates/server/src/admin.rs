@@ -1,4 +1,4 @@
-//! The control socket: how `sapwood reload`, `index` and `backup` talk to the server that runs on their folder.
+//! The control socket: how `sapwood reload`, `index` and `config` talk to the server that runs on their folder.
 //!
 //! A client sends one command, a word and its arguments, each ended by a zero byte, and closes its side. The server
 //! answers lines: any number of `note TEXT`, then `done TEXT` or `failed TEXT`. The socket's folder and its mode let
@@ -21,7 +21,7 @@ use crate::server::bind_local;
 /// The socket's name inside a directory's folder.
 pub const CONTROL_SOCKET: &str = "control.sock";
 /// Bytes of a command.
-const COMMAND_BYTES_MAX: u64 = 64 << 10;
+pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 /// Seconds that a client may take to send its command.
 const COMMAND_SECONDS_MAX: u64 = 10;
 
@@ -107,14 +107,17 @@ fn answer(mut client: &UnixStream, handler: &Handler) -> io::Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(COMMAND_SECONDS_MAX)))?;
     let mut command = String::new();
     client
-        .take(COMMAND_BYTES_MAX)
+        .take(COMMAND_BYTES_MAX as u64)
         .read_to_string(&mut command)?;
     if command.is_empty() {
         // A look whether somebody is here.
         return Ok(());
     }
     let words: Vec<String> = command.split_terminator('\0').map(str::to_owned).collect();
-    tracing::info!(command = %words.join(" "), "control");
+    // A file is not for the log.
+    let is_short = |word: &&String| !word.contains('\n');
+    let told: Vec<&str> = words.iter().filter(is_short).map(String::as_str).collect();
+    tracing::info!(command = %told.join(" "), "control");
     let mut notes = |note: &str| {
         let _ = writeln!(client, "note {}", one_line(note));
     };

@@ -1,11 +1,11 @@
 //! `sapwood.toml`: everything that can be set, with its defaults.
 
+mod moved;
 mod reload;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sapwood_directory::UniqueRule;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::listen::ListenUrl;
@@ -42,9 +42,6 @@ pub struct Config {
     /// What belongs to the schema besides its files.
     #[serde(default)]
     pub schema: SchemaOptions,
-    /// What holds of the data besides the schema.
-    #[serde(default)]
-    pub rules: Rules,
     /// What is spoken beyond the standards.
     #[serde(default)]
     pub extensions: Extensions,
@@ -90,8 +87,6 @@ pub struct TlsFiles {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
-    /// Anonymous connections may read what other users may read.
-    pub anonymous_read: bool,
     /// Passwords may come over a connection without TLS from another machine.
     pub danger_plaintext_passwords: bool,
 }
@@ -103,39 +98,6 @@ pub struct SchemaOptions {
     /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with
     /// a hyphen stands for all that begin so.
     pub attribute_options: Vec<String>,
-}
-
-/// What holds of the data, for all who change it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Rules {
-    /// Attributes of which no two entries share a value.
-    pub unique: Vec<Unique>,
-}
-
-/// Attributes of which no two entries share a value, each by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Unique {
-    /// Names or OIDs of the attribute types. Each needs an equality index.
-    pub attributes: Vec<String>,
-    /// The DN at and below which this holds; empty for the whole directory.
-    #[serde(default)]
-    pub base: String,
-}
-
-impl Rules {
-    /// What a directory is opened with.
-    #[must_use]
-    pub fn of_directory(&self) -> sapwood_directory::Rules {
-        let unique = self.unique.iter().map(|rule| UniqueRule {
-            attributes: rule.attributes.clone(),
-            base: rule.base.clone(),
-        });
-        sapwood_directory::Rules {
-            unique: unique.collect(),
-        }
-    }
 }
 
 /// Extensions of the protocol that are Sapwood's own (`docs/reference/protocol-extensions.md`), each off by default.
@@ -194,10 +156,6 @@ pub struct Limits {
     pub transaction_idle_seconds_max: u64,
     /// Operations of one update request of a bulk update (RFC 4373).
     pub lburp_operations_max: usize,
-    /// Entries that one search of anyone but the administrator returns; 0 means no limit.
-    pub search_entries_max: u32,
-    /// Seconds that one search of anyone but the administrator takes; 0 means no limit.
-    pub search_seconds_max: u32,
     /// Passwords that are hashed or checked at once, 19 MiB each, and up to 64 MiB for stored hashes from elsewhere.
     pub hashers_max: usize,
     /// Values of userPassword that an entry may have; no more of them are tried.
@@ -335,8 +293,6 @@ impl Default for Limits {
             open_transactions_bytes_max: 6 << 20,
             transaction_idle_seconds_max: 60,
             lburp_operations_max: 1000,
-            search_entries_max: 0,
-            search_seconds_max: 0,
             hashers_max: 1,
             password_values_max: 8,
             password_cost_ms_max: 2000,
@@ -416,6 +372,7 @@ impl Config {
 
     /// Parses the text of a configuration; an error is a line and what is wrong there.
     fn parse(text: &str) -> Result<Self, (usize, String)> {
+        moved::refuse(text)?;
         let config: Self = toml::from_str(text).map_err(|error| {
             let Range { start, .. } = error.span().unwrap_or(0..0);
             (
@@ -423,13 +380,9 @@ impl Config {
                 error.message().to_owned(),
             )
         })?;
-        config.validate().map_err(|(key, reason)| {
-            let line = text
-                .lines()
-                .position(|line| line.trim_start().starts_with(key))
-                .map_or(1, |index| index + 1);
-            (line, format!("{key}: {reason}"))
-        })?;
+        config
+            .validate()
+            .map_err(|(key, reason)| (line_of(text, key), format!("{key}: {reason}")))?;
         Ok(config)
     }
 
@@ -510,6 +463,13 @@ impl Config {
     }
 }
 
+/// The number of the line that a key begins, from 1.
+fn line_of(text: &str, key: &str) -> usize {
+    let mut lines = text.lines();
+    let at = lines.position(|line| line.trim_start().starts_with(key));
+    at.map_or(1, |at| at + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,26 +484,8 @@ mod tests {
         assert_eq!(Config::parse(&template).unwrap(), defaults());
         // What is commented out is an example that takes the place of the line before: it must parse as well.
         let uncommented = template.replace("listen = [\"ldap://127.0.0.1:389\"]\n#: ", "");
-        let uncommented = uncommented.replace("unique = []\n#: ", "");
         assert_ne!(uncommented, template);
-        let example = Config::parse(&uncommented).unwrap();
-        assert_eq!(example.rules.unique[0].attributes, ["uid", "mail"]);
-    }
-
-    #[test]
-    fn rules_are_tables_too() {
-        let admin = "[admin]\ndn = 'cn=admin'\n";
-        let rules = "[[rules.unique]]\nattributes = ['uid']\n[[rules.unique]]\nattributes = ['mail']\nbase = 'o=x'\n";
-        let config = Config::parse(&format!("{admin}{rules}")).unwrap();
-        let [uid, mail] = config.rules.of_directory().unique.try_into().unwrap();
-        assert_eq!(
-            (uid.attributes, uid.base.as_str()),
-            (vec!["uid".to_owned()], "")
-        );
-        assert_eq!(
-            (mail.attributes, mail.base.as_str()),
-            (vec!["mail".to_owned()], "o=x")
-        );
+        Config::parse(&uncommented).unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod committed;
 pub mod config;
 mod connection;
 mod dispatch;
+mod index_builder;
 mod input_memory;
 pub mod listen;
 mod memory;

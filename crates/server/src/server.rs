@@ -27,6 +27,7 @@ use crate::committed::CommitWaiter;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
+use crate::index_builder::IndexBuilder;
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::processors::Processors;
@@ -144,6 +145,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     runtimes: Vec<JoinHandle<()>>,
     writer: Option<WriterThreads>,
+    index_builder: Option<IndexBuilder>,
     /// Socket files to remove at the end.
     socket_files: Vec<PathBuf>,
 }
@@ -208,6 +210,7 @@ impl Server {
         let preparers = threads.div_ceil(PREPARER_PART);
         let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
+        let index_builder = IndexBuilder::start(directory.clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {
             folder,
@@ -229,6 +232,7 @@ impl Server {
             stop,
             runtimes: Vec::new(),
             writer: Some(writer_threads),
+            index_builder: Some(index_builder),
             socket_files,
         };
         let seats = Processors::seats(threads);
@@ -287,6 +291,12 @@ impl Server {
         Some(service.writer.committed().waiter(&service.directory))
     }
 
+    /// The administrator's DN; empty when the server has stopped.
+    pub fn administrator(&self) -> String {
+        let settings = self.service.as_ref().map(|service| service.settings());
+        settings.map_or(String::new(), |settings| settings.config.admin.dn.clone())
+    }
+
     /// Reads configuration and certificates again. On an error everything stays as it was.
     ///
     /// # Errors
@@ -312,6 +322,7 @@ impl Drop for Server {
         for runtime in self.runtimes.drain(..) {
             let _ = runtime.join();
         }
+        self.index_builder = None;
         // The last writer goes with the service.
         self.service = None;
         if let Some(writer) = self.writer.take() {

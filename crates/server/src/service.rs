@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::schema::{NormalDn, Schema};
-use sapwood_directory::{Directory, LocalConfig, Policy};
+use sapwood_directory::{Directory, LocalConfig};
 use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
@@ -227,20 +227,12 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
     Arc::as_ptr(settings).cast_mut()
 }
 
-/// Gives the directory the configured part of its access rules, and what `cn=config` shows of the configuration.
+/// Tells the directory what `cn=config` shows of this machine's configuration.
 fn apply(settings: &Settings, folder: &Path, directory: &Directory) {
-    let config = &settings.config;
     directory.set_local_config(LocalConfig {
-        administrator: config.admin.dn.clone(),
+        administrator: settings.config.admin.dn.clone(),
         folder: folder.display().to_string(),
-        search_entries_max: config.limits.search_entries_max,
-        search_seconds_max: config.limits.search_seconds_max,
     });
-    let access = &config.access;
-    // The standard rules name what every schema has.
-    if let Err(error) = directory.set_access(&Policy::standard(access.anonymous_read)) {
-        tracing::error!("the access rules stay as they were: {error}");
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, generated_password};
+use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{Authentication, BindRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, requests};
@@ -165,24 +166,64 @@ fn anonymous_reads_the_root_dse_only() {
     );
 }
 
+/// The connections that are there already are as those that come.
 #[test]
-fn a_reload_opens_the_directory_to_anonymous_reads_and_closes_it() {
+fn a_modify_of_the_configuration_opens_the_directory_to_anonymous_reads_and_closes_it() {
     let server = with_ann();
     let mut client = server.connect();
-    let path = server.path("sapwood.toml");
-    let closed = std::fs::read_to_string(&path).unwrap();
-    let mut reload = |text: &str| {
-        std::fs::write(&path, text).unwrap();
-        server.server.as_ref().unwrap().reload().unwrap();
+    let mut search = || {
         let answers = client.search(SUFFIX, Scope::Subtree, "(cn=ann)");
         let code = answers.last().map(|answer| answer.code);
         (answers.len(), code)
     };
     let refused = (1, Some(ResultCode::InsufficientAccessRights));
-    assert_eq!(reload(&closed), refused);
-    let open = format!("{closed}\n[access]\nanonymous_read = true\n");
-    assert_eq!(reload(&open), (2, Some(ResultCode::Success)));
-    assert_eq!(reload(&closed), refused);
+    assert_eq!(search(), refused);
+    for _ in 0..2 {
+        server.configure(&[(ChangeKind::Replace, "sapwoodAnonymousRead", &["TRUE"])]);
+        assert_eq!(search(), (2, Some(ResultCode::Success)));
+        server.configure(&[(ChangeKind::Delete, "sapwoodAnonymousRead", &[])]);
+        assert_eq!(search(), refused);
+    }
+    // Neither who is not bound nor a user changes it.
+    let mut ann = server.connect();
+    ann.bind(ANN, b"ann's password").succeeded();
+    let change: [requests::Change<'_>; 1] =
+        [(ChangeKind::Replace, "sapwoodAnonymousRead", &["TRUE"])];
+    let change = requests::modify(5, "olcDatabase={1}mdb,cn=config", &change);
+    ann.tell(&change)
+        .expect(ResultCode::InsufficientAccessRights);
+    server
+        .connect()
+        .tell(&change)
+        .expect(ResultCode::StrongerAuthRequired);
+    assert_eq!(search(), refused);
+}
+
+#[test]
+fn limits_of_searches_hold_for_all_but_the_administrator() {
+    let server = with_ann();
+    server.configure(&[(ChangeKind::Replace, "olcSizeLimit", &["1"])]);
+    let count = |client: &mut Client| {
+        let answers = client.search(SUFFIX, Scope::Subtree, "(objectClass=*)");
+        (answers.len(), answers.last().map(|answer| answer.code))
+    };
+    let mut ann = server.connect();
+    ann.bind(ANN, b"ann's password").succeeded();
+    assert_eq!(count(&mut ann), (2, Some(ResultCode::SizeLimitExceeded)));
+    let mut admin = server.admin();
+    assert_eq!(count(&mut admin), (3, Some(ResultCode::Success)));
+    // Of a burst, too, whose searches are begun together.
+    let search = |id| requests::search(id, SUFFIX, Scope::Subtree, "(objectClass=*)");
+    ann.send(&[search(70), search(71)].concat());
+    for id in [70, 71] {
+        let answers = ann.finish(id);
+        assert_eq!(
+            answers.last().map(|answer| answer.code),
+            Some(ResultCode::SizeLimitExceeded)
+        );
+    }
+    server.configure(&[(ChangeKind::Replace, "olcSizeLimit", &["unlimited"])]);
+    assert_eq!(count(&mut ann), (3, Some(ResultCode::Success)));
 }
 
 #[test]
@@ -304,6 +345,40 @@ fn passwords_can_be_modified() {
         modify_password(&mut ann, &empty).0,
         ResultCode::ConstraintViolation
     );
+}
+
+#[test]
+fn who_was_renamed_changes_the_own_password_not_the_heirs() {
+    let server = with_ann();
+    let mut admin = server.admin();
+    let mut ann = server.connect();
+    ann.bind(ANN, b"ann's password").succeeded();
+    let renamed = "cn=annie,dc=example,dc=com";
+    let rename = requests::message(7, requests::rename(ANN, "cn=annie"));
+    admin.tell(&rename).succeeded();
+    let own = PasswordModify {
+        user_identity: None,
+        old_password: Some(b"ann's password"),
+        new_password: Some(b"newer"),
+    };
+    assert_eq!(modify_password(&mut ann, &own).0, ResultCode::Success);
+    server.connect().bind(renamed, b"newer").succeeded();
+    // An heir has the name that she was bound with.
+    let heir = [
+        ("objectClass", "person"),
+        ("cn", "ann"),
+        ("sn", "heir"),
+        ("userPassword", "heir's"),
+    ];
+    admin.tell(&requests::add(8, ANN, &heir)).succeeded();
+    let own = PasswordModify {
+        old_password: None,
+        new_password: Some(b"newest"),
+        ..own
+    };
+    assert_eq!(modify_password(&mut ann, &own).0, ResultCode::Success);
+    server.connect().bind(renamed, b"newest").succeeded();
+    server.connect().bind(ANN, b"heir's").succeeded();
 }
 
 #[test]

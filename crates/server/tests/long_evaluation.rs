@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sapwood_ldap::extended::{CANCEL, WHO_AM_I, put_cancel_id};
+use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{AddRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::requests::message;
@@ -16,7 +17,8 @@ const REQUEST_BYTES: usize = 250 << 10;
 const LARGE: &str = "cn=large,dc=example,dc=com";
 
 fn with_large_entry() -> TestServer {
-    let server = TestServer::with("[access]\nanonymous_read = true\n");
+    let server = TestServer::start();
+    server.configure(&[(ChangeKind::Replace, "sapwoodAnonymousRead", &["TRUE"])]);
     let text = "x".repeat(90);
     let values: Vec<String> = (0..24_000)
         .map(|number| format!("{number} {text}"))

@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 
 use sapwood_directory::engine::Embedded;
-use sapwood_directory::{IndexDefinition, Partition};
+use sapwood_directory::{IndexDefinition, Partition, Settings, UniqueRule};
 use sapwood_ldap::controls::{Controls, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::{
     END_LBURP, END_TRANSACTION, EndLburp, EndTransaction, LBURP_INCREMENTAL, LBURP_UPDATE,
@@ -16,7 +16,6 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{Client, SUFFIX, TestServer, requests};
 
 const OTHER: &str = "o=other";
-const RULE: &str = "[[rules.unique]]\nattributes = ['uid']\n";
 
 /// The children of the first naming context are in three stores, the other one has one of its own.
 fn server() -> TestServer {
@@ -32,8 +31,15 @@ fn server() -> TestServer {
             stores: 3,
         }],
         own_stores: true,
+        settings: Settings {
+            unique: vec![UniqueRule {
+                attributes: vec!["uid".into()],
+                base: String::new(),
+            }],
+            ..Settings::default()
+        },
     };
-    let server = TestServer::of(&contents, RULE, |_| Embedded::in_memory_with(5).unwrap());
+    let server = TestServer::of(&contents, "", |_| Embedded::in_memory_with(5).unwrap());
     server.add(&[(OTHER, &[("objectClass", "organization"), ("o", "other")])]);
     server
 }

@@ -226,8 +226,7 @@ fn in_new_file(
 
 /// A folder that did not exist, or is empty.
 pub(crate) fn new_folder(path: &Path) -> Result<Folder> {
-    fs::create_dir_all(path)?;
-    let folder = Folder::open(path)?;
+    let folder = Folder::create(path)?;
     if !folder.names()?.is_empty() {
         return Err(std::io::Error::from(ErrorKind::DirectoryNotEmpty).into());
     }

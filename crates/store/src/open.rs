@@ -139,11 +139,11 @@ impl Env {
 }
 
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
-    if options.create && !options.read_only {
-        create_folder(path)?;
-    }
-    let folder = Folder::open(path)?.creating_with(options.permissions);
-    on_storage(Arc::new(folder), options)
+    let folder = match options.create && !options.read_only {
+        true => Folder::create(path)?,
+        false => Folder::open(path)?,
+    };
+    on_storage(Arc::new(folder.creating_with(options.permissions)), options)
 }
 
 pub(crate) fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
@@ -186,17 +186,6 @@ fn is_there(owner: &Owner, storage: &dyn Storage, options: &Options) -> Result<b
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-fn create_folder(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(path)?;
-    if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
-        Folder::open(parent)?.sync_names()?;
-    }
-    Ok(())
 }
 
 fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
@@ -310,7 +299,7 @@ pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
     let restore = Restore::of(backup);
     let stores = (0..restore.stores()?).map(|store| {
         let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-        let (data, meta) = restore.data_file(store, file)?;
+        let (data, meta) = restore.data_file(store, file, None)?;
         Ok((data, meta.identity, meta.head))
     });
     begin_in_memory(stores.collect::<Result<_>>()?, options)
@@ -523,15 +512,12 @@ fn start(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
             log,
             ..StoreIdentity::new()
         };
-        let head = first_head(end);
-        let file = create_store(
-            places,
-            &Meta {
-                identity,
-                head,
-                log_segments: 0,
-            },
-        )?;
+        let meta = Meta {
+            identity,
+            head: first_head(end),
+            log_segments: wal.segments()?,
+        };
+        let file = create_store(places, &meta)?;
         let added = Recovering::new(file.clone(), places.metas(&*file)?, region)?;
         added.fill_region();
         stores.push(added);

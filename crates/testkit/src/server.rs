@@ -87,7 +87,6 @@ impl TestServer {
         let mut options = Options::new(Schema::standard());
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
-        options.rules = config.rules.of_directory();
         let limits = config.limits.passwords();
         if checks_passwords {
             options.passwords = Some(Arc::new(password::Hasher { limits }));
@@ -202,6 +201,13 @@ impl TestServer {
         for first in (0..count).step_by(500) {
             self.add_messages((first..count.min(first + 500)).map(person));
         }
+    }
+
+    /// Changes what is configured with the data, as the administrator.
+    #[track_caller]
+    pub fn configure(&self, changes: &[requests::Change<'_>]) {
+        let change = requests::modify(1, "olcDatabase={1}mdb,cn=config", changes);
+        self.admin().tell(&change).succeeded();
     }
 
     /// Stops the server.

@@ -10,7 +10,6 @@
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
 //! process has the space open, the lock region is of no value, whatever it holds: it is made anew.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,17 +87,8 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Resu
 }
 
 pub(crate) fn create_folder(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let made = || {
-        fs::create_dir_all(path)?;
-        match path.parent().filter(|parent| *parent != Path::new("")) {
-            Some(parent) => Folder::open(parent)?.sync_names(),
-            None => Ok(()),
-        }
-    };
-    made().doing("cannot make the folder of the space")
+    let made = Folder::create(path).map(drop);
+    made.doing("cannot make the folder of the space")
 }
 
 struct Opened {

@@ -97,6 +97,21 @@ impl EntryTest {
         tells && self.dn.len() == parent.len() + 1 && self.dn.is_at_or_below(parent)
     }
 
+    /// The child that it may tell from the others: its DN, and its RDN.
+    pub(super) fn child_told_apart(&self, parent: &NormalDn) -> Option<(&NormalDn, &[u8])> {
+        let rdn = self.dn.rdns().next_back()?;
+        self.tells_children_apart(parent).then_some((&self.dn, rdn))
+    }
+
+    /// Whether it holds for the other children of an entry.
+    pub(super) fn holds_for_children(&self, parent: &NormalDn) -> bool {
+        match self.scope {
+            DnScope::Base => false,
+            DnScope::One => *parent == self.dn,
+            DnScope::Subtree | DnScope::Children => parent.is_at_or_below(&self.dn),
+        }
+    }
+
     fn new(schema: &Schema, pattern: &DnPattern) -> Result<EntryTest, String> {
         let mut dn = NormalDn::new();
         let named = dn.parse(schema, pattern.dn.as_bytes());

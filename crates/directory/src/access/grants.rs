@@ -276,6 +276,14 @@ impl Grants {
         self.rights(dn, id, Slot::ENTRY).has(Rights::DISCLOSE)
     }
 
+    /// Whether a referral or an alias leads somebody elsewhere: they may know of the entry, and read it and the
+    /// attribute that it leads by.
+    pub(crate) fn follows(&self, dn: &NormalDn, id: EntryId, by: AttributeTypeId) -> bool {
+        let seen = Rights::DISCLOSE | Rights::READ;
+        let reads_target = || self.rights(dn, id, self.slot(by)).has(Rights::READ);
+        self.rights(dn, id, Slot::ENTRY).has(seen) && reads_target()
+    }
+
     /// The rights on all of an entry.
     pub(crate) fn on_entry(&self, dn: &NormalDn, id: EntryId) -> EntryGrants {
         let holds = |rule: &RuleFor| rule.entries.as_ref().is_none_or(|test| test.holds(dn));
@@ -297,7 +305,7 @@ impl Grants {
 }
 
 /// The rights that rules give, all of which are about the same slot of an entry.
-fn decide<'r>(rules: impl Iterator<Item = &'r RuleFor>, is_self: bool) -> Rights {
+pub(super) fn decide<'r>(rules: impl Iterator<Item = &'r RuleFor>, is_self: bool) -> Rights {
     let mut rights = Rights::NONE;
     for rule in rules {
         for clause in &rule.clauses {
@@ -417,14 +425,14 @@ impl Decider {
         }
     }
 
-    /// What is granted on an entry; `None` on one whose name cannot be read.
+    /// What is granted on an entry, besides what is granted on all; `None` on one whose name cannot be read.
     pub(crate) fn decide(
         &mut self,
         schema: &Schema,
         id: EntryId,
         rdn: &[u8],
         superior: Option<&Superior>,
-    ) -> Option<&EntryGrants> {
+    ) -> Option<(&Grants, &EntryGrants)> {
         let is_own = Some(id) == self.requester.grants().entry;
         let parent = superior.map(|superior| superior.id);
         let siblings = self.siblings.as_ref();
@@ -433,7 +441,8 @@ impl Decider {
             Some(siblings) => siblings.decision,
             None => self.decide_by_name(schema, id, rdn, superior)?,
         };
-        self.known.get(decision).map(|(_, grants)| grants)
+        let (_, on_entry) = self.known.get(decision)?;
+        Some((self.requester.grants(), on_entry))
     }
 
     /// The place of the decision for an entry whose siblings do not tell.

@@ -5,12 +5,14 @@
 //! | `policy` | rules as they are written |
 //! | `compile` | from rules to what they grant to an identity |
 //! | `grants` | what is granted, on all entries and on one |
+//! | `children` | how many children of an entry may be known |
 //!
 //! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A
 //! search asks at its beginning how much of every entry it sees ([`Sight`]). Only if that depends on the entry, each
 //! candidate is decided by itself ([`Decider`]). The base of a search, and what is compared or updated, are asked for
 //! by name. What may not be disclosed is as if it were not there.
 
+mod children;
 mod compile;
 mod grants;
 mod policy;

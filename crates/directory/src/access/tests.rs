@@ -238,7 +238,8 @@ proptest! {
             };
             let id = EntryId(id);
             let superior = superior(parent);
-            let decided = decider.decide(&schema, id, rdn.as_bytes(), superior.as_deref()).unwrap();
+            let superior = superior.as_deref();
+            let (_, decided) = decider.decide(&schema, id, rdn.as_bytes(), superior).unwrap();
             let dn = normal(&schema, dn);
             for asked in &all {
                 let expected = model(&policy, &identity, id, *asked);

@@ -293,7 +293,10 @@ impl<E: Engine> Directory<E> {
         };
         let mut sources = sources;
         // Rules see one entry after the other.
-        let is_built = || Ok::<_, Error>(self.rules().if_any().is_none() && self.is_empty()?);
+        let is_built = || {
+            let has_rules = !self.snapshot()?.state().rules.is_empty();
+            Ok::<_, Error>(!has_rules && self.is_empty()?)
+        };
         let mut built = is_built()?;
         let mut is_done = false;
         if built

@@ -160,7 +160,8 @@ operational_attributes! {
     AdministrativeRole: "2.5.18.5", "administrativeRole", OBJECT_ID, Many, DIRECTORY, Clients, Clients;
     SubtreeSpecification: "2.5.18.6", "subtreeSpecification", values!("45"), One, DIRECTORY, Clients, Clients;
     CollectiveExclusions: "2.5.18.7", "collectiveExclusions", OBJECT_ID, Many, DIRECTORY, Clients, Clients;
-    CollectiveAttributeSubentries: "2.5.18.12", "collectiveAttributeSubentries", DN, Many, DIRECTORY, Directory, Clients;
+    CollectiveAttributeSubentries: "2.5.18.12", "collectiveAttributeSubentries", DN, Many, DIRECTORY,
+        Directory, Clients;
 
     // The schema (RFC 4512 §4.2).
     GoverningStructureRule: "2.5.21.10", "governingStructureRule", equal!("integerMatch" "27"), One, DIRECTORY,

@@ -212,7 +212,8 @@ impl Following {
         };
         if let Some(viewer) = locator.viewer {
             let dn = normal_dn_of(locator.view, locator.schema, alias)?;
-            if !viewer.grants().discloses(&dn, alias) {
+            let by = locator.schema.well_known().aliased_object_name;
+            if !viewer.grants().follows(&dn, alias, by) {
                 return Ok(FOLLOW_WORK);
             }
         }

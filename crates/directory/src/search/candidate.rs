@@ -1,6 +1,6 @@
 //! One entry while a search looks at it.
 
-use crate::access::{EntryGrants, Rights, Visible};
+use crate::access::{EntryGrants, Grants, Rights, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId, Read};
 use crate::entry::{Damaged, Entry};
@@ -21,7 +21,15 @@ pub(crate) struct Candidate<'c, R: Read> {
     /// What gives the attributes of an entry of the tree their names.
     vocabulary: Option<Vocabulary<'c>>,
     operational: Operational<'c>,
-    grants: Option<&'c EntryGrants>,
+    viewer: Option<Viewer<'c>>,
+}
+
+/// Who looks at an entry, where it depends on the entry what they see.
+#[derive(Clone, Copy)]
+struct Viewer<'c> {
+    grants: &'c Grants,
+    /// If it is restricted to that.
+    on_entry: Option<&'c EntryGrants>,
 }
 
 /// What is granted on an entry to who asks.
@@ -95,7 +103,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             place,
             vocabulary: Some(vocabulary),
             operational: Operational::Stored,
-            grants: None,
+            viewer: None,
         }
     }
 
@@ -112,19 +120,20 @@ impl<'c, R: Read> Candidate<'c, R> {
             place: Place::Synthetic,
             vocabulary: None,
             operational: Operational::Given(operational),
-            grants: None,
+            viewer: None,
         }
     }
 
-    /// Restricts an entry of the tree to what is granted on it.
-    pub(crate) fn restrict(&mut self, grants: &'c EntryGrants) {
-        self.grants = Some(grants);
+    /// Lets somebody see no other entries of the tree in it than they may know of, and restricts it to what is granted
+    /// on it, if that is given.
+    pub(crate) fn restrict(&mut self, grants: &'c Grants, on_entry: Option<&'c EntryGrants>) {
+        self.viewer = Some(Viewer { grants, on_entry });
     }
 
     /// What is granted on it, if it is restricted to that.
     #[inline]
     pub(crate) fn seen(&self) -> Option<Seen<'c>> {
-        let (grants, vocabulary) = (self.grants?, self.vocabulary.as_ref()?);
+        let (grants, vocabulary) = (self.viewer?.on_entry?, self.vocabulary.as_ref()?);
         Some(Seen {
             grants,
             attributes: vocabulary.attributes,
@@ -225,11 +234,13 @@ impl<'c, R: Read> Candidate<'c, R> {
                 Ok(())
             }
             Place::Tree(superior) => {
+                let viewer = self.viewer.zip(self.vocabulary);
                 let subject = Subject {
                     view: self.view,
                     id: self.id,
                     entry: self.entry,
                     superior,
+                    viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
                 };
                 attribute.compute(&subject, values)
             }

@@ -7,12 +7,12 @@ use sapwood_ldap::url;
 
 use crate::access::Requester;
 use crate::engine::{EntryId, Read, Table};
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::names::{self, Child, Walk};
 use crate::outcome::Outcome;
 use crate::referral;
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{AttributeTypeId, NormalDn, OperationalAttribute, Schema};
 use crate::state::State;
 
 /// Most aliases that one DN may lead through.
@@ -27,6 +27,17 @@ pub(crate) struct Manner {
     pub(crate) manage_dsa_it: bool,
     /// The scope to put into referrals, for a search.
     pub(crate) referral_scope: Option<url::Scope>,
+}
+
+impl Manner {
+    /// The attribute that says where an entry leads, if it is not a plain one to who looks in this manner.
+    fn leads_by(self, schema: &Schema, flags: EntryFlags) -> Option<AttributeTypeId> {
+        if flags.is_referral() && !self.manage_dsa_it {
+            return Some(schema.operational(OperationalAttribute::Ref));
+        }
+        let is_followed = flags.is_alias() && self.follow_aliases;
+        is_followed.then(|| schema.well_known().aliased_object_name)
+    }
 }
 
 /// Looks for entries in one snapshot or transaction.
@@ -56,7 +67,10 @@ impl<R: Read> Locator<'_, R> {
         while passed.len() <= ALIASES_MAX {
             let walk = names::walk(self.view, &self.state.contexts, &normal)?;
             let walk = match self.viewer {
-                Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer)),
+                Some(viewer) => {
+                    let leads_by = |flags| manner.leads_by(self.schema, flags);
+                    walk.and_then(|walk| names::as_seen(walk, &normal, viewer, leads_by))
+                }
                 None => walk,
             };
             let Some(walk) = walk else {

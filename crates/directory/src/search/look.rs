@@ -162,8 +162,8 @@ impl Look<'_> {
                 .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         }
         let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, superior);
-        if let Some(grants) = self.on_entry {
-            candidate.restrict(grants);
+        if self.sight == Sight::Decided {
+            candidate.restrict(self.grants, self.on_entry);
         }
         look(&mut candidate)
     }

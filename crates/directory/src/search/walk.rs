@@ -76,8 +76,8 @@ fn restrict<'c, R: Read>(
 ) -> bool {
     let rdn = candidate.entry().rdn_bytes();
     match decider.decide(schema, id, rdn, superior) {
-        Some(grants) if grants.visible() != Visible::Nothing => {
-            candidate.restrict(grants);
+        Some((grants, on_entry)) if on_entry.visible() != Visible::Nothing => {
+            candidate.restrict(grants, Some(on_entry));
             true
         }
         _ => false,

@@ -2,6 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Server};
+use crate::config::{Setting, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 
 /// What `cn=config` shows of what is configured with the server.
@@ -11,29 +12,33 @@ pub struct LocalConfig {
     pub administrator: String,
     /// Where the directory is.
     pub folder: String,
-    /// Entries that a search of anyone but the administrator returns; 0 is no limit.
-    pub search_entries_max: u32,
-    /// Seconds that such a search takes; 0 is no limit.
-    pub search_seconds_max: u32,
 }
+
+/// The entry of the database that has the data.
+pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
+/// The entry of the rules of unique values, if there are any.
+pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 
 pub(super) const CONTEXT: Definition = Definition {
     suffix: "cn=config",
     what: "the configuration",
-    remedy: "it is changed in sapwood.toml, in the schema files, and with 'sapwood index'",
+    remedy: "what changes it is a modify of the attributes that docs/operating/configuration.md names, sapwood.toml, the \
+             schema files, and 'sapwood index'",
     is_hidden: true,
     follows_state: true,
     make,
 };
 
 fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
-    vec![vec![
+    let mut entries = vec![
         global(),
         schema(server),
-        database(-1, "frontend", &["olcDatabaseConfig", "olcFrontendConfig"], Vec::new()),
-        database(0, "config", &["olcDatabaseConfig"], vec![root_dn(server)]),
-        database(1, "mdb", &["olcDatabaseConfig", "olcMdbConfig"], data(server)),
-    ]]
+        database(-1, "frontend", DATABASE, &["olcFrontendConfig"], Vec::new()),
+        database(0, "config", DATABASE, &[], vec![root_dn(server)]),
+        database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
+    ];
+    entries.extend(unique_values(server));
+    vec![entries]
 }
 
 type Attributes = Vec<(&'static str, Vec<String>)>;
@@ -76,20 +81,25 @@ fn ordered(values: impl Iterator<Item = String>) -> Vec<String> {
     numbered.map(|(at, value)| format!("{{{at}}}{value}")).collect()
 }
 
-/// A database, which is found without its number, and by its number alone, too.
-fn database(number: i32, name: &str, classes: &[&str], of_data: Attributes) -> Content {
+/// The structural class of a database without more to it.
+const DATABASE: &str = "olcDatabaseConfig";
+
+/// A database, which is found without its number, and by its number alone, too. It has a structural class and others.
+fn database(
+    number: i32,
+    name: &str,
+    class: &str,
+    others: &[&str],
+    of_data: Attributes,
+) -> Content {
     let dn = |name: &str| format!("olcDatabase={name},{}", CONTEXT.suffix);
     let numbered = format!("{{{number}}}{name}");
-    let classes: Vec<String> = classes.iter().map(|class| (*class).to_owned()).collect();
+    let classes = [class].into_iter().chain(others.iter().copied());
     let mut attributes = vec![
-        ("structuralObjectClass", classes.iter().rev().take(1).cloned().collect()),
-        ("objectClass", classes),
+        ("objectClass", classes.map(str::to_owned).collect()),
+        ("structuralObjectClass", one(class)),
         ("olcDatabase", one(&numbered)),
     ];
-    if name == "frontend" {
-        // Its other class is auxiliary.
-        attributes[0].1 = one("olcDatabaseConfig");
-    }
     attributes.extend(of_data);
     Content {
         dn: dn(&numbered),
@@ -117,19 +127,40 @@ fn data(server: &Server<'_>) -> Attributes {
         let name = schema.type_of(indexes.attribute_type).name();
         format!("{name} {}", kinds(indexes).join(","))
     });
-    let limit = |limit: u32| match limit {
-        0 => one("unlimited"),
-        limit => one(&limit.to_string()),
-    };
+    let settings = Setting::all().map(|setting| (setting.attribute, one(&setting.value(&state.settings))));
     let folder = (!local.folder.is_empty()).then(|| local.folder.clone());
-    vec![
+    let mut attributes = vec![
         ("olcDbDirectory", Vec::from_iter(folder)),
         ("olcSuffix", suffixes.collect()),
         root_dn(server),
-        ("olcSizeLimit", limit(local.search_entries_max)),
-        ("olcTimeLimit", limit(local.search_seconds_max)),
-        ("olcDbIndex", indexes.collect()),
-    ]
+    ];
+    attributes.extend(settings);
+    attributes.push(("olcDbIndex", indexes.collect()));
+    attributes
+}
+
+/// The rules of unique values, as the overlay of the data that they are in OpenLDAP.
+fn unique_values(server: &Server<'_>) -> Option<Content> {
+    const CLASS: &str = "olcUniqueConfig";
+    let rules = &server.state.settings.unique;
+    let names = ["{0}unique", "unique", "{0}"];
+    let databases = ["{1}mdb", "mdb", "{1}"];
+    let all = names.iter().flat_map(|name| {
+        let of = move |database| {
+            format!("olcOverlay={name},olcDatabase={database},{}", CONTEXT.suffix)
+        };
+        databases.iter().map(of)
+    });
+    (!rules.is_empty()).then(|| Content {
+        dn: UNIQUE.to_owned(),
+        also: all.filter(|dn| dn != UNIQUE).collect(),
+        attributes: vec![
+            ("objectClass", vec!["olcOverlayConfig".to_owned(), CLASS.to_owned()]),
+            ("structuralObjectClass", one(CLASS)),
+            ("olcOverlay", one("{0}unique")),
+            (unique::UNIQUE_URI, rules.iter().map(unique::uri).collect()),
+        ],
+    })
 }
 
 /// The kinds of index that an attribute has, complete or not.

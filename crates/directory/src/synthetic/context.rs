@@ -194,6 +194,11 @@ impl Synthetic {
         Ok(made)
     }
 
+    /// Its DN as written.
+    pub(crate) fn dn(&self) -> &str {
+        &self.dn
+    }
+
     /// Whether it is a subentry (RFC 3672).
     pub(crate) fn is_subentry(&self) -> bool {
         self.is_subentry

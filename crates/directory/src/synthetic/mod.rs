@@ -100,11 +100,18 @@ impl SyntheticContext {
         self.definition().is_hidden
     }
 
-    /// Whether a DN is that of the first entry of one that has a name.
-    pub(crate) fn is_suffix(schema: &Schema, normal: &NormalDn) -> bool {
-        let mut own = NormalDn::new();
-        let mut all = SyntheticContext::ALL.iter();
-        all.any(|context| own.parse(schema, context.suffix().as_bytes()).is_ok() && own == *normal)
+    /// The DNs of their first entries, by [`SyntheticContext`].
+    ///
+    /// # Errors
+    /// When the schema lacks an attribute type that they name.
+    pub(crate) fn suffixes(schema: &Schema) -> Result<Vec<NormalDn>> {
+        let normal = |context: &SyntheticContext| {
+            let mut suffix = NormalDn::new();
+            let parsed = suffix.parse(schema, context.suffix().as_bytes());
+            parsed.map_err(|error| Error::State(format!("{}: {error}", context.suffix())))?;
+            Ok(suffix)
+        };
+        SyntheticContext::ALL.iter().map(normal).collect()
     }
 }
 
@@ -136,7 +143,7 @@ impl SyntheticContexts {
         state: &State,
         opened: String,
     ) -> Result<SyntheticContexts> {
-        let (mut suffixes, mut fixed) = (Vec::new(), Vec::new());
+        let mut fixed = Vec::new();
         let local = LocalConfig::default();
         let server = Server {
             schema,
@@ -146,17 +153,13 @@ impl SyntheticContexts {
             local: &local,
         };
         for context in SyntheticContext::ALL {
-            let mut suffix = NormalDn::new();
-            let parsed = suffix.parse(schema, context.suffix().as_bytes());
-            parsed.map_err(|error| Error::State(format!("{}: {error}", context.suffix())))?;
-            suffixes.push(suffix);
             // What follows the state is made, too: what is wrong with the schema is told now.
             let made = (context.definition().make)(&server).into_iter();
             let made = made.map(|contents| Context::new(schema, *context, contents).map(Arc::new));
             fixed.push(made.collect::<Result<_>>()?);
         }
         Ok(SyntheticContexts {
-            suffixes,
+            suffixes: SyntheticContext::suffixes(schema)?,
             fixed,
             following: Mutex::default(),
             opened,

@@ -132,7 +132,7 @@ mod tests {
         };
         let mut state = State::default();
         for dn in ["dc=example,dc=com", "o=other"] {
-            definition::add_context(&mut state, &schema, dn, 0).unwrap();
+            definition::add_context(&mut state, &schema, &[], dn, 0).unwrap();
         }
         let opened = "20260101000000Z".to_owned();
         let contexts = SyntheticContexts::new(&schema, &root_dse, &state, opened).unwrap();

@@ -5,14 +5,13 @@ use std::borrow::Cow;
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::dn::Dn;
-use sapwood_ldap::list::{Attribute, AttributesBuf, ChangesBuf};
-use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
+use sapwood_ldap::message::AddRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{Run, UpdateRequest, no_update_of};
-use crate::access::{Rights, Slot, is_protected};
+use super::{Run, no_update_of};
+use crate::access::{Rights, Slot};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
 use crate::engine::Write;
@@ -21,7 +20,7 @@ use crate::names::Child;
 use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
 use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
-use crate::sources::PasswordHasher;
+use crate::synthetic::SyntheticContext;
 use crate::target;
 
 impl<T: Write> Run<'_, T> {
@@ -38,7 +37,10 @@ impl<T: Write> Run<'_, T> {
                 let diagnostic = format!("{} is there already", context.what());
                 return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
             }
-            return Err(no_update_of(context, "added to"));
+            return match context {
+                SyntheticContext::Config => self.configure_more(&normal, request, controls),
+                context => Err(no_update_of(context, "added to")),
+            };
         }
         self.require_somewhere(Slot::CHILDREN, Rights::ADD)?;
         self.require_somewhere(Slot::ENTRY, Rights::ADD)?;
@@ -73,7 +75,8 @@ impl<T: Write> Run<'_, T> {
         let stamp = Stamp::from(drawn.csn);
         let uuid = uuid_text(self.options.uuids.uuid());
         let class = schema.class_of(class).name();
-        let values = StoredValues::of_new(class, &uuid, self.identity().dn(), &stamp);
+        let who = self.modifier()?;
+        let values = StoredValues::of_new(class, &uuid, &who, &stamp);
         for attribute in OperationalAttribute::STORED {
             draft.stamp(schema, attribute, &values);
         }
@@ -191,128 +194,4 @@ pub(crate) fn no_class() -> Stop {
         "the entry has no structural object class: it needs one, such as person or organizationalUnit",
     )
     .into()
-}
-
-/// The values that an add or a modify gives to attributes of a kind.
-fn new_values<'m>(op: &Request<'m>, is_of_kind: impl Fn(&[u8]) -> bool) -> Vec<&'m [u8]> {
-    use sapwood_ldap::list::ChangeKind;
-    let mut values = Vec::new();
-    let mut take = |attribute: Attribute<'m>| {
-        if is_of_kind(attribute.description) {
-            values.extend(attribute.values);
-        }
-    };
-    match op {
-        Request::Add(request) => request.attributes.into_iter().for_each(take),
-        Request::Modify(request) => {
-            for change in request.changes {
-                if matches!(change.kind, ChangeKind::Add | ChangeKind::Replace) {
-                    take(change.attribute);
-                }
-            }
-        }
-        _ => {}
-    }
-    values
-}
-
-/// Puts stored passwords in the place of the cleartext ones of an add or a modify. Expensive: to be called before the
-/// update joins the writer's queue. What is not an add or a modify, or carries no cleartext password, stays as it is.
-///
-/// # Errors
-/// The outcome to answer with when there are too many passwords, or one cannot be hashed or stored.
-pub fn hash_passwords(
-    request: &mut UpdateRequest,
-    schema: &Schema,
-    hasher: &dyn PasswordHasher,
-) -> Result<(), Outcome> {
-    let UpdateRequest::Message(bytes) = &*request else {
-        return Ok(());
-    };
-    // What cannot be decoded is refused when it is applied.
-    let Ok(message) = RequestMessage::decode(bytes) else {
-        return Ok(());
-    };
-    let is_password = |description: &[u8]| {
-        // Whatever the options: whether these are recognised is asked when it is applied.
-        let name = description.split(|byte| *byte == b';').next();
-        let known = name.and_then(|name| schema.attribute_type(name));
-        known.is_some_and(|known| is_protected(schema, known.id()))
-    };
-    let refuse = |why: String| Outcome::new(ResultCode::ConstraintViolation, why);
-    // All passwords of one request are those of one entry: no more are hashed than it may have.
-    let given = new_values(&message.op, is_password);
-    hasher.check(&given).map_err(refuse)?;
-    let hashed = |description: &[u8], values: Vec<&[u8]>| -> Result<Vec<Vec<u8>>, Outcome> {
-        let stored = |value: &&[u8]| {
-            if is_password(description) && !hasher.is_hashed(value) {
-                hasher.hash(value).map_err(refuse)
-            } else {
-                Ok(value.to_vec())
-            }
-        };
-        values.iter().map(stored).collect()
-    };
-    let mut out = Vec::with_capacity(bytes.len() + 256);
-    match message.op {
-        Request::Add(request)
-            if request
-                .attributes
-                .iter()
-                .any(|attribute| is_password(attribute.description)) =>
-        {
-            let mut attributes = AttributesBuf::default();
-            for attribute in request.attributes {
-                let values = hashed(attribute.description, attribute.values.iter().collect())?;
-                attributes.push(attribute.description, values.iter().map(Vec::as_slice));
-            }
-            let request = AddRequest {
-                attributes: attributes.view(),
-                ..request
-            };
-            Message {
-                op: Request::Add(request),
-                id: message.id,
-                controls: message.controls,
-            }
-            .encode(&mut out);
-        }
-        Request::Modify(request)
-            if request
-                .changes
-                .iter()
-                .any(|change| is_password(change.attribute.description)) =>
-        {
-            use sapwood_ldap::list::ChangeKind;
-            let mut changes = ChangesBuf::default();
-            for change in request.changes {
-                let values: Vec<&[u8]> = change.attribute.values.iter().collect();
-                // A value to be deleted names a stored one and is not hashed anew.
-                let values = match change.kind {
-                    ChangeKind::Add | ChangeKind::Replace => {
-                        hashed(change.attribute.description, values)?
-                    }
-                    _ => values.iter().map(|value| value.to_vec()).collect(),
-                };
-                changes.push(
-                    change.kind,
-                    change.attribute.description,
-                    values.iter().map(Vec::as_slice),
-                );
-            }
-            let request = ModifyRequest {
-                changes: changes.view(),
-                ..request
-            };
-            Message {
-                op: Request::Modify(request),
-                id: message.id,
-                controls: message.controls,
-            }
-            .encode(&mut out);
-        }
-        _ => return Ok(()),
-    }
-    *request = UpdateRequest::Message(out);
-    Ok(())
 }

@@ -8,7 +8,7 @@ use sapwood_ldap::result::ResultCode;
 use super::ahead::{Ahead, UPDATES_AHEAD};
 use super::draft::Records;
 use super::reindex;
-use super::rules::{Origin, Queue, RuleSet};
+use super::rules::{CANDIDATES_MAX, Origin, Queue};
 use super::{Run, Update, UpdateRequest};
 use crate::access::{AccessRules, Requester};
 use crate::changes::clock::{Drawing, HybridClock};
@@ -61,8 +61,6 @@ pub(crate) struct WriterState {
 /// A batch while the engine runs it.
 pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
-    /// Those that there are, if there are any.
-    rules: Option<&'b RuleSet>,
     /// The access rules that it heeds.
     access: Arc<AccessRules>,
     synthetic: &'b SyntheticContexts,
@@ -90,6 +88,8 @@ pub(crate) struct Batch<'b> {
     drawing: Option<&'b Drawing<'b>>,
     /// Whether somebody reads the change feed.
     is_read: bool,
+    /// Whether it begins indexes, which are to be built.
+    pub(crate) begins_indexes: bool,
     /// The ids that new entries get next, in the stores that have got some.
     next_ids: Vec<EntryId>,
 }
@@ -105,12 +105,7 @@ pub(crate) enum Work<'b> {
 
 impl<'b> Batch<'b> {
     pub(crate) fn new(
-        (options, rules, access, synthetic): (
-            &'b Options,
-            &'b RuleSet,
-            Arc<AccessRules>,
-            &'b SyntheticContexts,
-        ),
+        (options, access, synthetic): (&'b Options, Arc<AccessRules>, &'b SyntheticContexts),
         work: Work<'b>,
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
@@ -119,7 +114,6 @@ impl<'b> Batch<'b> {
     ) -> Batch<'b> {
         Batch {
             options,
-            rules: rules.if_any(),
             access,
             synthetic,
             work,
@@ -136,6 +130,7 @@ impl<'b> Batch<'b> {
             clock,
             drawing,
             is_read,
+            begins_indexes: false,
             next_ids: Vec::new(),
         }
     }
@@ -198,6 +193,14 @@ impl Batch<'_> {
                 &renewed
             }
         };
+        let in_transaction = match self.work {
+            Work::Updates(updates) => {
+                matches!(updates[operation].request, UpdateRequest::Transaction(_))
+            }
+            Work::Grafts(_) => false,
+        };
+        let rules = &self.state.rules;
+        let rules = (!rules.is_empty()).then(|| Arc::clone(rules));
         let mut run = Run {
             schema,
             options: self.options,
@@ -212,12 +215,15 @@ impl Batch<'_> {
             key: &mut self.writer.key,
             changes: &mut self.writer.changes,
             names: &mut self.writer.names,
-            rules: self.rules,
+            rules: rules.as_deref(),
             queue: &mut self.writer.queue,
             origin: Origin::Client,
+            in_transaction,
+            begins_indexes: &mut self.begins_indexes,
             next_ids: &mut self.next_ids,
             response: None,
             assertion_work: ASSERTION_WORK_MAX,
+            candidates_left: CANDIDATES_MAX,
             txn,
         };
         if let Work::Updates(updates) = self.work
@@ -321,6 +327,10 @@ impl Bundle for Batch<'_> {
             self.state = definition::load(txn, schema)?;
         }
         self.begun_with = Some(self.state.attributes.len());
+        // They may have come since the batch was given its stores.
+        if !self.state.rules.is_local() {
+            txn.guard_move()?;
+        }
         Ok(())
     }
 

@@ -3,19 +3,25 @@
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
-use super::reindex::{self, Side};
-use super::rules::After;
-use super::{Run, read};
+use super::reindex::Side;
+use super::{Run, no_update_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::large;
 use crate::names;
 use crate::outcome::Stop;
+use crate::synthetic::SyntheticContext;
+use crate::target;
 
 impl<T: Write> Run<'_, T> {
     pub(super) fn delete(&mut self, dn: &str, controls: &RequestControls<'_>) -> Result<(), Stop> {
-        let normal = self.named(dn, "deleted")?;
+        let normal = target::parse(self.schema, dn)?;
+        match self.synthetic_context(&normal) {
+            None => {}
+            Some(SyntheticContext::Config) => return self.configure_less(&normal, controls),
+            Some(context) => return Err(no_update_of(context, "deleted")),
+        }
         self.require_somewhere(Slot::ENTRY, Rights::DELETE)?;
         self.require_somewhere(Slot::CHILDREN, Rights::DELETE)?;
         let target = self.find(dn, normal, controls.manage_dsa_it.is_some())?;
@@ -46,29 +52,7 @@ impl<T: Write> Run<'_, T> {
             records: Some(old),
             large: &large,
         };
-        reindex::reindex(
-            self.txn,
-            self.schema,
-            self.state,
-            id,
-            old,
-            Side::NONE,
-            self.reindex,
-        )?;
-        if let Some(rules) = self.rules {
-            rules.open(self.txn, self.state)?;
-            rules.after(&mut After {
-                view: &*self.txn,
-                schema: self.schema,
-                state: self.state,
-                origin: self.origin,
-                id,
-                old: &old,
-                new: &Side::NONE,
-                names: self.names,
-                queue: self.queue,
-            })?;
-        }
+        self.settle(id, &old, &Side::NONE)?;
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Deleted, id, drawn, Some(former));
         Ok(())

@@ -9,11 +9,13 @@ mod access;
 mod add;
 mod ahead;
 mod batch;
+mod configure;
 mod controls;
 mod delete;
 pub(crate) mod draft;
 mod large_change;
 mod modify;
+mod passwords;
 pub(crate) mod reindex;
 mod rename;
 mod request;
@@ -44,7 +46,7 @@ use crate::engine::{self, AttributeNo, EntryId, STORE_ENTRIES_MAX, Table, Write}
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
-use crate::large::{self, LARGE_VALUES};
+use crate::large::{self, LARGE_VALUES, LargeValues};
 use crate::names::{self, Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
@@ -53,12 +55,12 @@ use crate::state::State;
 use crate::synthetic::{SyntheticContext, SyntheticContexts};
 use crate::target::{self, Target, Vacancy};
 
-pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use batch::Applied;
 pub(crate) use batch::{Batch, Work, WriterState};
+pub use passwords::PasswordHashing;
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
-pub use rules::{Rules, UniqueRule};
+pub use rules::UniqueRule;
 
 /// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
 /// it, and all is kept until the end. More than this, clients would not take as one message.
@@ -82,11 +84,17 @@ pub(crate) struct Run<'r, T> {
     rules: Option<&'r RuleSet>,
     queue: &'r mut Queue,
     origin: Origin,
+    /// Whether it is one of a transaction's.
+    in_transaction: bool,
+    /// Whether indexes were begun, which are to be built.
+    begins_indexes: &'r mut bool,
     next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
     /// Work that is left for the assertions of the update, or of the transaction's.
     assertion_work: u64,
+    /// Entries that rules may still look at for the update, or for the transaction.
+    candidates_left: u32,
     txn: &'r mut T,
 }
 
@@ -242,12 +250,13 @@ impl<'r, T: Write> Run<'r, T> {
                 self.request(&message, own_controls(&message))
             }
             RequestView::SetPassword {
+                entry,
                 dn,
                 stored,
                 replaces,
             } => {
                 self.require_requester()?;
-                self.set_password(dn, stored, replaces)?;
+                self.set_password((entry, dn), stored, replaces)?;
                 Ok(Outcome::SUCCESS)
             }
             RequestView::Transaction(_) => {
@@ -369,12 +378,16 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(self.clock.after(last, now))
     }
 
-    /// Who changes an entry: users are named as they are called now, whatever their name was when they were bound.
+    /// Who makes or changes an entry: users are named as they are called now, whatever their name was when they were
+    /// bound.
     fn modifier(&self) -> Result<Cow<'r, str>, Error> {
-        Ok(match self.identity() {
-            Identity::User { entry, .. } => Cow::Owned(names::dn_of(self.txn, *entry)?),
-            other => Cow::Borrowed(other.dn()),
-        })
+        let identity = self.identity();
+        let now = match identity {
+            Identity::User { entry, .. } => names::dn_if_there(self.txn, *entry)?,
+            _ => None,
+        };
+        // What rules do for one who has deleted themselves is done by who they were.
+        Ok(now.map_or(Cow::Borrowed(identity.dn()), Cow::Owned))
     }
 
     fn vocabulary(&self) -> Vocabulary<'_> {
@@ -475,46 +488,53 @@ impl<'r, T: Write> Run<'r, T> {
             true => Default::default(),
             false => self.write_large(id)?,
         };
-        let Records {
-            bytes: [stored, operational],
-            ..
-        } = &*self.records;
         self.ahead.forget_record(id);
-        self.txn.put(Table::Entry, &id.to_key(), stored)?;
-        let [old, new] = [old, Some([read(id, stored)?, read(id, operational)?])];
         let [going, coming] = &large;
+        let bytes = std::mem::take(&mut self.records.bytes);
+        let written = self.write_bytes(id, &bytes, (old, going), coming);
+        self.records.bytes = bytes;
+        written
+    }
+
+    fn write_bytes(
+        &mut self,
+        id: EntryId,
+        [stored, operational]: &[Vec<u8>; 2],
+        (old, going): (Option<[Entry<'_>; 2]>, &[LargeValues]),
+        coming: &[LargeValues],
+    ) -> Result<(), Stop> {
+        self.txn.put(Table::Entry, &id.to_key(), stored)?;
         let old = Side {
             records: old,
             large: going,
         };
         let new = Side {
-            records: new,
+            records: Some([read(id, stored)?, read(id, operational)?]),
             large: coming,
         };
-        reindex::reindex(
-            self.txn,
-            self.schema,
-            self.state,
+        self.settle(id, &old, &new)
+    }
+
+    /// Makes the indexes agree with what became of an entry, and shows it to the rules.
+    fn settle(&mut self, id: EntryId, old: &Side<'_>, new: &Side<'_>) -> Result<(), Stop> {
+        let (schema, state) = (self.schema, &*self.state);
+        reindex::reindex(self.txn, schema, state, id, *old, *new, self.reindex)?;
+        let Some(rules) = self.rules else {
+            return Ok(());
+        };
+        rules.open(self.txn, self.state)?;
+        rules.after(&mut After {
+            view: &*self.txn,
+            schema: self.schema,
+            state: self.state,
+            origin: self.origin,
             id,
             old,
             new,
-            self.reindex,
-        )?;
-        if let Some(rules) = self.rules {
-            rules.open(self.txn, self.state)?;
-            rules.after(&mut After {
-                view: &*self.txn,
-                schema: self.schema,
-                state: self.state,
-                origin: self.origin,
-                id,
-                old: &old,
-                new: &new,
-                names: self.names,
-                queue: self.queue,
-            })?;
-        }
-        Ok(())
+            names: self.names,
+            candidates_left: &mut self.candidates_left,
+            queue: self.queue,
+        })
     }
 
     /// Shows a draft to the rules, which may add to it.

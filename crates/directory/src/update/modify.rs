@@ -14,15 +14,18 @@ use super::add::{described, described_before, refuse_no_user_modification};
 use super::draft::{Draft, Frame};
 use super::rules::RuleSet;
 use super::stamp::Stamp;
-use super::{Run, rdn_of, read};
+use super::{Run, no_update_of, rdn_of, read};
 use crate::access::{Rights, Slot, is_protected};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
 use crate::engine::{EntryId, Write};
 use crate::entry::Entry;
+use crate::names;
 use crate::operational::{Brief, Operational};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn, OperationalAttribute, Schema};
+use crate::synthetic::SyntheticContext;
+use crate::target;
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -48,7 +51,16 @@ impl<T: Write> Run<'_, T> {
         let found = found.filter(|_| self.limited().is_none());
         let normal = match found {
             Some(_) => NormalDn::new(),
-            None => self.named(request.dn, "modified")?,
+            None => {
+                let normal = target::parse(schema, request.dn)?;
+                match self.synthetic_context(&normal) {
+                    None => normal,
+                    Some(SyntheticContext::Config) => {
+                        return self.configure(&normal, request, controls);
+                    }
+                    Some(context) => return Err(no_update_of(context, "modified")),
+                }
+            }
         };
         let changes: Vec<_> = request
             .changes
@@ -85,17 +97,26 @@ impl<T: Write> Run<'_, T> {
 
     pub(super) fn set_password(
         &mut self,
-        dn: &str,
+        (entry, dn): (Option<EntryId>, &str),
         stored: &[u8],
         replaces: Option<&[u8]>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
+        let now = match entry {
+            Some(entry) => names::dn_if_there(self.txn, entry)?,
+            None => None,
+        };
+        let dn = now.as_deref().unwrap_or(dn);
         let normal = self.named(dn, "modified")?;
         let known = schema.type_of(schema.well_known().user_password);
         self.require_somewhere(self.slot(known), Rights::WRITE)?;
         let target = self.find(dn, normal, false)?;
-        self.require_change(&target, known, Rights::WRITE)?;
         let id = target.entry.id;
+        if entry.is_some_and(|entry| entry != id) {
+            let diagnostic = "the entry was deleted; another one has its name";
+            return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
+        }
+        self.require_change(&target, known, Rights::WRITE)?;
         if let Some(replaces) = replaces
             && !self.has_password(id, replaces)?
         {

@@ -128,6 +128,7 @@ impl<T: Write> Run<'_, T> {
         })?;
         let drawn = self.draw_after(id, &old[0])?;
         let stamp = Stamp::from(drawn.csn);
+        let who = self.modifier()?;
         let (uuid, dn) = self.former(id, target.parent, &old[0])?;
         let mut draft = Draft::of(self.state, id, old)?;
         self.read_large_of_name(id, &mut draft, new_rdn)?;
@@ -150,10 +151,9 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_child(parent)?;
         self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
-        let by = (self.identity().dn(), &stamp);
         // What is below it has other names now.
         *self.names = DnCache::default();
-        self.rewrite(id, old, draft, by, frame)?;
+        self.rewrite(id, old, draft, (&who, &stamp), frame)?;
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Renamed, id, drawn, Some(former));
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sapwood_ldap::message::RequestMessage;
 
 use crate::access::Requester;
+use crate::engine::EntryId;
 
 /// A message that is longer is kept in memory of its own.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -29,7 +30,9 @@ pub enum UpdateRequest {
     Message(Vec<u8>),
     /// Password Modify (RFC 3062), after the server has checked the old password and found or made the new one.
     SetPassword {
-        /// DN of the entry; its userPassword values are replaced.
+        /// The entry, if it is known; it may have got another name. Its userPassword values are replaced.
+        entry: Option<EntryId>,
+        /// DN of the entry, as far as is known.
         dn: String,
         /// The new password in its stored form.
         stored: Vec<u8>,
@@ -46,6 +49,7 @@ pub enum UpdateRequest {
 pub enum RequestView<'r> {
     Message(&'r [u8]),
     SetPassword {
+        entry: Option<EntryId>,
         dn: &'r str,
         stored: &'r [u8],
         replaces: Option<&'r [u8]>,
@@ -98,10 +102,12 @@ impl UpdateRequest {
         match self {
             UpdateRequest::Message(message) => RequestView::Message(message),
             UpdateRequest::SetPassword {
+                entry,
                 dn,
                 stored,
                 replaces,
             } => RequestView::SetPassword {
+                entry: *entry,
                 dn,
                 stored,
                 replaces: replaces.as_deref(),
@@ -137,10 +143,12 @@ impl RequestView<'_> {
         match self {
             RequestView::Message(message) => UpdateRequest::Message(message.to_vec()),
             RequestView::SetPassword {
+                entry,
                 dn,
                 stored,
                 replaces,
             } => UpdateRequest::SetPassword {
+                entry,
                 dn: dn.to_owned(),
                 stored: stored.to_vec(),
                 replaces: replaces.map(<[u8]>::to_vec),
@@ -255,6 +263,7 @@ mod tests {
             .map(|n| UpdateRequest::Message(vec![n as u8; lengths[n * n % 7 % 6]]))
             .collect();
         requests[100] = UpdateRequest::SetPassword {
+            entry: None,
             dn: "cn=x".into(),
             stored: b"{X}".to_vec(),
             replaces: None,

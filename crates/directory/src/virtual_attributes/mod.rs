@@ -2,6 +2,7 @@
 //! and a line in the table below, which has those that the table of operational attributes says are computed. Searches,
 //! filters, compares and assertions ask here and nowhere else.
 
+use crate::access::Grants;
 use crate::engine::{EntryId, Read};
 use crate::entry::Entry;
 use crate::error::Result;
@@ -76,6 +77,8 @@ pub(crate) struct Subject<'s, R> {
     pub(crate) entry: Entry<'s>,
     /// The entry above it; none for a naming context.
     pub(crate) superior: Option<&'s Superior>,
+    /// Who looks, if they may not know of all entries.
+    pub(crate) viewer: Option<(&'s Grants, &'s Schema)>,
 }
 
 impl<R> Subject<'_, R> {

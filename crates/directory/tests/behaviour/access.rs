@@ -38,7 +38,8 @@ fn directory() -> Directory {
     succeed(&directory, unit(BELOW, "below"));
     for (dn, uid) in [(ANNE, "anne"), (BERT, "bert"), (CARL, "carl")] {
         let lines = format!(
-            "objectClass: inetOrgPerson\nuid: {uid}\ncn: Person {uid}\nsn: {uid}\nmail: {uid}@example.com\nuserPassword: {{SSHA}}x"
+            "objectClass: inetOrgPerson\nuid: {uid}\ncn: Person {uid}\nsn: {uid}\n\
+             mail: {uid}@example.com\nuserPassword: {{SSHA}}x"
         );
         succeed(&directory, add(dn, &lines));
     }
@@ -380,6 +381,96 @@ fn entries_are_hidden_and_with_them_how_many_there_are() {
 }
 
 #[test]
+fn hidden_children_are_not_counted() {
+    let directory = directory();
+    let (anne, carl) = (user(&directory, ANNE), user(&directory, CARL));
+    let told = |identity: &Identity, dn: &str| {
+        let query = Query {
+            attributes: &["hasSubordinates", "numSubordinates"],
+            ..by(identity, dn, Scope::Base, EVERYTHING)
+        };
+        let found = search(&directory, &query);
+        let lines = &found.entries[0].1;
+        let value = |name: &str| {
+            let mut values = lines.iter().filter_map(|line| line.strip_prefix(name));
+            values.next().unwrap().to_owned()
+        };
+        let count: u64 = value("numSubordinates: ").parse().unwrap();
+        let has = value("hasSubordinates: ") == "TRUE";
+        assert_eq!(has, count > 0);
+        // Filters, comparisons and controls see the same.
+        let other = count + 1;
+        for (filter, is_true) in [
+            (format!("(numSubordinates={count})"), true),
+            (format!("(numSubordinates={other})"), false),
+            (
+                format!("(hasSubordinates={})", value("hasSubordinates: ")),
+                true,
+            ),
+        ] {
+            let found = search(&directory, &by(identity, dn, Scope::Base, &filter));
+            assert_eq!(found.entries.len(), usize::from(is_true), "{filter}");
+        }
+        let compare = |value: u64| {
+            let value = value.to_string();
+            let options = CompareOptions::default();
+            compare_as(&directory, identity, dn, "numSubordinates", &value, options).code
+        };
+        assert_eq!(compare(count), ResultCode::CompareTrue);
+        assert_eq!(compare(other), ResultCode::CompareFalse);
+        count
+    };
+    let entry =
+        |scope, dn: &str| Rule::to(What::entries(scope, dn).attributes(vec![Attributes::Entry]));
+    let none = |scope, dn: &str| entry(scope, dn).by(Who::Anyone, Rights::NONE);
+    // Without rules that hide any, all count.
+    set(&directory, [users_read()]);
+    assert_eq!((told(&anne, SUFFIX), told(&anne, PEOPLE)), (2, 2));
+    // One is hidden, with what is below; of its children one's own may be seen.
+    let shown = entry(DnScope::Subtree, SECRET)
+        .by(Who::SelfEntry, Rights::UP_TO_READ)
+        .by(Who::Anyone, Rights::NONE);
+    set(&directory, [shown, users_read()]);
+    assert_eq!((told(&anne, SUFFIX), told(&admin(), SUFFIX)), (1, 2));
+    // Its superior is to be read to ask for that.
+    let above = entry(DnScope::Base, SECRET).by(Who::Users, Rights::UP_TO_READ);
+    let shown = entry(DnScope::Children, SECRET)
+        .by(Who::SelfEntry, Rights::UP_TO_READ)
+        .by(Who::Anyone, Rights::NONE);
+    set(&directory, [above.clone(), shown.clone(), users_read()]);
+    assert_eq!((told(&anne, SUFFIX), told(&anne, SECRET)), (2, 0));
+    assert_eq!((told(&carl, SECRET), told(&admin(), SECRET)), (1, 2));
+    // All of a level but those that are named, one of them twice, and one that is not there.
+    let disclosed = Rights::NONE | Rights::DISCLOSE;
+    let rules = [
+        entry(DnScope::Base, BELOW).by(Who::Anyone, disclosed),
+        none(DnScope::Subtree, BELOW),
+        entry(DnScope::Base, "cn=none,ou=Secret,dc=example,dc=com").by(Who::Users, disclosed),
+        none(DnScope::One, SECRET),
+        users_read(),
+    ];
+    set(&directory, rules);
+    assert_eq!((told(&anne, SECRET), told(&carl, SECRET)), (1, 1));
+    // What is below the children makes no difference, nor do rules about attributes.
+    set(
+        &directory,
+        [none(DnScope::Base, ANNE), hide_mail(), users_read()],
+    );
+    assert_eq!((told(&carl, SUFFIX), told(&carl, PEOPLE)), (2, 1));
+    // Updates that assert and read see the same.
+    let writes = Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_WRITE);
+    set(&directory, [none(DnScope::Base, ANNE), writes]);
+    let assert = |filter: &str| {
+        let filter = filter_text::parse(filter).unwrap();
+        let control = (ASSERTION, true, Some(filter.as_filter().as_ber()));
+        let change = modify(PEOPLE, &[(Replace, "description", &["x"])]);
+        apply_as(&directory, carl.clone(), with(change, &[control])).code
+    };
+    assert_eq!(assert("(numSubordinates=2)"), ResultCode::AssertionFailed);
+    assert_eq!(assert("(numSubordinates=1)"), ResultCode::Success);
+}
+
+#[test]
 fn what_may_not_be_disclosed_is_not_there() {
     let directory = directory();
     let anne = user(&directory, ANNE);
@@ -504,6 +595,89 @@ fn hidden_referrals_and_aliases_lead_nowhere() {
     set(&directory, [hide(outside), users_read()]);
     let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
     assert_eq!(dns(&found), [PEOPLE, ANNE, BERT]);
+}
+
+#[test]
+fn referrals_and_aliases_whose_target_may_not_be_read_lead_nowhere() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let referral = "ou=elsewhere,dc=example,dc=com";
+    let alias = "cn=alias,dc=example,dc=com";
+    let outside = "cn=outside,ou=People,dc=example,dc=com";
+    let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\nref: ldap://other/ou=x";
+    succeed(&directory, with(add(referral, lines), &[MANAGE_DSA_IT]));
+    for (dn, cn) in [(alias, "alias"), (outside, "outside")] {
+        let lines = format!(
+            "objectClass: alias\nobjectClass: extensibleObject\ncn: {cn}\naliasedObjectName: {SECRET}"
+        );
+        succeed(&directory, add(dn, &lines));
+    }
+    let below = format!("cn=x,{referral}");
+    let at = |base: &str, deref, scope| {
+        let query = Query {
+            deref,
+            ..by(&anne, base, scope, EVERYTHING)
+        };
+        search(&directory, &query)
+    };
+    let of_type = |name: &str| Rule::to(What::everything().attributes(of(&[name])));
+    let writes = Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_WRITE);
+    // What may be searched only is not read; neither is any of an entry that may be disclosed only.
+    let hidden = |rights| {
+        [
+            vec![
+                of_type("ref").by(Who::Anyone, rights),
+                of_type("aliasedObjectName").by(Who::Anyone, rights),
+            ],
+            [referral, alias, outside]
+                .map(|dn| {
+                    let what = What::entries(DnScope::Base, dn).attributes(vec![Attributes::Entry]);
+                    Rule::to(what).by(Who::Anyone, rights)
+                })
+                .to_vec(),
+        ]
+    };
+    let searchable = Rights::UP_TO_READ & !Rights::READ;
+    for rules in hidden(searchable) {
+        set(&directory, rules.into_iter().chain([writes.clone()]));
+        for base in [referral, &below, alias] {
+            for scope in [Scope::Base, Scope::Subtree] {
+                let found = at(base, DerefAliases::Always, scope);
+                let told = (found.code, found.matched.as_str(), found.references.len());
+                assert_eq!(told, (ResultCode::NoSuchObject, SUFFIX, 0), "{base}");
+            }
+        }
+        for base in [referral, &below] {
+            let options = CompareOptions::default();
+            let compared = compare_as(&directory, &anne, base, "ou", "elsewhere", options);
+            assert_eq!(compared.code, ResultCode::NoSuchObject, "{base}");
+            assert!(compared.referrals.is_empty());
+            for request in [
+                delete(base),
+                modify(base, &[(Add, "description", &["x"])]),
+                add(&format!("cn=y,{base}"), "objectClass: device\ncn: y"),
+            ] {
+                let outcome = apply_as(&directory, anne.clone(), request);
+                assert_eq!(
+                    outcome.code,
+                    ResultCode::NoSuchObject,
+                    "{base}: {outcome:?}"
+                );
+                assert!(outcome.referrals.is_empty());
+            }
+        }
+        let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
+        assert!(!dns(&found).contains(&CARL), "{found:?}");
+    }
+    // Who does not follow them finds them there.
+    set(
+        &directory,
+        [
+            of_type("aliasedObjectName").by(Who::Anyone, Rights::NONE),
+            writes,
+        ],
+    );
+    assert_eq!(dns(&at(alias, DerefAliases::Never, Scope::Base)), [alias]);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
-    Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
-    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, Options,
-    PasswordHasher, Rules, Search, SearchOptions, Step, UniqueRule, Wire,
+    Budget, Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
+    ImportOptions, ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
+    PasswordHasher, Search, SearchOptions, Settings, Step, UniqueRule, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
@@ -443,7 +443,8 @@ fn more_than_fits_the_memory_is_sorted_outside() {
         // A full-period generator: every uid once, in no particular order.
         state = (state.wrapping_mul(12_289) + 1_237) % (1 << 20);
         text.push_str(&format!(
-            "dn: uid=u{state},dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: u{state}\ncn: Person {state}\nsn: {state}\ndescription: {}\n\n",
+            "dn: uid=u{state},dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: u{state}\n\
+             cn: Person {state}\nsn: {state}\ndescription: {}\n\n",
             "x".repeat(200)
         ));
     }
@@ -480,11 +481,15 @@ fn people_in_order(people: u32) -> Vec<String> {
     let people = (0..people).map(|number| {
         // Every third is below the one before.
         let (name, parent) = match number % 3 {
-            2 => (format!("uid=below{number:05}"), format!("uid=u{:05},", number - 1)),
+            2 => (
+                format!("uid=below{number:05}"),
+                format!("uid=u{:05},", number - 1),
+            ),
             _ => (format!("uid=u{number:05}"), String::new()),
         };
         format!(
-            "dn: {name},{parent}dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: {}\ncn: Person {number}\nsn: {number}\ndescription: {}\n",
+            "dn: {name},{parent}dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: {}\n\
+             cn: Person {number}\nsn: {number}\ndescription: {}\n",
             &name[4..],
             "x".repeat(1500)
         )
@@ -705,7 +710,8 @@ fn person_lines() -> impl Strategy<Value = (String, String)> {
     ];
     let classes = prop_oneof![
         8 => Just("objectClass: inetOrgPerson\n"),
-        2 => Just("objectClass: top\nobjectClass: person\nobjectClass: organizationalPerson\nobjectClass: inetOrgPerson\n"),
+        2 => Just("objectClass: top\nobjectClass: person\n\
+            objectClass: organizationalPerson\nobjectClass: inetOrgPerson\n"),
         2 => Just("objectClass: person\nobjectClass: uidObject\n"),
         1 => Just("objectClass: device\nobjectClass: inetOrgPerson\n"),
         1 => Just("objectClass: inetOrgPerson\nobjectClass: INETORGPERSON\n"),
@@ -768,17 +774,19 @@ proptest! {
 
 #[test]
 fn a_value_that_must_be_unique_is_imported_once() {
-    let options = Options {
-        rules: Rules {
-            unique: vec![UniqueRule {
-                attributes: vec!["uid".into()],
-                base: String::new(),
-            }],
-        },
-        ..options()
+    let settings = Settings {
+        unique: vec![UniqueRule {
+            attributes: vec!["uid".into()],
+            base: String::new(),
+        }],
+        ..Settings::default()
+    };
+    let config = Config {
+        settings,
+        ..config()
     };
     let engine = Embedded::in_memory().unwrap();
-    let directory = Directory::create_on(engine, &config(), options).unwrap();
+    let directory = Directory::create_on(engine, &config, options()).unwrap();
     let people = "\
 dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
 dn: uid=ann,dc=example,dc=com\nobjectClass: account\nuid: ann\n\n\
@@ -789,7 +797,8 @@ dn: uid=eve,dc=example,dc=com\nobjectClass: account\nuid: eve\n\n";
         (3, people),
         (
             1,
-            "dn: uid=may,dc=example,dc=com\nobjectClass: account\nuid: may\n\ndn: uid=sue,dc=example,dc=com\nobjectClass: account\nuid: eve\nuid: sue\n",
+            "dn: uid=may,dc=example,dc=com\nobjectClass: account\nuid: may\n\n\
+             dn: uid=sue,dc=example,dc=com\nobjectClass: account\nuid: eve\nuid: sue\n",
         ),
     ] {
         let (report, rejected) = import(&directory, &[("people", text)]);

@@ -8,6 +8,7 @@ mod changes;
 mod changes_after_crash;
 mod clock;
 mod collective;
+mod config;
 mod controls;
 mod damage;
 mod diagnostics;

@@ -77,6 +77,7 @@ fn updates_of_a_transaction_build_on_each_other() {
                 rename(ANNE, "uid=berta", true, None),
                 with_post_read(modify(berta, &[(Add, "description", &["new"])]), "uid"),
                 UpdateRequest::SetPassword {
+                    entry: None,
                     dn: berta.into(),
                     stored: b"{SSHA}x".to_vec(),
                     replaces: None,
@@ -320,6 +321,7 @@ fn a_trial_tells_what_would_be_and_changes_nothing() {
 fn a_password_that_changed_meanwhile_is_not_replaced() {
     let directory = peopled();
     let set = |stored: &str, replaces: Option<&str>| UpdateRequest::SetPassword {
+        entry: None,
         dn: ANNE.into(),
         stored: stored.as_bytes().to_vec(),
         replaces: replaces.map(|text| text.as_bytes().to_vec()),

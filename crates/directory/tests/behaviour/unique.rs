@@ -1,13 +1,19 @@
 //! The rule `unique`: no two entries have the same value.
 
-use sapwood_directory::engine::Engine;
+use std::sync::Barrier;
+use std::thread;
+
+use sapwood_directory::engine::{Embedded, Engine, Shy};
 use sapwood_directory::{
-    Directory, IndexDefinition, Options, Rules, Transaction, UniqueRule, UpdateRequest,
+    Config, Directory, IndexDefinition, Settings, Ticket, Transaction, UniqueRule, UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::*;
 use sapwood_testkit::{Random, SUFFIX};
+
+use crate::query::{query, search};
 
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
 const OTHERS: &str = "ou=others,dc=example,dc=com";
@@ -19,16 +25,18 @@ fn rule(attributes: &[&str], base: &str) -> UniqueRule {
     }
 }
 
-fn with_rules(unique: Vec<UniqueRule>) -> Options {
-    let mut options = options();
-    options.rules.unique = unique;
-    options
+fn with_rules(config: Config, unique: Vec<UniqueRule>) -> Config {
+    let settings = Settings {
+        unique,
+        ..Settings::default()
+    };
+    Config { settings, ..config }
 }
 
 /// The example directory with its two entries, two more to put others below, and these rules.
 fn directory(unique: Vec<UniqueRule>) -> Directory {
     let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
-    let directory = Directory::create_on(engine, &config(), with_rules(unique)).unwrap();
+    let directory = Directory::create_on(engine, &with_rules(config(), unique), options()).unwrap();
     begin(&directory);
     directory
 }
@@ -144,6 +152,28 @@ fn a_transaction_hands_values_on_in_its_order() {
 }
 
 #[test]
+fn the_updates_of_a_transaction_look_at_as_many_entries_as_one_does() {
+    const ELSEWHERE: usize = 1000;
+    let directory = directory(vec![rule(&["uid"], PEOPLE)]);
+    for number in 0..ELSEWHERE {
+        succeed(&directory, person(&format!("o{number}"), OTHERS, &["x"]));
+    }
+    let give = |value: &str| modify(&dn("ann", PEOPLE), &[(Replace, "uid", &[value])]);
+    succeed(&directory, person("ann", PEOPLE, &["a"]));
+    let both = || [give("x"), give("y")];
+    let of = |times: usize| transaction((0..times).flat_map(|_| both()).collect());
+    succeed(&directory, of(10));
+    let outcome = refused(&directory, of(11), ResultCode::AdminLimitExceeded);
+    assert!(outcome.diagnostic.starts_with("uid: "), "{outcome:?}");
+    // By themselves each of them may.
+    for _ in 0..11 {
+        both()
+            .into_iter()
+            .for_each(|update| succeed(&directory, update));
+    }
+}
+
+#[test]
 fn a_base_bounds_where_values_are_unique() {
     let directory = directory(vec![rule(&["uid"], PEOPLE)]);
     succeed(&directory, person("ann", PEOPLE, &["x"]));
@@ -202,7 +232,7 @@ fn many_values_of_one_entry_are_unique_too() {
 fn a_rule_that_cannot_be_kept_is_told_of() {
     let open = |unique| {
         let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
-        Directory::create_on(engine, &config(), with_rules(unique))
+        Directory::create_on(engine, &with_rules(config(), unique), options())
     };
     for (wrong, word) in [
         (rule(&[], ""), "one at least"),
@@ -239,15 +269,15 @@ fn a_rule_that_cannot_be_kept_is_told_of() {
         ResultCode::ConstraintViolation,
     );
     let error = directory.drop_index(&index).unwrap_err().to_string();
-    assert!(error.contains("[rules]"), "{error}");
+    assert!(error.contains("out of olcUniqueURI"), "{error}");
 }
 
 #[test]
 fn entries_in_other_stores_count() {
     let stores = config_in_stores().stores(&schema()).unwrap();
     let engine = sapwood_directory::engine::Embedded::in_memory_with(stores).unwrap();
-    let options = with_rules(vec![rule(&["uid"], "")]);
-    let directory = Directory::create_on(engine, &config_in_stores(), options).unwrap();
+    let config = with_rules(config_in_stores(), vec![rule(&["uid"], "")]);
+    let directory = Directory::create_on(engine, &config, options()).unwrap();
     begin(&directory);
     succeed(
         &directory,
@@ -344,23 +374,36 @@ fn values_are_unique_whatever_happens() {
     }
 }
 
+const DATA: &str = "olcDatabase={1}mdb,cn=config";
+const OVERLAY: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
+
+/// Adds the overlay with a rule.
+fn add_rule(uri: &str) -> UpdateRequest {
+    let lines = format!(
+        "objectClass: olcOverlayConfig\nobjectClass: olcUniqueConfig\nolcOverlay: unique\nolcUniqueURI: {uri}"
+    );
+    add(&format!("olcOverlay=unique,{DATA}"), &lines)
+}
+
+fn uris<E: Engine>(directory: &Directory<E>) -> Vec<UniqueRule> {
+    directory.snapshot().unwrap().settings().unique.clone()
+}
+
 /// Old values are in nobody's way, and are not looked for.
 #[test]
 fn what_was_there_before_the_rule_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
-    let config = config();
     {
-        let directory = Directory::create(&path, &config, options()).unwrap();
+        let directory = Directory::create(&path, &config(), options()).unwrap();
         begin(&directory);
         succeed(&directory, person("ann", PEOPLE, &["x"]));
         succeed(&directory, person("bob", PEOPLE, &["x"]));
+        succeed(&directory, add_rule("ldap:///?uid?sub"));
+        not_unique(&directory, person("eve", PEOPLE, &["x"]));
     }
     let store = sapwood_directory::engine::Embedded::open(&path, &sapwood_store::Options::new());
-    let rules = Rules {
-        unique: vec![rule(&["uid"], "")],
-    };
-    let directory = Directory::open_on(store.unwrap(), Options { rules, ..options() }).unwrap();
+    let directory = Directory::open_on(store.unwrap(), options()).unwrap();
     succeed(
         &directory,
         modify(&dn("ann", PEOPLE), &[(Replace, "sn", &["y"])]),
@@ -370,4 +413,143 @@ fn what_was_there_before_the_rule_stays() {
         modify(&dn("ann", PEOPLE), &[(Add, "uid", &["y"])]),
     );
     not_unique(&directory, person("eve", PEOPLE, &["x"]));
+}
+
+#[test]
+fn rules_come_and_go_with_the_entry_that_shows_them() {
+    let shy = Shy::over(Embedded::in_memory().unwrap());
+    come_and_go(&Directory::create_on(shy, &config(), options()).unwrap());
+    come_and_go(&in_memory());
+    come_and_go(&in_stores());
+}
+
+fn come_and_go<E: Engine>(directory: &Directory<E>) {
+    begin(directory);
+    succeed(directory, person("ann", PEOPLE, &["x"]));
+    let code = |request| apply(directory, request).code;
+    assert_eq!(code(delete(OVERLAY)), ResultCode::NoSuchObject);
+    let change = |kind, values: &[&str]| modify(OVERLAY, &[(kind, "olcUniqueURI", values)]);
+    let everywhere = "ldap:///?uid?sub";
+    assert_eq!(code(change(Add, &[everywhere])), ResultCode::NoSuchObject);
+    // A rule holds from its own commit on, also for what is in the same batch behind it.
+    let batch = [
+        person("one", OTHERS, &["x"]),
+        add_rule(everywhere),
+        person("two", OTHERS, &["x"]),
+        person("six", "o=other", &["x"]),
+    ];
+    succeed(
+        directory,
+        add("o=other", "objectClass: organization\no: other"),
+    );
+    let batch: Vec<_> = batch.into_iter().map(as_admin).collect();
+    let applied = directory.apply(&batch).unwrap();
+    applied.ticket.unwrap().wait().unwrap();
+    let codes: Vec<_> = applied
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.code)
+        .collect();
+    let (ok, refused_so) = (ResultCode::Success, ResultCode::ConstraintViolation);
+    assert_eq!(codes, [ok, ok, refused_so, refused_so]);
+    for base in ["o=other", PEOPLE, OTHERS, SUFFIX] {
+        not_unique(directory, person("bob", base, &["x"]));
+    }
+    let found = search(
+        directory,
+        &query("cn=config", Scope::Subtree, "(olcUniqueURI=*)"),
+    );
+    assert!(
+        found.entries[0]
+            .1
+            .contains("olcUniqueURI: ldap:///?uid?sub"),
+        "{found:?}"
+    );
+    assert_eq!(found.dns(), [OVERLAY].into());
+    refused(
+        directory,
+        add_rule(everywhere),
+        ResultCode::EntryAlreadyExists,
+    );
+    let below = format!("ldap:///{OTHERS}?uid,cn?sub");
+    for (kind, values, code) in [
+        (Add, &[everywhere][..], ResultCode::AttributeOrValueExists),
+        (Add, &["ldap:///?uid"], ResultCode::ConstraintViolation),
+        (
+            Add,
+            &["ldap:///?nonsense?sub"],
+            ResultCode::UnwillingToPerform,
+        ),
+        (
+            Add,
+            &["ldap:///?userPassword?sub"],
+            ResultCode::UnwillingToPerform,
+        ),
+        (
+            Add,
+            &["ldap:///o=elsewhere?uid?sub"],
+            ResultCode::UnwillingToPerform,
+        ),
+        (Add, &["ldap:///?mail?sub"], ResultCode::UnwillingToPerform),
+        (Delete, &[below.as_str()], ResultCode::NoSuchAttribute),
+    ] {
+        let before = uris(directory);
+        let outcome = refused(directory, change(kind, values), code);
+        assert!(outcome.diagnostic.contains("olcUniqueURI"), "{outcome:?}");
+        assert_eq!(uris(directory), before);
+    }
+    let size = modify(OVERLAY, &[(Replace, "olcSizeLimit", &["5"])]);
+    refused(directory, size, ResultCode::UnwillingToPerform);
+    let elsewhere = modify(DATA, &[(Replace, "olcUniqueURI", &[everywhere])]);
+    refused(directory, elsewhere, ResultCode::UnwillingToPerform);
+    let index = modify(DATA, &[(Delete, "olcDbIndex", &["uid eq"])]);
+    refused(directory, index, ResultCode::UnwillingToPerform);
+    // Another rule takes its place.
+    succeed(directory, change(Replace, &[&below]));
+    succeed(directory, person("bob", PEOPLE, &["x"]));
+    not_unique(directory, person("bob", OTHERS, &["x"]));
+    succeed(directory, delete(&format!("olcOverlay=unique,{DATA}")));
+    succeed(directory, person("bob", OTHERS, &["x"]));
+    assert_eq!(uris(directory), []);
+    refused(directory, delete(DATA), ResultCode::UnwillingToPerform);
+    assert_eq!(
+        directory.check(|_| {}).unwrap().problems,
+        Vec::<String>::new()
+    );
+}
+
+/// The stores of an update are chosen by the rules that were there when somebody last looked. A rule that has come
+/// since is heeded all the same: of two updates in different stores at the same time, one gets the value.
+#[test]
+fn a_rule_that_nobody_has_seen_yet_holds_across_stores() {
+    let directory = in_stores();
+    begin(&directory);
+    succeed(
+        &directory,
+        add("o=other", "objectClass: organization\no: other"),
+    );
+    for round in 0..50 {
+        let uid = format!("u{round}");
+        succeed(&directory, add_rule("ldap:///?uid?sub"));
+        let barrier = Barrier::new(2);
+        let add_to = |base: &str| {
+            let update = as_admin(person(&uid, base, &[&uid]));
+            barrier.wait();
+            let applied = directory.apply(&[update]).unwrap();
+            if let Some(ticket) = applied.ticket {
+                ticket.wait().unwrap();
+            }
+            applied.outcomes[0].code
+        };
+        let codes = thread::scope(|scope| {
+            let one = scope.spawn(|| add_to(PEOPLE));
+            let other = add_to("o=other");
+            [one.join().unwrap(), other]
+        });
+        let made = codes.iter().filter(|code| **code == ResultCode::Success);
+        assert_eq!(made.count(), 1, "{codes:?}");
+        succeed(&directory, delete(OVERLAY));
+        // Seen: without the rule, each has its store.
+        assert_eq!(uris(&directory), []);
+    }
 }

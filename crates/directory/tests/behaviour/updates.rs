@@ -414,6 +414,7 @@ fn users_change_their_own_password_and_nothing_else() {
         [b"{SSHA}x".to_vec()]
     );
     let set = UpdateRequest::SetPassword {
+        entry: None,
         replaces: None,
         dn: ANNE.into(),
         stored: b"{SSHA}y".to_vec(),

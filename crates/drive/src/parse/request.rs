@@ -6,8 +6,8 @@ use sapwood_ldap::ber;
 use sapwood_ldap::controls::{Control, ControlsBuf};
 use sapwood_ldap::filter::{Assertion, Filter};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::ldif::{self, Block, Body, ModificationKind};
-use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::ldif::{self, Block, Body};
+use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
     AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest,
     ModifyDnRequest, ModifyRequest, Operation, Request, Scope, SearchRequest,
@@ -87,17 +87,7 @@ pub(super) fn ldif(
             Encoded::new(&Request::Delete(&record.dn)),
         ),
         Body::Modify(modifications) => {
-            let mut changes = ChangesBuf::default();
-            for modification in modifications {
-                let kind = match modification.kind {
-                    ModificationKind::Add => ChangeKind::Add,
-                    ModificationKind::Delete => ChangeKind::Delete,
-                    ModificationKind::Replace => ChangeKind::Replace,
-                    ModificationKind::Increment => ChangeKind::Increment,
-                };
-                let values = modification.values.iter().map(AsRef::as_ref);
-                changes.push(kind, modification.description.as_bytes(), values);
-            }
+            let changes = ldif::changes(modifications);
             let op = Request::Modify(ModifyRequest {
                 dn: &record.dn,
                 changes: changes.view(),

@@ -4,14 +4,14 @@
 //! the whole tree is walked level by level, into the entries that have subordinates. With a filter, which may well
 //! leave parents out, one search does.
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Budget, EntrySink, Requester, Search, SearchOptions, Sink, Snapshot, Step,
+    Budget, Directory, EntrySink, Requester, Search, SearchOptions, Sink, Snapshot, Step,
 };
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::{Attributes, OctetStrings, OctetStringsBuf};
@@ -41,24 +41,8 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
         Some(base) => vec![base.clone()],
         None => snapshot.naming_contexts().map(str::to_owned).collect(),
     };
-    let mut attributes = OctetStringsBuf::default();
-    attributes.push(b"*");
-    attributes.push(b"+");
-    let mut text = Vec::new();
-    ldif::write_version(&mut text);
-    let mut exporter = Exporter {
-        snapshot,
-        // Everything may be read by who can read the file.
-        requester: Requester::administrator(config.admin.dn),
-        attributes,
-        out: BufWriter::with_capacity(PIECE_BYTES, out),
-        ldif: Ldif {
-            schema: directory.schema(),
-            text,
-            are_subentries: false,
-            with_subordinates: Vec::new(),
-        },
-    };
+    let mut exporter = Exporter::new(&directory, snapshot, &config.admin.dn, out);
+    ldif::write_version(&mut exporter.ldif.text);
     for base in &bases {
         let result = match &filter {
             Some(filter) => exporter.search_all(base, Scope::Subtree, filter.as_filter()),
@@ -71,20 +55,55 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
             (code, diagnostic) => bail!("{base}: {code} {diagnostic}"),
         }
     }
-    exporter.out.write_all(&exporter.ldif.text)?;
-    exporter.out.flush()?;
+    exporter.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-struct Exporter<'o, 'd> {
+/// Writes an entry with all that is below it, as the administrator sees it.
+pub(crate) fn tree(
+    directory: &Directory,
+    base: &str,
+    administrator: &str,
+    out: impl Write,
+) -> Result<()> {
+    let mut exporter = Exporter::new(directory, directory.snapshot()?, administrator, out);
+    match exporter.walk(base)? {
+        (ResultCode::Success, _) => Ok(exporter.finish()?),
+        (code, diagnostic) => bail!("{base}: {code} {diagnostic}"),
+    }
+}
+
+struct Exporter<'d, W: Write> {
     snapshot: Snapshot,
     requester: Arc<Requester>,
     attributes: OctetStringsBuf,
-    out: BufWriter<&'o mut Output>,
+    out: BufWriter<W>,
     ldif: Ldif<'d>,
 }
 
-impl Exporter<'_, '_> {
+impl<'d, W: Write> Exporter<'d, W> {
+    fn new(directory: &'d Directory, snapshot: Snapshot, administrator: &str, out: W) -> Self {
+        Exporter {
+            snapshot,
+            // Everything may be read by who can read the file.
+            requester: Requester::administrator(administrator),
+            attributes: OctetStringsBuf::from_iter([b"*", b"+"]),
+            out: BufWriter::with_capacity(PIECE_BYTES, out),
+            ldif: Ldif {
+                schema: directory.schema(),
+                text: Vec::new(),
+                are_subentries: false,
+                with_subordinates: Vec::new(),
+            },
+        }
+    }
+
+    /// Writes what is left.
+    fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(&self.ldif.text)?;
+        self.out.flush()
+    }
+
     /// Writes an entry and everything below it, parents first.
     fn walk(&mut self, base: &str) -> Result<(ResultCode, String)> {
         self.ldif.with_subordinates.clear();

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Index, out: &mut Output) -> Result<ExitCode> {
         IndexAction::Drop => "drop",
     };
     let definitions = index_spec::merged(&args.specs);
-    let specs: Vec<String> = definitions.iter().map(index_spec::display).collect();
+    let specs: Vec<String> = definitions.iter().map(ToString::to_string).collect();
     let mut command = vec!["index", word];
     command.extend(specs.iter().map(String::as_str));
     if let Some(done) = admin::ask(&args.folder, &command, |text| note(text))? {
@@ -69,7 +69,7 @@ fn change(
 ) -> Result<String, String> {
     let mut done = Vec::new();
     for definition in definitions {
-        let shown = index_spec::display(definition);
+        let shown = definition.to_string();
         // What was done before a failure stays done: say so.
         let before = if done.is_empty() {
             String::new()

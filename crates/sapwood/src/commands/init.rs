@@ -132,6 +132,7 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         indexes: index_spec::definitions(&args.indexes),
         partitions: args.partitions.clone(),
         own_stores: args.own_stores,
+        ..sapwood_directory::Config::default()
     };
     let options = open::options(folder, &config)?;
     if args.in_memory {

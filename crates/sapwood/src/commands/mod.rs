@@ -2,6 +2,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod drive;
 pub(crate) mod export;

@@ -151,7 +151,7 @@ impl Session {
             Ok(snapshot) => snapshot.clone(),
             Err(outcome) => return self.answer(id, operation, &outcome),
         };
-        let mut options = self.search_options(controls);
+        let mut options = self.search_options(controls, snapshot.settings());
         // The time limits count from now on.
         let wanted = match message.op {
             Request::Search(request) => u64::from(request.time_limit) * 1_000_000,

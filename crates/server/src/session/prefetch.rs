@@ -100,10 +100,8 @@ impl Session {
             .count();
         let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
         let requester = &self.context.requester;
-        let requests = requests.map(|request| {
-            let options = self.search_options(&RequestControls::NONE);
-            (requester, request, options)
-        });
+        let options = self.search_options(&RequestControls::NONE, snapshot.settings());
+        let requests = requests.map(|request| (requester, request, options.clone()));
         let searches = burst
             .searches
             .get_or_insert_with(|| Searches::new(snapshot));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
     Budget, Clock, Compare, CompareOptions, Identity, Outcome, Requester, Search, SearchOptions,
-    Snapshot, Step, SystemClock, Wire, is_secret,
+    Settings, Snapshot, Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
@@ -274,7 +274,7 @@ impl Session {
         let search = match begun {
             Some(search) => Ok(search),
             None => burst.snapshot(self).cloned().map(|snapshot| {
-                let options = self.search_options(controls);
+                let options = self.search_options(controls, snapshot.settings());
                 Search::new(snapshot, &self.context.requester, request, options)
             }),
         };
@@ -310,8 +310,12 @@ impl Session {
         self.share(Wanted::Search(SEARCH_BYTES + bytes))
     }
 
-    /// What a search is asked besides its request.
-    pub(super) fn search_options(&self, controls: &RequestControls<'_>) -> SearchOptions {
+    /// What a search is asked besides its request, with the limits of these settings.
+    pub(super) fn search_options(
+        &self,
+        controls: &RequestControls<'_>,
+        settings: &Settings,
+    ) -> SearchOptions {
         let mut options = SearchOptions {
             channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
@@ -323,15 +327,15 @@ impl Session {
             ..SearchOptions::default()
         };
         if !matches!(self.context.identity(), Identity::Admin { .. }) {
-            options.entries_max = self.settings.config.limits.search_entries_max;
-            options.deadline_micros = self.deadline_micros();
+            options.entries_max = settings.search_entries_max;
+            options.deadline_micros = self.deadline_micros(settings);
         }
         options
     }
 
     /// When a search or compare that begins now has to end.
-    fn deadline_micros(&self) -> Option<u64> {
-        let seconds = self.settings.config.limits.search_seconds_max;
+    fn deadline_micros(&self, settings: &Settings) -> Option<u64> {
+        let seconds = settings.search_seconds_max;
         let is_limited = seconds > 0 && !matches!(self.context.identity(), Identity::Admin { .. });
         is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
     }
@@ -489,15 +493,16 @@ impl Session {
             self.prepare(bytes, message, controls, share, burst);
             return true;
         }
-        let options = CompareOptions {
-            channel: self.context.channel,
-            manage_dsa_it: controls.manage_dsa_it.is_some(),
-            assertion: controls.assertion,
-            deadline_micros: self.deadline_micros(),
-        };
         let compare = burst.snapshot(self).cloned();
-        let compare = compare
-            .map(|snapshot| begin_compare(snapshot, &self.context.requester, request, options));
+        let compare = compare.map(|snapshot| {
+            let options = CompareOptions {
+                channel: self.context.channel,
+                manage_dsa_it: controls.manage_dsa_it.is_some(),
+                assertion: controls.assertion,
+                deadline_micros: self.deadline_micros(snapshot.settings()),
+            };
+            begin_compare(snapshot, &self.context.requester, request, options)
+        });
         match compare {
             Ok(compare) => {
                 let reading = Reading::Compare(compare);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use sapwood_directory::{
-    Identity, Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords,
+    Identity, Outcome, PasswordHashing, RequestView, StoreSet, Update, UpdateRequest,
 };
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::list::{Attribute, ChangeKind};
@@ -210,7 +210,7 @@ impl Session {
         self.hash_request(id, request, done);
     }
 
-    /// Has the cleartext passwords of a request hashed, all in one step; `done` takes what comes of it to the session.
+    /// Has the cleartext passwords of a request hashed, one in each step; `done` takes what comes of it to the session.
     pub(super) fn hash_request(
         &mut self,
         id: u32,
@@ -227,17 +227,24 @@ impl Session {
         };
         // More than an entry may have are refused before one is hashed.
         let work = hash_work().times(count.clamp(1, limits.values_max) as u64);
-        let mut waits = Some((request, done));
+        let mut waits = Some((PasswordHashing::new(request), done));
         self.have_hashed(id, work, move |turn| {
-            if let Some((mut request, done)) = waits.take() {
-                let hashed = match turn {
-                    Turn::Stop => Err(stopped()),
-                    Turn::Step => {
-                        hash_passwords(&mut request, directory.schema(), &Hasher { limits })
-                    }
-                };
-                done(hashed.map(|()| request));
-            }
+            let Some((hashing, done)) = waits.take() else {
+                return ControlFlow::Break(());
+            };
+            let stepped = match turn {
+                Turn::Stop => Err(stopped()),
+                Turn::Step => hashing.step(directory.schema(), &Hasher { limits }),
+            };
+            let hashed = match stepped {
+                Ok(ControlFlow::Continue(hashing)) => {
+                    waits = Some((hashing, done));
+                    return ControlFlow::Continue(());
+                }
+                Ok(ControlFlow::Break(request)) => Ok(request),
+                Err(outcome) => Err(outcome),
+            };
+            done(hashed);
             ControlFlow::Break(())
         });
     }
@@ -355,6 +362,47 @@ mod tests {
         UpdateRequest::Message(bytes)
     }
 
+    /// An update with this number of cleartext passwords, after each was hashed in a step of its own: a stop is heeded
+    /// between two steps.
+    fn hashed(update: UpdateRequest, passwords: usize) -> UpdateRequest {
+        let (mut hashing, mut steps) = (PasswordHashing::new(update), 0);
+        loop {
+            let step = hashing.step(&Schema::standard(), &Hasher::default());
+            match step.unwrap() {
+                ControlFlow::Continue(next) => hashing = next,
+                // The first step looks for them, and the last one puts them into the request.
+                ControlFlow::Break(update) => {
+                    assert_eq!(steps, passwords + 1);
+                    return update;
+                }
+            }
+            steps += 1;
+        }
+    }
+
+    #[test]
+    fn the_passwords_of_one_request_are_hashed_one_by_one() {
+        let mut attributes = AttributesBuf::default();
+        let passwords = [&b"one"[..], STORED, b"two"];
+        attributes.push(b"userPassword", passwords);
+        attributes.push(b"userPassword;lang-de", [b"three".as_slice()]);
+        let update = hashed(
+            message(Request::Add(AddRequest {
+                dn: "cn=Ann",
+                attributes: attributes.view(),
+            })),
+            3,
+        );
+        let Request::Add(add) = RequestMessage::decode(bytes(&update)).unwrap().op else {
+            panic!("not an add")
+        };
+        let values: Vec<_> = add.attributes.iter().flat_map(|one| one.values).collect();
+        assert!(password::verify(b"one", [values[0]]));
+        assert_eq!(values[1], STORED);
+        assert!(password::verify(b"two", [values[2]]));
+        assert!(password::verify(b"three", [values[3]]));
+    }
+
     fn bytes(request: &UpdateRequest) -> &[u8] {
         match request {
             UpdateRequest::Message(bytes) => bytes,
@@ -372,8 +420,7 @@ mod tests {
             attributes: attributes.view(),
         });
         assert!(has_cleartext_password(&op));
-        let mut update = message(op);
-        hash_passwords(&mut update, &Schema::standard(), &Hasher::default()).unwrap();
+        let update = hashed(message(op), 1);
         let decoded = RequestMessage::decode(bytes(&update)).unwrap();
         assert_eq!(decoded.id, 7);
         let Request::Add(add) = decoded.op else {
@@ -398,8 +445,7 @@ mod tests {
             changes: changes.view(),
         });
         assert!(has_cleartext_password(&op));
-        let mut update = message(op);
-        hash_passwords(&mut update, &Schema::standard(), &Hasher::default()).unwrap();
+        let update = hashed(message(op), 1);
         let Request::Modify(modify) = RequestMessage::decode(bytes(&update)).unwrap().op else {
             panic!("not a modify")
         };

@@ -30,7 +30,7 @@ use crate::format::page::PAGE_BYTES;
 use crate::guard::Guards;
 use crate::ids::CommitNo;
 use crate::log::archive;
-use crate::log::archive::Until;
+use crate::log::archive::{Listed, Until};
 use crate::log::recovery::Recovering;
 use crate::sync::Arc;
 
@@ -105,12 +105,13 @@ impl Restore {
     /// Makes an environment in the folder `dest`, which must not exist or be empty. Gives the commit of each store.
     pub fn into_folder(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
         let stores = self.stores()?;
+        let archive = self.listed_archive()?;
         let folder = new_folder(dest.as_ref())?;
         let mut restored = Vec::new();
         // The first one last: with it the environment is there.
         for store in (0..stores).rev() {
             let made = in_new_file_of(&folder, store, |file| {
-                let (data, meta) = self.data_file(store, file)?;
+                let (data, meta) = self.data_file(store, file, archive.as_ref())?;
                 complete(&*data.file, &meta)?;
                 restored.push(meta.head.commit);
                 Ok(())
@@ -133,23 +134,24 @@ impl Restore {
         Ok(stores_of(&read_metas(&*file, Guards::default())?))
     }
 
-    /// Makes the data file of a store, but for its meta pages, in an empty file.
-    pub(crate) fn data_file(&self, store: u16, file: Arc<dyn File>) -> Result<(DataFile, Meta)> {
-        let archive = match &self.archive {
-            Some((folder, until)) => Some((Folder::open(folder)?, *until)),
-            None => None,
+    /// What the archive has now, if there is to be one.
+    pub(crate) fn listed_archive(&self) -> Result<Option<Listed>> {
+        let Some((folder, until)) = &self.archive else {
+            return Ok(None);
         };
-        let archive = archive.as_ref();
-        let archive = archive.map(|(folder, until)| (folder as &dyn Storage, *until));
-        self.data_file_with(store, file, archive)
+        let listed = Listed::new(Arc::new(Folder::open(folder)?), *until)?;
+        match until {
+            Until::Commit(commit) if self.backup.is_dir() => Err(Error::CommitOfOneStore(*commit)),
+            _ => Ok(Some(listed)),
+        }
     }
 
-    /// The same with an archive wherever it is.
-    pub(crate) fn data_file_with(
+    /// Makes the data file of a store, but for its meta pages, in an empty file.
+    pub(crate) fn data_file(
         &self,
         store: u16,
         file: Arc<dyn File>,
-        archive: Option<(&dyn Storage, Until)>,
+        archive: Option<&Listed>,
     ) -> Result<(DataFile, Meta)> {
         let is_one_of_several = self.backup.is_dir();
         let name = FileNames::default().data_of(store);
@@ -167,14 +169,11 @@ impl Restore {
         let mut data = DataFile::new(file.clone())?;
         check(&data, &meta).map_err(|error| error.in_file(&of_store(&self.backup)))?;
         data.file.allocate(0, data.file.size()?)?;
-        if let Some((archive, until)) = archive {
-            if let (Until::Commit(commit), true) = (until, is_one_of_several) {
-                return Err(Error::CommitOfOneStore(commit));
-            }
+        if let Some(listed) = archive {
             drop(data);
             let region = Region::private(1)?.remove(0);
             let mut recovering = Recovering::new(file, [Some(meta); 2], &region)?;
-            archive::replay(&mut recovering, archive, until)?;
+            archive::replay(&mut recovering, listed)?;
             meta.head = *recovering.head();
             data = recovering.data;
             check(&data, &meta)?;

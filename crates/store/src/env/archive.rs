@@ -11,12 +11,15 @@ use crate::sync::{Arc, Mutex, lock};
 
 pub(crate) const MAGIC: [u8; 8] = *b"SAPWARCH";
 
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 pub(crate) const HEADER_BYTES: usize = 72;
 
-/// Where the checksum begins to count.
+/// Where the checksum of the file begins to count.
 pub(crate) const SUMMED_FROM: usize = 16;
+
+/// Where the checksum of the header is, for which these bytes count as zero.
+const HEADER_SUM: std::ops::Range<usize> = 52..56;
 
 /// What the header of an archive file says.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +87,13 @@ impl Archive {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
+        let size = file.size()?;
         let mut head = [0; HEADER_BYTES];
-        file.read_exact_at(&mut head, 0)?;
-        let header = Header::decode(&head, name)?;
-        if header.end.lsn <= header.begin {
-            return Err(damaged(name, "ends before it begins"));
+        if size < HEADER_BYTES as u64 {
+            return Err(damaged(name, "is cut short"));
         }
-        Ok(Some(header))
+        file.read_exact_at(&mut head, 0)?;
+        Header::decode(&head, size, name).map(Some)
     }
 }
 
@@ -111,29 +114,28 @@ impl Header {
     pub(crate) fn encode(&self, body: &[u8]) -> Vec<u8> {
         let since = self.time.duration_since(SystemTime::UNIX_EPOCH);
         let seconds = since.map_or(0, |since| since.as_secs());
-        let mut rest = Vec::with_capacity(HEADER_BYTES - SUMMED_FROM);
-        rest.extend_from_slice(&self.log.0);
-        rest.extend_from_slice(&self.begin.0.to_le_bytes());
-        rest.extend_from_slice(&self.end.lsn.0.to_le_bytes());
-        rest.extend_from_slice(&self.end.chain.to_le_bytes());
-        rest.extend_from_slice(&[0; 4]);
-        rest.extend_from_slice(&seconds.to_le_bytes());
-        rest.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        let mut head = Vec::with_capacity(HEADER_BYTES);
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        head.extend_from_slice(&self.log.0);
+        head.extend_from_slice(&self.begin.0.to_le_bytes());
+        head.extend_from_slice(&self.end.lsn.0.to_le_bytes());
+        head.extend_from_slice(&self.end.chain.to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        head.extend_from_slice(&seconds.to_le_bytes());
+        head.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        let sum = crc32fast::hash(&head[SUMMED_FROM..]);
+        head[HEADER_SUM].copy_from_slice(&sum.to_le_bytes());
         let mut sum = crc32fast::Hasher::new();
-        sum.update(&rest);
+        sum.update(&head[SUMMED_FROM..]);
         sum.update(body);
-        let sum = sum.finalize();
-        [
-            &MAGIC[..],
-            &VERSION.to_le_bytes(),
-            &sum.to_le_bytes(),
-            &rest,
-        ]
-        .concat()
+        head[SUMMED_FROM - 4..SUMMED_FROM].copy_from_slice(&sum.finalize().to_le_bytes());
+        head
     }
 
-    /// Reads the header, whose checksum is that of the whole file.
-    pub(crate) fn decode(head: &[u8; HEADER_BYTES], name: &str) -> Result<Self> {
+    /// Reads the header of a file of this size and name. What is behind it has a checksum of its own.
+    pub(crate) fn decode(head: &[u8; HEADER_BYTES], size: u64, name: &str) -> Result<Self> {
         let mut rest = &head[..];
         if take(&mut rest) != MAGIC {
             return Err(damaged(name, "is not an archive"));
@@ -146,20 +148,39 @@ impl Header {
                 known: VERSION,
             });
         }
-        let _sum: [u8; 4] = take(&mut rest);
+        let _sum_of_the_file: [u8; 4] = take(&mut rest);
+        let mut summed = *head;
+        summed[HEADER_SUM].fill(0);
+        if head[HEADER_SUM] != crc32fast::hash(&summed[SUMMED_FROM..]).to_le_bytes() {
+            return Err(damaged(
+                name,
+                "has a header that does not match its checksum",
+            ));
+        }
         let log = LogId(take(&mut rest));
         let begin = Lsn(u64::from_le_bytes(take(&mut rest)));
         let lsn = Lsn(u64::from_le_bytes(take(&mut rest)));
         let chain = u32::from_le_bytes(take(&mut rest));
-        let _zero: [u8; 4] = take(&mut rest);
+        let _sum: [u8; 4] = take(&mut rest);
         let time = Duration::from_secs(u64::from_le_bytes(take(&mut rest)));
         let time = SystemTime::UNIX_EPOCH.checked_add(time);
-        Ok(Self {
+        let bytes = u64::from_le_bytes(take(&mut rest));
+        let header = Self {
             log,
             begin,
             end: Position { lsn, chain },
             time: time.ok_or_else(|| damaged(name, "has an impossible time"))?,
-        })
+        };
+        if header.end.lsn <= header.begin {
+            return Err(damaged(name, "ends before it begins"));
+        }
+        if header.file_name() != name {
+            return Err(damaged(name, &format!("is {}", header.file_name())));
+        }
+        if size - HEADER_BYTES as u64 != bytes {
+            return Err(damaged(name, "has not the length that it says"));
+        }
+        Ok(header)
     }
 }
 

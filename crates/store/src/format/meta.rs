@@ -166,8 +166,11 @@ impl Meta {
         let lsn = u64::from_le_bytes(fields.take());
         let chain = u32::from_le_bytes(fields.take());
         let log_segments = u32::from_le_bytes(fields.take());
+        if lsn > u64::MAX / 2 {
+            return Err(Error::Damaged(format!("no log gets to {lsn}")));
+        }
         let head = Head {
-            commit: page.commit(),
+            commit: page.commit().checked()?,
             log: position(lsn, chain),
             roots: Roots::decode(&fields.take())?,
         };
@@ -249,6 +252,7 @@ pub(crate) fn newest(metas: &[Option<Meta>; 2]) -> Result<&Meta> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::page::PAGE_NO_MAX;
     use crate::ids::CommitNo;
 
     fn meta() -> Meta {
@@ -284,6 +288,20 @@ mod tests {
             assert_eq!(Meta::decode(&damaged, 0, true).unwrap(), None, "byte {at}");
         }
         assert_eq!(Meta::decode(&Page::zeroed(), 0, true).unwrap(), None);
+    }
+
+    #[test]
+    fn numbers_that_no_store_gets_to_are_refused() {
+        let at = |change: &dyn Fn(&mut Meta)| {
+            let mut meta = meta();
+            change(&mut meta);
+            Meta::decode(&meta.encode(0), 0, true)
+        };
+        assert!(at(&|meta| meta.head.commit = CommitNo::MAX).is_ok());
+        assert!(at(&|meta| meta.head.commit.0 = CommitNo::MAX.0 + 1).is_err());
+        assert!(at(&|meta| meta.head.roots.pages = PAGE_NO_MAX).is_ok());
+        assert!(at(&|meta| meta.head.roots.pages = u64::MAX).is_err());
+        assert!(at(&|meta| meta.head.log = position(u64::MAX, 0)).is_err());
     }
 
     #[test]

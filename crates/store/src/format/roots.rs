@@ -5,6 +5,7 @@ use sapwood_wal::{Lsn, Position};
 use crate::error::{Error, Result};
 use crate::format::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::format::free_list::recent::Recent;
+use crate::format::page::PAGE_NO_MAX;
 use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::CommitNo;
 
@@ -120,6 +121,12 @@ impl Roots {
         let held = self.catalog.held().map(|(_, record)| record);
         let trees = [self.catalog.tree(), &self.free, &self.segments];
         let trees = trees.into_iter().chain(held);
+        if self.pages > PAGE_NO_MAX {
+            return Err(Error::Damaged(format!(
+                "a store has {} pages, more than there can be",
+                self.pages
+            )));
+        }
         if self.pages < FIRST_PAGE || trees.into_iter().any(|tree| tree.root.0 >= self.pages) {
             return Err(Error::Damaged("a root lies outside of the store".into()));
         }

@@ -27,8 +27,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = u32::MAX as usize / 2;
 const HEADER_BYTES: usize = 32;
 const CHECKSUM_AT: usize = 28;
 
-/// Commits have 48 bits in records.
-const COMMIT_MAX: u64 = (1 << 48) - 1;
+const COMMIT_MAX: u64 = CommitNo::MAX.0;
 
 /// A record, to be read or to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,13 +6,13 @@
 //! ```text
 //!  offset  size  field
 //!       0     8  magic      "SAPWARCH"
-//!       8     4  version    1
+//!       8     4  version    2
 //!      12     4  checksum   of all that follows
 //!      16    16  log id
 //!      32     8  begin      log position of the first record
 //!      40     8  end        log position behind the last one
 //!      48     4  chain      checksum of the last record, as the log has it
-//!      52     4  zero
+//!      52     4  checksum   of the header from offset 16 on, these four bytes counting as zero
 //!      56     8  time       in seconds since 1970, when all of it was durable
 //!      64     8  bytes      that follow
 //!      72        records    each a u32 length, and the record
@@ -43,7 +43,7 @@ use crate::guard::Guards;
 use crate::ids::CommitNo;
 use crate::log::record::{Parts, RecordHeader};
 use crate::log::recovery::Recovering;
-use crate::sync::lock;
+use crate::sync::{Arc, lock};
 
 /// A file is ended when it has so many bytes of records: what archiving and restoring keep in memory, beside one
 /// record.
@@ -100,7 +100,15 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
     };
     let _one_at_a_time = ArchiveLock::take(inner);
     let durable = wal.durable();
-    let mut from = match archive.end(wal.id(), durable)? {
+    let end_of_archive = || match archive.end(wal.id(), durable)? {
+        Some(end) if end.lsn > durable => Err(Error::Damaged(format!(
+            "the archive goes on to {}, where this log has got to {durable}: a later state of this environment wrote \
+             it. Give another folder for the archive, or restore the later state from it",
+            end.lsn
+        ))),
+        end => Ok(end),
+    };
+    let mut from = match end_of_archive()? {
         Some(end) => end,
         None => oldest_known(inner)?,
     };
@@ -115,8 +123,7 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
             // is lost is lost; a restore will refuse to go across.
             Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
                 *lock(&archive.last) = None;
-                let end = archive.end(wal.id(), durable)?;
-                let known = match end {
+                let known = match end_of_archive()? {
                     Some(end) if end.lsn > from.lsn => end,
                     _ => oldest_known(inner)?,
                 };
@@ -158,10 +165,14 @@ fn write_file(
     let mut body = Vec::new();
     let mut end = from;
     let mut records = wal.records(from)?;
-    while end.lsn < durable
-        && body.len() < FILE_BYTES
-        && let Some(record) = records.next()?
-    {
+    while end.lsn < durable && body.len() < FILE_BYTES {
+        let record = match records.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            // What is whole before that is not given up with it.
+            Err(sapwood_wal::Error::Corrupt { .. }) if !body.is_empty() => break,
+            Err(error) => return Err(error.into()),
+        };
         let length = u32::try_from(record.payload.len()).unwrap_or(u32::MAX);
         body.extend_from_slice(&length.to_le_bytes());
         body.extend_from_slice(record.payload);
@@ -208,7 +219,8 @@ impl Archived {
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         file.read_exact_at(&mut bytes, 0)?;
         let head = bytes.first_chunk();
-        let header = Header::decode(head.ok_or_else(|| damaged(name, "is cut short"))?, name)?;
+        let head = head.ok_or_else(|| damaged(name, "is cut short"))?;
+        let header = Header::decode(head, size, name)?;
         let summed = bytes.get(SUMMED_FROM..).unwrap_or_default();
         let said = bytes.get(SUMMED_FROM - 4..SUMMED_FROM).unwrap_or_default();
         if crc32fast::hash(summed).to_le_bytes() != *said {
@@ -252,18 +264,37 @@ impl Archived {
     }
 }
 
-/// Applies what the archive has behind the commit of a store.
-pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
-    let names = archive.names()?;
-    let is_ours = |name: &String| name.starts_with("archive-") && !name.ends_with(".new");
-    let mut names: Vec<String> = names.into_iter().filter(is_ours).collect();
-    names.sort();
-    if let [first, .., last] = &names[..]
-        && log_of(first) != log_of(last)
-    {
-        return Err(damaged(last, "belongs to another log than the others"));
+/// What an archive has at one moment: several stores that are brought to its end come to the same one, though somebody
+/// goes on with the archive meanwhile.
+pub(crate) struct Listed {
+    folder: Arc<dyn Storage>,
+    /// In the order in which they were written.
+    names: Vec<String>,
+    pub(crate) until: Until,
+}
+
+impl Listed {
+    pub(crate) fn new(folder: Arc<dyn Storage>, until: Until) -> Result<Self> {
+        let mut names = folder.names()?;
+        names.retain(|name| name.starts_with("archive-") && !name.ends_with(".new"));
+        names.sort();
+        if let [first, .., last] = &names[..]
+            && log_of(first) != log_of(last)
+        {
+            return Err(damaged(last, "belongs to another log than the others"));
+        }
+        Ok(Self {
+            folder,
+            names,
+            until,
+        })
     }
-    let needed = first_needed(store, archive, &names, until)?;
+}
+
+/// Applies what the archive has behind the commit of a store.
+pub(crate) fn replay(store: &mut Recovering, listed: &Listed) -> Result<()> {
+    let (archive, names, until) = (&*listed.folder, &listed.names[..], listed.until);
+    let needed = first_needed(store, archive, names, until)?;
     let mut log = None;
     for name in names.get(needed..).unwrap_or_default() {
         let archived = Archived::read(archive, name)?;
@@ -351,9 +382,10 @@ fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use sapwood_testkit::storage::recording::Disk;
+    use sapwood_wal::storage::File;
     use tempfile::TempDir;
 
     use super::*;
@@ -361,9 +393,10 @@ mod tests {
     use crate::backup::restore::Restore;
     use crate::env::Env;
     use crate::env::archive::Archive;
+    use crate::env::mapping::DataFile;
     use crate::env::options::{LOG_BYTES_MIN, Options};
+    use crate::format::meta::Meta;
     use crate::format::tree_record::TreeKind;
-    use crate::sync::Arc;
 
     fn options(disk: &Disk) -> Options {
         let mut options = Options::new()
@@ -418,6 +451,19 @@ mod tests {
         (env, folder, backup)
     }
 
+    fn listed(disk: &Disk) -> Listed {
+        Listed::new(Arc::new(disk.clone()), Until::End).unwrap()
+    }
+
+    fn restore(
+        backup: &Path,
+        store: u16,
+        file: Arc<dyn File>,
+        archive: &Disk,
+    ) -> Result<(DataFile, Meta)> {
+        Restore::of(backup).data_file(store, file, Some(&listed(archive)))
+    }
+
     /// Whatever a power cut leaves, the archive goes on without a gap, and has nothing that the environment has lost.
     #[test]
     fn the_archive_survives_power_cuts() {
@@ -442,7 +488,7 @@ mod tests {
             env.archive().unwrap();
             let restored = Disk::new();
             let file = restored.open("data-0", OpenMode::CreateNew).unwrap();
-            let made = Restore::of(&backup).data_file_with(0, file, Some((&disk, Until::End)));
+            let made = restore(&backup, 0, file, &disk);
             let (data, meta) = made.unwrap_or_else(|error| panic!("{crash}: {error}"));
             complete(&*data.file, &meta).unwrap();
             restored.sync_names().unwrap();
@@ -460,17 +506,112 @@ mod tests {
         let file = disk.open(&name, OpenMode::Write).unwrap();
         let mut bytes = vec![0; file.size().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
+        let (head, body) = bytes.split_first_chunk().unwrap();
+        let header = Header::decode(head, bytes.len() as u64, &name).unwrap();
         for stray in [&[7][..], &[0; 3], &[1, 0, 0, 0]] {
-            let mut bytes = [&bytes[..], stray].concat();
-            let sum = crc32fast::hash(&bytes[SUMMED_FROM..]).to_le_bytes();
-            bytes[SUMMED_FROM - 4..SUMMED_FROM].copy_from_slice(&sum);
+            let body = [body, stray].concat();
+            let bytes = [header.encode(&body), body].concat();
             file.write_all_at(&bytes, 0).unwrap();
             let dest = Disk::new();
             let data = dest.open("data-0", OpenMode::CreateNew).unwrap();
-            let made = Restore::of(&backup).data_file_with(0, data, Some((&disk, Until::End)));
+            let made = restore(&backup, 0, data, &disk);
             let error = made.map(drop).unwrap_err();
             assert!(error.to_string().contains("cut short"), "{error}");
         }
+    }
+
+    /// The archive goes on while several stores are restored from it, one after the other.
+    #[test]
+    fn all_stores_come_to_the_same_end() {
+        let disk = Disk::new();
+        let env = Env::on_storage(Arc::new(disk.clone()), &options(&disk).stores(2)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        env.backup_stores(&backup).unwrap();
+        let stores = [env.clone(), env.store(1).unwrap()];
+        stores.iter().for_each(|store| commit(store, 1));
+        env.archive().unwrap();
+        let listed = listed(&disk);
+        let restored = Restore::of(&backup);
+        let commits = [1, 0].map(|store| {
+            let file = Disk::new().open("data", OpenMode::CreateNew).unwrap();
+            let (_, meta) = restored.data_file(store, file, Some(&listed)).unwrap();
+            stores.iter().for_each(|store| commit(store, 2));
+            env.archive().unwrap();
+            meta.head.commit
+        });
+        assert_eq!(commits[0], commits[1]);
+    }
+
+    /// What the header says decides what is archived next: nothing in it is believed that was not written so.
+    #[test]
+    fn damage_to_a_header_is_no_end_of_the_archive() {
+        let disk = Disk::new();
+        let env = open(&disk);
+        (0..3).for_each(|number| commit(&env, number));
+        env.archive().unwrap();
+        let log = env.inner().wal.as_ref().unwrap().id();
+        let name = archived(&disk).pop().unwrap();
+        let file = disk.open(&name, OpenMode::Write).unwrap();
+        let end = || Archive::new(Arc::new(disk.clone())).end(log, Lsn(u64::MAX));
+        let known = end().unwrap();
+        for at in 0..HEADER_BYTES as u64 {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();
+            let is_sum_of_all = (12..16).contains(&at);
+            assert_eq!(end().is_err(), !is_sum_of_all, "byte {at}");
+            file.write_all_at(&byte, at).unwrap();
+        }
+        assert_eq!(end().unwrap(), known);
+        file.set_size(file.size().unwrap() - 1).unwrap();
+        assert!(end().is_err());
+        disk.rename(&name, &Header::name_of(log, Lsn(1 << 40)))
+            .unwrap();
+        assert!(end().is_err());
+    }
+
+    /// As of a file system that was set back, and the archive was not.
+    #[test]
+    fn an_archive_of_a_later_state_is_refused() {
+        let (disk, archive) = (Disk::new(), Disk::new());
+        let env = Env::on_storage(Arc::new(disk.clone()), &options(&archive)).unwrap();
+        commit(&env, 0);
+        let earlier = disk.synced_image();
+        commit(&env, 1);
+        env.archive().unwrap();
+        let disk = Disk::from_image(&earlier).unwrap();
+        let opened = Env::on_storage(Arc::new(disk), &options(&archive));
+        let error = opened.map(drop).unwrap_err().to_string();
+        assert!(error.contains("a later state"), "{error}");
+    }
+
+    /// A record of the log cannot be read any more: those before it are kept for good.
+    #[test]
+    fn what_is_whole_before_damage_is_archived() {
+        let (disk, archive) = (Disk::new(), Disk::new());
+        let env = Env::on_storage(Arc::new(disk.clone()), &options(&archive)).unwrap();
+        commit(&env, 0);
+        env.archive().unwrap();
+        let wal = env.inner().wal.clone().unwrap();
+        commit(&env, 1);
+        let damaged_from = wal.end();
+        (2..4).for_each(|number| commit(&env, number));
+        let mut names = disk.names().unwrap();
+        names.sort();
+        let segment = names.iter().find(|name| name.starts_with("log.")).unwrap();
+        let file = disk.open(segment, OpenMode::Write).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        // The value of the second commit.
+        let at = bytes
+            .windows(200)
+            .position(|bytes| bytes == [2; 200])
+            .unwrap();
+        file.write_all_at(&[0xa5; 64], at as u64).unwrap();
+        assert!(env.archive().is_err());
+        let end = Archive::new(Arc::new(archive.clone())).end(wal.id(), Lsn(u64::MAX));
+        assert_eq!(end.unwrap().unwrap().lsn, damaged_from);
     }
 
     /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is

@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use sapwood_wal::lock::Taken;
-use sapwood_wal::{Lsn, Wal};
+use sapwood_wal::{Lsn, Position, Wal};
 
 use crate::env::Env;
 use crate::log::append::AppendLock;
@@ -502,6 +502,11 @@ fn keeps_much(inner: &Inner, region: &Region) -> bool {
 /// is nothing: recovery does the rest.
 pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
     empty_log(inner)?;
+    begin_lap_of_empty(inner)
+}
+
+/// The same with a log that was emptied, to which others may have appended since.
+pub(crate) fn begin_lap_of_empty(inner: &Inner) -> Result<bool> {
     let Some(wal) = &inner.wal else {
         return Ok(false);
     };
@@ -516,16 +521,28 @@ pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
         // Somebody has committed something meanwhile, and perhaps begun the lap; the caller tries again.
         return Ok(true);
     }
-    for lock in &locks {
+    // What was appended meanwhile, and is checkpointed, too.
+    archive::archive(inner)?;
+    // From the first meta page on that names the place, a record at the end of the log might not be found again.
+    let begun = begin_lap_at(place, &locks, &appending);
+    begun.inspect_err(|_| inner.poison())?;
+    Ok(true)
+}
+
+fn begin_lap_at(
+    place: Position,
+    locks: &[CheckpointLock<'_>],
+    appending: &AppendLock<'_>,
+) -> Result<()> {
+    for lock in locks {
         let head = lock.inner.region.applied_head()?;
         let head = Head { log: place, ..head };
-        if inner.options.guards.has(Guard::MetasBeforeLap) {
+        if lock.inner.options.guards.has(Guard::MetasBeforeLap) {
             lock.write_meta(&head)?;
             lock.write_meta(&head)?;
         }
     }
-    appending.begin_lap(place)?;
-    Ok(true)
+    appending.begin_lap(place)
 }
 
 /// Makes the visible commit the target; gives what `look` finds for it, which is nothing if it came too late for that

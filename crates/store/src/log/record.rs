@@ -166,7 +166,7 @@ impl RecordHeader {
             has_changes,
             store: u16::from_le_bytes([s0, s1]),
             timeline: u32::from_le_bytes([t0, t1, t2, t3]),
-            commit: CommitNo(u64::from_le_bytes(commit)),
+            commit: CommitNo(u64::from_le_bytes(commit)).checked()?,
             roots,
         };
         let items = Items {

@@ -188,7 +188,8 @@ impl Recovering {
         Ok(store)
     }
 
-    /// Has the first store know of so many, which are there. One meta page is whole at any moment.
+    /// Has the first store know of so many, which are there. One meta page is whole at any moment, even if only one was
+    /// valid before: what changes in it lies in its first sector.
     pub(crate) fn know_stores(&mut self, count: usize) -> Result<()> {
         self.identity.stores = u16::try_from(count).unwrap_or(u16::MAX);
         for (slot, meta) in self.metas.iter_mut().enumerate() {
@@ -331,7 +332,9 @@ impl Recovering {
                 Item::Records { at, bytes } => self.records(at, bytes, header)?,
                 Item::ValueDeltas(item) => {
                     let mut bytes = Vec::new();
-                    item.put_together(&self.pages, header.commit, &mut bytes)?;
+                    let end = header.roots.pages * PAGE_BYTES as u64;
+                    let room = end.saturating_sub(item.at.offset());
+                    item.put_together(&self.pages, header.commit, room, &mut bytes)?;
                     self.records(item.at, &bytes, header)?;
                 }
                 Item::Pointers(item) => self.pointers(&item, header, keep)?,
@@ -441,7 +444,10 @@ mod tests {
     use super::*;
     use crate::format::pointer_leaf::PointerLeaf;
     use crate::format::roots::Roots;
-    use crate::log::record::{Base, encode_page, encode_pointers, encode_records};
+    use crate::heap::Record;
+    use crate::log::record::{
+        Base, begin_value_deltas, encode_moved, encode_page, encode_pointers, encode_records,
+    };
 
     const PAGES: u64 = 30;
     /// A leaf that the meta page leads to.
@@ -623,6 +629,35 @@ mod tests {
         assert!(pages[1].bytes().iter().all(|&byte| byte == 9));
         assert!(pages[2].bytes()[..16].iter().all(|&byte| byte == 9));
         assert_eq!(pages[2].bytes()[16..], before[1].bytes()[16..]);
+    }
+
+    /// A byte or two of the log may stand for a long record.
+    #[test]
+    fn records_that_are_moved_more_often_than_there_is_room_are_refused() {
+        let mut replay = Replay::new();
+        let old = RecordPointer::at(PageNo(9), 64).unwrap();
+        let record = Record {
+            commit: BASE,
+            previous: RecordPointer::NONE,
+            key: [1; 8],
+            value: &[5; 2000],
+        };
+        let mut page = Page::zeroed();
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        page.bytes_mut()[64..64 + bytes.len()].copy_from_slice(&bytes);
+        let offset = 9 * PAGE_BYTES as u64;
+        replay.file.write_all_at(page.bytes(), offset).unwrap();
+        let mut moved = |times: usize| {
+            let mut items = Vec::new();
+            let at = RecordPointer::at(PageNo(PAGES - 2), 0).unwrap();
+            begin_value_deltas(at, times, &mut items);
+            (0..times).for_each(|_| encode_moved(old, &mut items));
+            replay.next(true, &items)
+        };
+        moved(4).unwrap();
+        let error = moved(100_000).unwrap_err();
+        assert!(error.to_string().contains("more than"), "{error}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::format::tree_record::TreeKind;
 use crate::guard::{Guard, Guards};
 use crate::log::append::AppendLock;
 use crate::log::archive::Until;
-use crate::log::checkpoint::CheckpointLock;
+use crate::log::checkpoint::{CheckpointLock, begin_lap, begin_lap_of_empty};
 
 /// What is wrong, or nothing.
 type Verdict<T = ()> = Result<T, String>;
@@ -284,6 +284,75 @@ fn a_lap_that_was_half_begun_is_begun_by_recovery() {
         assert!(matches!(refused, Error::Damaged(_)), "{when}: {refused}");
         assert!(matches!(commit(&envs[0], 1), Err(Error::Poisoned)));
     }
+}
+
+/// A disk that fails in the middle of it: what is acknowledged afterwards, if anything, is there after a power cut.
+#[test]
+fn a_lap_that_fails_to_begin_loses_nothing() {
+    for nth in 0.. {
+        let disk = Disk::new();
+        let envs = open(&disk, Guards::default(), 2).unwrap();
+        fill(&disk, &envs).unwrap();
+        work(&disk, &envs, 24).unwrap();
+        for env in &envs {
+            env.checkpoint().unwrap();
+        }
+        let calls = disk.calls();
+        disk.fail(nth, Fault::Io, false);
+        let begun = begin_lap(envs[0].inner());
+        if disk.calls() - calls <= nth {
+            assert!(begun.unwrap(), "no call failed");
+            break;
+        }
+        let when = format!("call {nth} failed, {begun:?}");
+        let mut then = numbers_of(&envs).unwrap_or_else(|_| vec![24, 9]);
+        for (env, number) in envs.iter().zip(&mut then) {
+            if commit(env, *number + 1).is_ok() {
+                *number += 1;
+            }
+        }
+        reopen(&disk.synced_image(), Guards::default(), &then, &when).unwrap();
+    }
+}
+
+/// What others have appended to the log since it was emptied, and had checkpointed, is not archived if that failed.
+#[test]
+fn a_lap_does_not_begin_before_the_last_one_is_archived() {
+    let archive = Disk::new();
+    let mut options = options(Guards::default(), 1);
+    options.archive = Some(Arc::new(Archive::new(Arc::new(archive.clone()))));
+    let disk = Disk::new();
+    let env = Env::on_storage(Arc::new(disk.clone()), &options).unwrap();
+    fill(&disk, std::slice::from_ref(&env)).unwrap();
+    commit(&env, 1).unwrap();
+    env.archive().unwrap();
+    archive.fail(0, Fault::NoSpace, true);
+    commit(&env, 2).unwrap();
+    env.checkpoint().unwrap();
+    let end = || env.inner().wal.as_ref().unwrap().end();
+    let before = end();
+    assert!(begin_lap_of_empty(env.inner()).is_err());
+    assert_eq!(end(), before);
+    commit(&env, 3).unwrap();
+    archive.heal();
+    env.checkpoint().unwrap();
+    assert!(begin_lap_of_empty(env.inner()).unwrap());
+    assert_ne!(end(), before);
+}
+
+/// The log has got further than its segments reach, and the new store begins there.
+#[test]
+fn a_store_is_added_where_the_log_has_begun_a_lap_early() {
+    let disk = Disk::new();
+    let envs = open(&disk, Guards::default(), 1).unwrap();
+    fill(&disk, &envs).unwrap();
+    work(&disk, &envs, 100).unwrap();
+    assert_eq!(segments(&disk), 1, "the disk was not full");
+    drop(envs);
+    disk.heal();
+    drop(open(&disk, Guards::default(), 2).unwrap());
+    let envs = open(&disk, Guards::default(), 2).unwrap();
+    assert_eq!(numbers_of(&envs).unwrap(), [100, 0]);
 }
 
 /// Longer than all the segments that there is space for.

@@ -32,7 +32,7 @@ use crate::heap::Record;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::append::AppendLock;
 use crate::log::archive;
-use crate::log::archive::Until;
+use crate::log::archive::{Listed, Until};
 use crate::log::checkpoint::{CheckpointLock, Pinned};
 use crate::log::record::{Base, RecordHeader, encode_page, encode_pointers, encode_records};
 use crate::log::recovery::Recovering;
@@ -639,7 +639,9 @@ fn an_archive_leads_to_the_pointers_of_each_commit() {
             }
             let region = Region::private(1).unwrap().remove(0);
             let mut store = Recovering::new(file.clone(), metas, &region).unwrap();
-            archive::replay(&mut store, &disk, Until::Commit(CommitNo(commit))).unwrap();
+            let until = Until::Commit(CommitNo(commit));
+            let listed = Listed::new(Arc::new(disk.clone()), until).unwrap();
+            archive::replay(&mut store, &listed).unwrap();
             let state = tried.find(|state| state.commit == commit).unwrap();
             compare_with(&*file, state).unwrap();
         }

@@ -33,6 +33,24 @@ impl Folder {
         })
     }
 
+    /// Opens a folder; makes it, and those above it that are missing, so that a power cut leaves them there.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `PermissionDenied`, and others of `mkdir(2)` and `fsync(2)`.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if !path.is_dir() {
+            let above = path.parent().filter(|above| *above != Path::new(""));
+            let above = Self::create(above.unwrap_or(Path::new(".")))?;
+            match fs::create_dir(path) {
+                // Somebody else was faster, who may not have come to the next step yet.
+                Err(_) if path.is_dir() => {}
+                made => made?,
+            }
+            above.sync_names()?;
+        }
+        Self::open(path)
+    }
+
     /// The permission bits that new files get, less those that the process's umask takes away.
     pub fn creating_with(mut self, permissions: u32) -> Self {
         self.permissions = permissions;

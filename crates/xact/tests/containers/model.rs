@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use sapwood_xact::{
-    HASH_MAP_KEY_BYTES_MAX, HashMap, Memory, Mode, Options, Plain, Ptr, Queue, Space, Text, Vector,
+    Fault, HASH_MAP_KEY_BYTES_MAX, HashMap, Memory, Mode, Options, Plain, Ptr, Queue, Space, Text,
+    Vector,
 };
 
 #[derive(Clone, Debug)]
@@ -284,32 +285,66 @@ proptest! {
     }
 }
 
+/// Memory that knows what was taken from it and not given back.
+struct Counted {
+    memory: Plain,
+    taken: StdMap<u64, u64>,
+}
+
+impl Memory for Counted {
+    type Error = Fault;
+
+    fn read(&self, offset: u64, bytes: usize) -> Result<&[u8], Fault> {
+        self.memory.read(offset, bytes)
+    }
+
+    fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8], Fault> {
+        self.memory.write(offset, bytes)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64, Fault> {
+        let offset = self.memory.allocate(bytes)?;
+        assert_eq!(self.taken.insert(offset, bytes), None, "taken twice");
+        Ok(offset)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<(), Fault> {
+        assert_eq!(self.taken.remove(&offset), Some(bytes), "at {offset}");
+        self.memory.free(offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64, Fault> {
+        self.memory.root()
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<(), Fault> {
+        self.memory.set_root(root)
+    }
+}
+
 #[test]
 fn what_containers_had_is_given_back() {
-    let mut memory = Plain::new();
-    let mut before = 0;
-    for round in 0..3 {
-        let mut vector = Vector::<_, u64>::create(&mut memory).unwrap();
-        (0..5000).for_each(|value| vector.push(&value).unwrap());
-        vector.destroy().unwrap();
-        let mut queue = Queue::<_, [u8; 9]>::create(&mut memory).unwrap();
-        (0..5000).for_each(|_| queue.push(&[7; 9]).unwrap());
-        (0..700).for_each(|_| assert!(queue.pop().unwrap().is_some()));
-        queue.destroy().unwrap();
-        let mut map = HashMap::create(&mut memory).unwrap();
-        for number in 0..2000_u64 {
-            let length = if number % 50 == 0 { 5000 } else { 20 };
-            map.insert(&number.to_le_bytes(), &vec![1; length]).unwrap();
-        }
-        map.destroy().unwrap();
-        let mut text = Text::create(&mut memory, "some").unwrap();
-        (0..100).for_each(|_| text.push_str("thing more").unwrap());
-        text.destroy().unwrap();
-        if round == 1 {
-            before = memory.as_bytes().len();
-        }
+    let mut memory = Counted {
+        memory: Plain::new(),
+        taken: StdMap::new(),
+    };
+    let mut vector = Vector::<_, u64>::create(&mut memory).unwrap();
+    (0..5000).for_each(|value| vector.push(&value).unwrap());
+    vector.destroy().unwrap();
+    let mut queue = Queue::<_, [u8; 9]>::create(&mut memory).unwrap();
+    (0..5000).for_each(|_| queue.push(&[7; 9]).unwrap());
+    (0..700).for_each(|_| assert!(queue.pop().unwrap().is_some()));
+    queue.destroy().unwrap();
+    let mut map = HashMap::create(&mut memory).unwrap();
+    for number in 0..2000_u64 {
+        let length = if number % 50 == 0 { 5000 } else { 20 };
+        map.insert(&number.to_le_bytes(), &vec![1; length]).unwrap();
     }
-    assert_eq!(memory.as_bytes().len(), before);
+    map.destroy().unwrap();
+    let mut text = Text::create(&mut memory, "some").unwrap();
+    (0..100).for_each(|_| text.push_str("thing more").unwrap());
+    text.destroy().unwrap();
+    assert_eq!(memory.taken, StdMap::new());
 }
 
 #[test]

@@ -32,15 +32,9 @@ const DEPTH_MAX: u32 = 8;
 const UPDATES_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// The rules of a directory, as they are configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// Attributes whose values no two entries share.
-    pub unique: Vec<UniqueRule>,
-    /// Whether the rule for tests is there.
-    #[cfg(test)]
-    pub(crate) probe: bool,
-}
+/// Entries that rules look at for an update of a client, or for all of a transaction: nobody else's update goes on
+/// meanwhile.
+pub(crate) const CANDIDATES_MAX: u32 = 10_000;
 
 /// Who asked for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +160,8 @@ pub(crate) struct After<'a, R> {
     pub(crate) new: &'a Side<'a>,
     /// Names above entries.
     pub(crate) names: &'a mut DnCache,
+    /// So many entries may still be looked at besides: see [`CANDIDATES_MAX`].
+    pub(crate) candidates_left: &'a mut u32,
     pub(crate) queue: &'a mut Queue,
 }
 
@@ -180,19 +176,19 @@ impl RuleSet {
     ///
     /// # Errors
     /// When one names what the schema or the directory does not have.
-    pub(crate) fn new(schema: &Schema, state: &State, rules: &Rules) -> Result<RuleSet> {
-        let made = rules.unique.iter();
+    pub(crate) fn new(schema: &Schema, state: &State) -> Result<RuleSet> {
+        let made = state.settings.unique.iter();
         let made = made.map(|rule| Unique::new(schema, state, rule).map(AnyRule::Unique));
         #[cfg(test)]
-        let made = made.chain(rules.probe.then_some(Ok(AnyRule::Probe(Probe))));
+        let made = made.chain(state.settings.probe.then_some(Ok(AnyRule::Probe(Probe))));
         Ok(RuleSet {
             rules: made.collect::<Result<_>>()?,
         })
     }
 
-    /// The same, if there are any.
-    pub(crate) fn if_any(&self) -> Option<&RuleSet> {
-        (!self.rules.is_empty()).then_some(self)
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// Whether updates of different entries have nothing to do with each other: then they may be put into another

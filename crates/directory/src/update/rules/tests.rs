@@ -8,11 +8,10 @@ use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{Answer, requests};
 
-use super::Rules;
 use crate::engine::{Embedded, Ticket};
 use crate::schema::Schema;
 use crate::{
-    Budget, Config, Directory, Options, Outcome, Requester, Search, SearchOptions, Step,
+    Budget, Config, Directory, Options, Outcome, Requester, Search, SearchOptions, Settings, Step,
     Transaction, Update, UpdateRequest, Wire,
 };
 
@@ -21,13 +20,13 @@ const BASE: &str = "dc=example,dc=com";
 fn directory() -> Directory {
     let config = Config {
         naming_contexts: vec![BASE.into()],
+        settings: Settings {
+            probe: true,
+            ..Settings::default()
+        },
         ..Config::default()
     };
-    let mut options = Options::new(Schema::standard());
-    options.rules = Rules {
-        probe: true,
-        ..Rules::default()
-    };
+    let options = Options::new(Schema::standard());
     let directory = Directory::create_on(Embedded::in_memory().unwrap(), &config, options).unwrap();
     let attributes = [("objectClass", "domain"), ("dc", "example")];
     let outcome = apply(&directory, requests::add(1, BASE, &attributes));

@@ -7,7 +7,7 @@
 
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, Rule};
+use super::{After, CANDIDATES_MAX, Rule};
 use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
@@ -19,9 +19,6 @@ use crate::outcome::Stop;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::update::reindex::{KeySet, Side, index_keys, is_unchanged};
-
-/// Entries with a value of the update's, outside of the base, that are looked at for one update.
-const CANDIDATES_MAX: u32 = 10_000;
 
 /// An instance of the rule, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +41,7 @@ pub(super) struct Unique {
 
 impl Unique {
     pub(super) fn new(schema: &Schema, state: &State, rule: &UniqueRule) -> Result<Unique> {
-        let wrong = |why: String| Error::State(format!("[[rules.unique]]: {why}"));
+        let wrong = |why: String| Error::Config(format!("olcUniqueURI: {why}"));
         if rule.attributes.is_empty() {
             return Err(wrong("attributes: name one at least".into()));
         }
@@ -88,7 +85,6 @@ impl Unique {
         update: &mut After<'_, R>,
         indexed: &AttributeIndexes,
         (old, new): (Side<'_>, Side<'_>),
-        looked_at: &mut u32,
     ) -> std::result::Result<(), Stop> {
         let (schema, attributes) = (update.schema, &update.state.attributes);
         let name = schema.type_of(indexed.attribute_type).name();
@@ -119,11 +115,12 @@ impl Unique {
                     );
                     return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
                 }
-                *looked_at += 1;
-                if *looked_at > CANDIDATES_MAX {
+                if let Some(left) = update.candidates_left.checked_sub(1) {
+                    *update.candidates_left = left;
+                } else {
                     let diagnostic = format!(
-                        "{name}: more than {CANDIDATES_MAX} entries elsewhere have these values, which must be unique: \
-                         too many to tell whether another one is among them"
+                        "{name}: more than {CANDIDATES_MAX} entries elsewhere have values of this update or transaction, \
+                         which must be unique: too many to tell whether another one is among them"
                     );
                     return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
                 }
@@ -210,8 +207,8 @@ impl Rule for Unique {
         for attribute in &self.attributes {
             if complete(state, *attribute).is_none() {
                 let name = schema.type_of(*attribute).name();
-                return Err(Error::State(format!(
-                    "[[rules.unique]]: {name} has no complete equality index to find equal values by: make one with \
+                return Err(Error::Config(format!(
+                    "olcUniqueURI: {name} has no complete equality index to find equal values by: make one with \
                      'sapwood index DIR add {name} eq', or take {name} out of the rule"
                 )));
             }
@@ -237,13 +234,12 @@ impl Rule for Unique {
             true => (Side::NONE, Side { large: &all, ..new }),
             false => (old, new),
         };
-        let mut looked_at = 0;
         for attribute in &self.attributes {
             if let Some(indexed) = complete(update.state, *attribute) {
                 let is_same = is_unchanged(&update.state.attributes, indexed, &sides.0, &sides.1)
                     .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
                 if !is_same {
-                    self.check_values(update, indexed, sides, &mut looked_at)?;
+                    self.check_values(update, indexed, sides)?;
                 }
             } else if has_values(update.state, *attribute, record) {
                 let name = update.schema.type_of(*attribute).name();

@@ -206,6 +206,7 @@ fn updates_are_judged_by_what_those_before_them_did() {
     assert!(holds(&directory, ANNE, "title", "y"));
     // A password of somebody else, set by Password Modify.
     let set_password = |dn: &str| UpdateRequest::SetPassword {
+        entry: None,
         dn: dn.into(),
         stored: b"{SSHA}new".to_vec(),
         replaces: None,
@@ -241,4 +242,45 @@ fn a_user_that_was_deleted_changes_nothing_more() {
             "{outcome:?}"
         );
     }
+}
+
+#[test]
+fn who_was_renamed_is_named_as_they_are_called_now() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let everything = Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_WRITE);
+    set(&directory, [everything]);
+    succeed(&directory, rename(ANNE, "uid=anna", true, None));
+    let anna = "uid=anna,ou=People,dc=example,dc=com";
+    let new = "cn=x,ou=People,dc=example,dc=com";
+    let renamed = "cn=y,ou=People,dc=example,dc=com";
+    let apply = |request| {
+        let outcome = apply_as(&directory, anne.clone(), request);
+        assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    };
+    apply(add(new, "objectClass: device\ncn: x"));
+    assert!(holds(&directory, new, "creatorsName", anna));
+    assert!(holds(&directory, new, "modifiersName", anna));
+    succeed(&directory, modify(new, &[(Add, "description", &["x"])]));
+    apply(rename(new, "cn=y", true, None));
+    assert!(holds(&directory, renamed, "modifiersName", anna));
+    // A password that was being hashed for her when she was renamed.
+    let set_password = |entry| UpdateRequest::SetPassword {
+        entry,
+        dn: ANNE.into(),
+        stored: b"{SSHA}new".to_vec(),
+        replaces: None,
+    };
+    let Identity::User { entry, .. } = anne else {
+        panic!()
+    };
+    succeed(&directory, person("anne"));
+    apply(set_password(Some(entry)));
+    assert!(holds(&directory, anna, "userPassword", "{SSHA}new"));
+    assert!(!holds(&directory, ANNE, "userPassword", "{SSHA}new"));
+    // Or deleted, so that another one has the name.
+    succeed(&directory, delete(anna));
+    let by_admin = apply_as(&directory, admin(), set_password(Some(entry)));
+    assert_eq!(by_admin.code, ResultCode::NoSuchObject);
+    assert!(!holds(&directory, ANNE, "userPassword", "{SSHA}new"));
 }

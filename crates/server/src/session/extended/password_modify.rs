@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sapwood_directory::{Credentials, Identity, Outcome, UpdateRequest};
+use sapwood_directory::{Credentials, EntryId, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
@@ -56,14 +56,22 @@ impl Session {
         zeroize::Zeroize::zeroize(&mut value);
     }
 
-    /// The entry with this DN, if who asks may know of it and set its password. That is judged again when the update is
-    /// applied; here it keeps the hasher from working for who may not.
-    fn changeable_credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
+    /// The entry with this DN, or this one whatever it is called now, if who asks may know of it and set its password.
+    /// That is judged again when the update is applied; here it keeps the hasher from working for who may not.
+    fn changeable_credentials(
+        &self,
+        own: Option<EntryId>,
+        dn: &str,
+    ) -> Result<Option<Credentials>, Outcome> {
         let snapshot = self.service.directory.snapshot();
         let snapshot = snapshot.map_err(|error| refusal(&error))?;
         let values_max = self.settings.config.limits.password_values_max;
-        let found = snapshot.credentials(dn, values_max);
-        let Some(found) = found.map_err(|error| refusal(&error))? else {
+        let now = own.map(|entry| snapshot.dn_of(entry)).transpose();
+        let now = now.map_err(|error| refusal(&error))?.flatten();
+        let found = snapshot.credentials(now.as_deref().unwrap_or(dn), values_max);
+        let found = found.map_err(|error| refusal(&error))?;
+        // Another entry may have its name by now.
+        let Some(found) = found.filter(|found| own.is_none_or(|own| own == found.entry)) else {
             return Ok(None);
         };
         let may_set = snapshot.may_set_password(&self.context.requester, &found);
@@ -97,6 +105,10 @@ impl Session {
                 "bind before changing a password",
             ));
         }
+        let own = match (request.user_identity, self.context.identity()) {
+            (None, Identity::User { entry, .. }) => Some(*entry),
+            _ => None,
+        };
         let target = match request.user_identity {
             None => self.context.identity().dn().to_owned(),
             Some(identity) => {
@@ -111,7 +123,7 @@ impl Session {
         };
         let transaction = self.transaction_of(controls)?;
         refuse_proxied_authorization(controls)?;
-        let (dn, stored_before) = match self.changeable_credentials(&target)? {
+        let (dn, stored_before) = match self.changeable_credentials(own, &target)? {
             Some(credentials) => (credentials.dn, credentials.stored),
             None if self
                 .settings
@@ -192,6 +204,7 @@ impl Session {
             };
             if let Some((dn, reply, transaction)) = waits.take() {
                 let request = request.map(|stored| UpdateRequest::SetPassword {
+                    entry: own,
                     dn,
                     stored,
                     replaces: replaces.take(),

@@ -64,11 +64,12 @@ impl<'a> ValueDeltasItem<'a> {
         Ok(Self { at, count, records })
     }
 
-    /// Puts the records together, one behind the other, as a commit wrote them.
+    /// Puts the records together, one behind the other, as a commit wrote them. They have so much room, in bytes.
     pub(crate) fn put_together<P: ReadPages + ?Sized>(
         &self,
         pages: &P,
         commit: CommitNo,
+        room: u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let mut input = self.records;
@@ -109,6 +110,10 @@ impl<'a> ValueDeltasItem<'a> {
                         ));
                     }
                 }
+            }
+            // A few bytes may stand for a long record.
+            if out.len() as u64 > room {
+                return Err(damaged("adds more than the store has room for"));
             }
         }
         Ok(())

@@ -1,0 +1,82 @@
+//! How many of an entry's children somebody may know of.
+//!
+//! Rules tell few children apart: each of them names one at most, and one more may be the identity's own entry. These
+//! are looked up, and all others are decided at once. So it costs the same however many children there are.
+
+use std::collections::HashSet;
+
+use super::compile::Slot;
+use super::grants::{Grants, RuleFor, decide};
+use super::policy::Rights;
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::schema::{NormalDn, Schema};
+
+impl Grants {
+    /// The number of children of an entry whose existence may be told. `dn` is the entry's.
+    pub(crate) fn children_count<R: Read>(
+        &self,
+        schema: &Schema,
+        view: &R,
+        dn: &NormalDn,
+        id: EntryId,
+    ) -> Result<u64> {
+        let mut others = names::children_count(view, id)?;
+        if self.is_unlimited || others == 0 {
+            return Ok(others);
+        }
+        let mut disclosed = 0;
+        let mut apart = HashSet::new();
+        let mut key = Vec::new();
+        for test in self
+            .rules_of_entries()
+            .filter_map(|rule| rule.entries.as_ref())
+        {
+            if let Some((name, rdn)) = test.child_told_apart(dn)
+                && let Some(child) = names::child(view, id, rdn, &mut key)?
+                && apart.insert(child.id)
+            {
+                others -= 1;
+                disclosed += u64::from(self.discloses(name, child.id));
+            }
+        }
+        if let Some(own) = self.entry
+            && parent_of(view, own)? == Some(id)
+            && apart.insert(own)
+        {
+            others -= 1;
+            let name = names::normal_dn_of(view, schema, own)?;
+            disclosed += u64::from(self.discloses(&name, own));
+        }
+        if others > 0 && self.discloses_other_children(dn) {
+            disclosed += others;
+        }
+        Ok(disclosed)
+    }
+
+    fn rules_of_entries(&self) -> impl Iterator<Item = &RuleFor> {
+        let rules = self.rules.iter();
+        rules.filter(|rule| rule.slots[Slot::ENTRY.index()])
+    }
+
+    /// Whether the existence of those children may be told that no rule tells apart.
+    fn discloses_other_children(&self, dn: &NormalDn) -> bool {
+        let holds = |rule: &&RuleFor| {
+            let test = rule.entries.as_ref();
+            test.is_none_or(|test| test.holds_for_children(dn))
+        };
+        decide(self.rules_of_entries().filter(holds), false).has(Rights::DISCLOSE)
+    }
+}
+
+/// The entry above one that may have been deleted.
+fn parent_of<R: Read>(view: &R, id: EntryId) -> Result<Option<EntryId>> {
+    let Some(record) = view.get(Table::Entry, &id.to_key())? else {
+        return Ok(None);
+    };
+    let entry = Entry::new(&record);
+    let entry = entry.map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    Ok(Some(entry.parent()))
+}

@@ -1,0 +1,235 @@
+//! What is configured with the data: it stands in the definition, is read by every process of the directory, and
+//! changes while it runs. The administrator sees and changes it as attributes of `cn=config`; a line each in the table
+//! below. What is configured elsewhere is in [`elsewhere`].
+
+pub(crate) mod elsewhere;
+pub(crate) mod unique;
+
+use sapwood_ldap::result::ResultCode;
+
+use crate::access::Policy;
+use crate::outcome::Stop;
+use crate::update::UniqueRule;
+
+/// What is configured with the data, besides its naming contexts and indexes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Entries that a search of anyone but the administrator returns; 0 is no limit.
+    pub search_entries_max: u32,
+    /// Seconds that a search or compare of anyone but the administrator takes; 0 is no limit.
+    pub search_seconds_max: u32,
+    /// Whether connections without a bind read what users may read.
+    pub anonymous_read: bool,
+    /// Attributes whose values no two entries share.
+    pub unique: Vec<UniqueRule>,
+    /// Whether the rule for tests is there.
+    #[cfg(test)]
+    pub(crate) probe: bool,
+}
+
+/// A setting: an attribute with at most one value.
+pub(crate) struct Setting {
+    /// The attribute type's name, in `cn=config` and in the definition.
+    pub(crate) attribute: &'static str,
+    get: fn(&Settings) -> String,
+    /// Takes a value, or says what is wrong with it.
+    set: fn(&mut Settings, &str) -> Result<(), String>,
+    /// Puts the default in the place of its value.
+    reset: fn(&mut Settings),
+}
+
+/// What no value says of a limit.
+const UNLIMITED: &str = "unlimited";
+
+const SETTINGS: &[Setting] = &[
+    Setting {
+        attribute: "olcSizeLimit",
+        get: |settings| shown_limit(settings.search_entries_max),
+        set: |settings, value| {
+            settings.search_entries_max = limit(value, "size")?;
+            Ok(())
+        },
+        reset: |settings| settings.search_entries_max = Settings::default().search_entries_max,
+    },
+    Setting {
+        attribute: "olcTimeLimit",
+        get: |settings| shown_limit(settings.search_seconds_max),
+        set: |settings, value| {
+            settings.search_seconds_max = limit(value, "time")?;
+            Ok(())
+        },
+        reset: |settings| settings.search_seconds_max = Settings::default().search_seconds_max,
+    },
+    Setting {
+        attribute: "sapwoodAnonymousRead",
+        get: |settings| shown_boolean(settings.anonymous_read),
+        set: |settings, value| {
+            settings.anonymous_read = boolean(value)?;
+            Ok(())
+        },
+        reset: |settings| settings.anonymous_read = Settings::default().anonymous_read,
+    },
+];
+
+impl Setting {
+    /// The setting that an attribute type's name stands for.
+    pub(crate) fn of(attribute: &str) -> Option<&'static Setting> {
+        let mut all = SETTINGS.iter();
+        all.find(|setting| setting.attribute.eq_ignore_ascii_case(attribute))
+    }
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter()
+    }
+
+    /// Its value.
+    pub(crate) fn value(&self, settings: &Settings) -> String {
+        (self.get)(settings)
+    }
+
+    /// Whether it has the value that it has when nobody sets it.
+    pub(crate) fn is_default(&self, settings: &Settings) -> bool {
+        self.value(settings) == self.value(&Settings::default())
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// Says what is wrong with the value.
+    pub(crate) fn set(&self, settings: &mut Settings, value: &str) -> Result<(), String> {
+        (self.set)(settings, value)
+    }
+
+    /// Adds a value, as a modify does. A default gives way to it.
+    pub(crate) fn add(&self, settings: &mut Settings, value: &str) -> Result<(), Stop> {
+        if self.is_default(settings) {
+            return self.replace(settings, value);
+        }
+        if self.value(settings) == value {
+            let diagnostic = format!("{} has this value already", self.attribute);
+            return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+        }
+        let diagnostic = format!("{} has one value: replace it", self.attribute);
+        Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic))
+    }
+
+    /// Deletes its value, or with a value given that one: the default is left.
+    pub(crate) fn delete(&self, settings: &mut Settings, value: Option<&str>) -> Result<(), Stop> {
+        if value.is_some_and(|value| self.value(settings) != value) {
+            let diagnostic = format!("{} does not have this value", self.attribute);
+            return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
+        }
+        (self.reset)(settings);
+        Ok(())
+    }
+
+    /// Puts a value in the place of the one there is.
+    pub(crate) fn replace(&self, settings: &mut Settings, value: &str) -> Result<(), Stop> {
+        self.set(settings, value).map_err(|why| {
+            let diagnostic = format!("{}: {why}", self.attribute);
+            Stop::refuse(ResultCode::ConstraintViolation, diagnostic)
+        })
+    }
+}
+
+impl Settings {
+    /// The access rules that they ask for.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy::standard(self.anonymous_read)
+    }
+}
+
+/// The largest value of a limit in a search request (RFC 4511 §4.5.1.4: maxInt).
+const LIMIT_MAX: u32 = i32::MAX as u32;
+
+/// A limit as slapd-config(5) writes it: a number, the same behind the name of the limit, or that there is none.
+fn limit(value: &str, name: &str) -> Result<u32, String> {
+    let value = value.trim();
+    let number = value
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('='))
+        .unwrap_or(value);
+    if ["unlimited", "none", "-1"].contains(&number) {
+        return Ok(0);
+    }
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let known = number
+        .parse::<u32>()
+        .ok()
+        .filter(|known| is_number && (1..=LIMIT_MAX).contains(known));
+    known.ok_or_else(|| {
+        if number.starts_with(name) {
+            format!("there is one limit, which no request can exceed: write it as a number, or as {UNLIMITED}")
+        } else {
+            format!("write a number from 1 to {LIMIT_MAX}, or {UNLIMITED}")
+        }
+    })
+}
+
+fn shown_limit(limit: u32) -> String {
+    match limit {
+        0 => UNLIMITED.to_owned(),
+        limit => limit.to_string(),
+    }
+}
+
+/// The Boolean syntax (RFC 4517 §3.3.3).
+fn boolean(value: &str) -> Result<bool, String> {
+    match value {
+        "TRUE" => Ok(true),
+        "FALSE" => Ok(false),
+        _ => Err("write TRUE or FALSE".to_owned()),
+    }
+}
+
+fn shown_boolean(value: bool) -> String {
+    if value { "TRUE" } else { "FALSE" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_slapd_writes_them() {
+        for (value, expected) in [
+            ("500", Some(500)),
+            ("size=500", Some(500)),
+            ("unlimited", Some(0)),
+            ("size=unlimited", Some(0)),
+            ("none", Some(0)),
+            ("-1", Some(0)),
+            ("2147483647", Some(i32::MAX as u32)),
+            ("2147483648", None),
+            ("99999999999999999999", None),
+            ("0", None),
+            ("", None),
+            ("+5", None),
+            ("5 6", None),
+            ("time=5", None),
+            ("size.soft=5 size.hard=6", None),
+            ("size.unchecked=5", None),
+        ] {
+            assert_eq!(limit(value, "size").ok(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_set() {
+        let settings = Settings {
+            search_entries_max: 7,
+            search_seconds_max: 8,
+            anonymous_read: true,
+            ..Settings::default()
+        };
+        for from in [settings, Settings::default()] {
+            let mut read = Settings::default();
+            for setting in Setting::all() {
+                assert_eq!(setting.is_default(&from), from == Settings::default());
+                setting.set(&mut read, &setting.value(&from)).unwrap();
+            }
+            assert_eq!(read, from);
+        }
+    }
+}

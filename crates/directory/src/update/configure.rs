@@ -1,0 +1,531 @@
+//! Updates of `cn=config`, which change what is configured with the data. They are updates as others are: in a batch,
+//! durable when they are answered, and seen by whoever takes a snapshot behind them. Only the administrator comes here.
+
+use std::sync::Arc;
+
+use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::list::{Change, ChangeKind, OctetStrings};
+use sapwood_ldap::message::{AddRequest, ModifyRequest};
+use sapwood_ldap::result::ResultCode;
+
+use super::Run;
+use super::rules::{RuleSet, UniqueRule};
+use crate::config::unique::{self, UNIQUE_URI};
+use crate::config::{Setting, Settings, elsewhere};
+use crate::definition;
+use crate::engine::Write;
+use crate::error::Error;
+use crate::index_change;
+use crate::index_definition::IndexDefinition;
+use crate::indexes::{AttributeIndexes, Completeness};
+use crate::outcome::{Outcome, Stop};
+use crate::schema::{NormalDn, Schema};
+use crate::state::State;
+use crate::synthetic::SyntheticContext;
+use crate::synthetic::config::{DATA, UNIQUE};
+use crate::synthetic::root_dse::Channel;
+
+impl<T: Write> Run<'_, T> {
+    /// Modifies an entry of `cn=config`.
+    pub(super) fn configure(
+        &mut self,
+        normal: &NormalDn,
+        request: &ModifyRequest<'_>,
+        controls: &RequestControls<'_>,
+    ) -> Result<(), Stop> {
+        self.check_alone(controls)?;
+        if is_module_list(normal, request.dn) {
+            let changes = request.changes.iter();
+            let all = changes.map(|change| (change.attribute.description, change.attribute.values));
+            return check_modules(all);
+        }
+        let entry = self.configured_entry(normal)?;
+        // What is known of the directory changes when all is written: what is refused before that is undone by the
+        // engine.
+        let mut state = State::clone(self.state);
+        let mut begins_indexes = false;
+        for change in request.changes {
+            let target = self.configured(change.attribute.description)?;
+            if entry != target.entry() {
+                let (attribute, entry) = (target.attribute(), target.entry());
+                let diagnostic = format!("{attribute} is set in {entry}");
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+            }
+            match target {
+                Target::Setting(setting) => make(setting, &mut state.settings, &change)?,
+                Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
+                Target::Unique => change_rules(&mut state.settings.unique, &change)?,
+            }
+        }
+        self.put(state)?;
+        *self.begins_indexes |= begins_indexes;
+        Ok(())
+    }
+
+    /// Puts another state in the place of the one that is known, if it can be, and writes its definition.
+    fn put(&mut self, mut state: State) -> Result<(), Stop> {
+        let is_same_settings = state.settings == self.state.settings;
+        if is_same_settings && state.indexes == self.state.indexes {
+            return Ok(());
+        }
+        if state.settings.unique != self.state.settings.unique {
+            let made = RuleSet::new(self.schema, &state);
+            state.rules = Arc::new(made.map_err(refused)?);
+            state.rules.check(self.schema, &state).map_err(refused)?;
+            // Updates of all stores are ended with the rules that were, or begun with those that are.
+            self.txn.guard_move()?;
+        }
+        definition::store(self.txn, self.schema, &mut state)?;
+        *self.state = state;
+        Ok(())
+    }
+
+    /// Changes which indexes there are; whether some are to be built.
+    fn change_indexes(&mut self, state: &mut State, change: &Change<'_>) -> Result<bool, Stop> {
+        let schema = self.schema;
+        let now = indexed(schema, state);
+        let given = index_definitions(schema, change.attribute.values)?;
+        let (wanted, unwanted) = match change.kind {
+            ChangeKind::Add if given.is_empty() => {
+                let diagnostic = format!("{INDEXES}: there is no value to add");
+                return Err(Stop::refuse(ResultCode::ProtocolError, diagnostic));
+            }
+            ChangeKind::Add => (given, Vec::new()),
+            ChangeKind::Delete if given.is_empty() => (Vec::new(), without(&now, &kept())),
+            ChangeKind::Delete => (Vec::new(), given),
+            ChangeKind::Replace => {
+                let unwanted = without(&without(&now, &given), &kept());
+                (without(&given, &now), unwanted)
+            }
+            ChangeKind::Increment => {
+                let diagnostic = format!("{INDEXES} cannot be incremented");
+                return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
+            }
+        };
+        let refused = |error| match error {
+            Error::Config(why) => refused(Error::Config(format!("{INDEXES}: {why}"))),
+            failed => refused(failed),
+        };
+        for definition in &unwanted {
+            let count = definition
+                .kinds()
+                .iter()
+                .filter(|(_, is_wanted)| *is_wanted)
+                .count();
+            let dropped = index_change::drop_from(self.txn, schema, state, definition);
+            if dropped.map_err(refused)? < count {
+                let diagnostic = format!("{INDEXES}: there is no index {definition}");
+                return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
+            }
+        }
+        let mut begins = false;
+        for definition in &wanted {
+            let begun = index_change::begin(self.txn, schema, state, definition);
+            let is_new = !begun.map_err(refused)?.is_empty();
+            if !is_new && change.kind == ChangeKind::Add {
+                let diagnostic = format!("{INDEXES}: the index {definition} is there already");
+                return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+            }
+            begins |= is_new;
+        }
+        Ok(begins)
+    }
+
+    /// Adds an entry to `cn=config`: those that name modules are taken if all that they name is built in, and leave
+    /// nothing behind.
+    pub(super) fn configure_more(
+        &mut self,
+        normal: &NormalDn,
+        request: &AddRequest<'_>,
+        controls: &RequestControls<'_>,
+    ) -> Result<(), Stop> {
+        self.check_alone(controls)?;
+        if is_overlay(request.dn, "unique") && self.is_in_data(request.dn) {
+            return self.add_unique(request);
+        }
+        if !is_module_list(normal, request.dn) {
+            return Err(super::no_update_of(SyntheticContext::Config, "added to"));
+        }
+        let attributes = request.attributes.iter();
+        check_modules(attributes.map(|attribute| (attribute.description, attribute.values)))
+    }
+
+    /// Adds the entry of the rules of unique values, with its rules.
+    fn add_unique(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+        let mut state = State::clone(self.state);
+        if !state.settings.unique.is_empty() {
+            let diagnostic = format!("{UNIQUE} is there already: add values of {UNIQUE_URI} to it");
+            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        }
+        for attribute in request.attributes {
+            let known = self.schema.attribute_type(attribute.description);
+            match known.map(|known| known.name()) {
+                Some("objectClass" | "olcOverlay") => {}
+                Some(UNIQUE_URI) => {
+                    let change = Change {
+                        kind: ChangeKind::Add,
+                        attribute,
+                    };
+                    change_rules(&mut state.settings.unique, &change)?;
+                }
+                _ => {
+                    let name = String::from_utf8_lossy(attribute.description);
+                    let diagnostic =
+                        format!("{name}: what is unique is said by {UNIQUE_URI} alone");
+                    return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+                }
+            }
+        }
+        if state.settings.unique.is_empty() {
+            let diagnostic = format!("{UNIQUE_URI}: give a rule, such as ldap:///?uid?sub");
+            return Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic));
+        }
+        self.put(state)
+    }
+
+    /// Deletes an entry of `cn=config`: the rules of unique values go with theirs.
+    pub(super) fn configure_less(
+        &mut self,
+        normal: &NormalDn,
+        controls: &RequestControls<'_>,
+    ) -> Result<(), Stop> {
+        self.check_alone(controls)?;
+        if self.configured_entry(normal)? != UNIQUE {
+            return Err(super::no_update_of(SyntheticContext::Config, "deleted"));
+        }
+        let mut state = State::clone(self.state);
+        state.settings.unique.clear();
+        self.put(state)
+    }
+
+    /// Whether a DN is right below that of the data.
+    fn is_in_data(&self, dn: &str) -> bool {
+        let above = Dn::parse(dn).ok().and_then(|dn| dn.parent());
+        let mut normal = NormalDn::new();
+        above.is_some_and(|above| {
+            let parsed = normal.parse(self.schema, above.as_str().as_bytes());
+            parsed.is_ok()
+                && self
+                    .configured_entry(&normal)
+                    .is_ok_and(|entry| entry == DATA)
+        })
+    }
+
+    /// Refuses what an update of the configuration cannot be part of.
+    fn check_alone(&self, controls: &RequestControls<'_>) -> Result<(), Stop> {
+        if self.in_transaction {
+            let diagnostic = "an update of cn=config cannot be part of a transaction";
+            return Err(Stop::refuse(ResultCode::AffectsMultipleDsas, diagnostic));
+        }
+        if controls.assertion.is_some()
+            || controls.pre_read.is_some()
+            || controls.post_read.is_some()
+        {
+            let diagnostic =
+                "an update of cn=config takes no assertion, pre-read or post-read control";
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        Ok(())
+    }
+
+    /// The DN of the entry that a name leads to, as it is written in `cn=config`.
+    fn configured_entry(&self, normal: &NormalDn) -> Result<String, Stop> {
+        let made_of = (self.schema, &self.options.root_dse);
+        let state = Arc::new(State::clone(self.state));
+        let channel = Channel::default();
+        let context = self
+            .synthetic
+            .get(SyntheticContext::Config, channel, made_of, &state)?;
+        match context.find(normal) {
+            Ok(at) => Ok(context.entry(at).map_or("", |entry| entry.dn()).to_owned()),
+            Err(above) => {
+                let outcome = Outcome::new(ResultCode::NoSuchObject, "cn=config has no such entry");
+                Err(outcome.matched(above).into())
+            }
+        }
+    }
+
+    /// What a description names.
+    fn configured(&self, description: &[u8]) -> Result<Target, Stop> {
+        let name = std::str::from_utf8(description).unwrap_or_default();
+        let known = self.schema.attribute_type(description);
+        let name = known.map_or(name, |known| known.name());
+        if let Some(setting) = Setting::of(name) {
+            return Ok(Target::Setting(setting));
+        }
+        if name.eq_ignore_ascii_case(INDEXES) {
+            return Ok(Target::Indexes);
+        }
+        if name.eq_ignore_ascii_case(UNIQUE_URI) {
+            return Ok(Target::Unique);
+        }
+        let (code, diagnostic) = match (elsewhere::remedy(name), known) {
+            (Some(remedy), _) => {
+                let diagnostic = format!("{name} is not set here: {remedy}");
+                (ResultCode::UnwillingToPerform, diagnostic)
+            }
+            (None, Some(_)) => {
+                let diagnostic = format!("{name} cannot be changed in cn=config");
+                (ResultCode::UnwillingToPerform, diagnostic)
+            }
+            (None, None) => {
+                let diagnostic = "cn=config has no such attribute, and the schema defines none";
+                (ResultCode::UndefinedAttributeType, diagnostic.to_owned())
+            }
+        };
+        Err(Stop::refuse(code, diagnostic))
+    }
+}
+
+/// What of the configuration a modify changes.
+#[derive(Clone, Copy)]
+enum Target {
+    Setting(&'static Setting),
+    Indexes,
+    Unique,
+}
+
+impl Target {
+    fn attribute(self) -> &'static str {
+        match self {
+            Target::Setting(setting) => setting.attribute,
+            Target::Indexes => INDEXES,
+            Target::Unique => UNIQUE_URI,
+        }
+    }
+
+    /// The entry that has the attribute.
+    fn entry(self) -> &'static str {
+        match self {
+            Target::Setting(_) | Target::Indexes => DATA,
+            Target::Unique => UNIQUE,
+        }
+    }
+}
+
+/// What is told of a configuration that cannot be.
+fn refused(error: Error) -> Stop {
+    match error {
+        Error::Config(why) => Stop::refuse(ResultCode::UnwillingToPerform, why),
+        failed => Stop::Failed(failed),
+    }
+}
+
+/// Makes one change of the rules of unique values.
+fn change_rules(rules: &mut Vec<UniqueRule>, change: &Change<'_>) -> Result<(), Stop> {
+    let refuse = |code, why: &str| Stop::refuse(code, format!("{UNIQUE_URI}: {why}"));
+    if change.attribute.values.iter().count() > unique::RULES_MAX {
+        return Err(refuse(
+            ResultCode::AdminLimitExceeded,
+            "there are too many rules",
+        ));
+    }
+    let mut given = Vec::new();
+    for value in change.attribute.values {
+        let value = std::str::from_utf8(value);
+        let value = value
+            .map_err(|_| refuse(ResultCode::InvalidAttributeSyntax, "a value is not UTF-8"))?;
+        let rule =
+            unique::rule(value).map_err(|why| refuse(ResultCode::ConstraintViolation, &why))?;
+        given.push(rule);
+    }
+    match change.kind {
+        ChangeKind::Add => {
+            if given.is_empty() {
+                return Err(refuse(
+                    ResultCode::ProtocolError,
+                    "there is no value to add",
+                ));
+            }
+            for rule in given {
+                if rules.contains(&rule) {
+                    let why = "a rule is there already";
+                    return Err(refuse(ResultCode::AttributeOrValueExists, why));
+                }
+                rules.push(rule);
+            }
+        }
+        ChangeKind::Delete if given.is_empty() => rules.clear(),
+        ChangeKind::Delete => {
+            for rule in given {
+                let Some(at) = rules.iter().position(|known| *known == rule) else {
+                    return Err(refuse(ResultCode::NoSuchAttribute, "there is no such rule"));
+                };
+                rules.remove(at);
+            }
+        }
+        ChangeKind::Replace => *rules = given,
+        ChangeKind::Increment => {
+            return Err(refuse(
+                ResultCode::ConstraintViolation,
+                "it cannot be incremented",
+            ));
+        }
+    }
+    match rules.len() > unique::RULES_MAX {
+        true => Err(refuse(
+            ResultCode::AdminLimitExceeded,
+            "there are too many rules",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The attribute that says which indexes there are.
+const INDEXES: &str = "olcDbIndex";
+
+/// Attributes that one modify defines the indexes of.
+const INDEXED_MAX: usize = 1000;
+
+/// The indexes there are, complete or not.
+fn indexed(schema: &Schema, state: &State) -> Vec<IndexDefinition> {
+    let is_there = |known: Completeness| known != Completeness::Absent;
+    let definition = |indexes: &AttributeIndexes| IndexDefinition {
+        attribute: schema.type_of(indexes.attribute_type).name().to_owned(),
+        equality: is_there(indexes.equality),
+        presence: is_there(indexes.presence),
+        substring: is_there(indexes.substring),
+        ordering: is_there(indexes.ordering),
+    };
+    state.indexes.iter().map(definition).collect()
+}
+
+/// The indexes that no modify drops.
+fn kept() -> Vec<IndexDefinition> {
+    let kept = definition::ALWAYS_INDEXED.into_iter();
+    let definition = |attribute: &str| IndexDefinition {
+        attribute: attribute.to_owned(),
+        equality: true,
+        ..IndexDefinition::default()
+    };
+    kept.map(definition).collect()
+}
+
+/// Definitions without what others define.
+fn without(all: &[IndexDefinition], others: &[IndexDefinition]) -> Vec<IndexDefinition> {
+    let rest = all.iter().map(|definition| {
+        let same = |other: &&IndexDefinition| other.attribute == definition.attribute;
+        let none = IndexDefinition::default();
+        let other = others.iter().find(same).unwrap_or(&none);
+        IndexDefinition {
+            attribute: definition.attribute.clone(),
+            equality: definition.equality && !other.equality,
+            presence: definition.presence && !other.presence,
+            substring: definition.substring && !other.substring,
+            ordering: definition.ordering && !other.ordering,
+        }
+    });
+    rest.filter(|definition| !definition.is_empty()).collect()
+}
+
+/// The definitions that values of olcDbIndex are, each attribute once and by its name.
+fn index_definitions(
+    schema: &Schema,
+    values: OctetStrings<'_>,
+) -> Result<Vec<IndexDefinition>, Stop> {
+    let refused = |why: String| {
+        let diagnostic = format!("{INDEXES}: {why}");
+        Stop::refuse(ResultCode::ConstraintViolation, diagnostic)
+    };
+    let mut given = Vec::new();
+    for value in values {
+        let value =
+            std::str::from_utf8(value).map_err(|_| refused("a value is not UTF-8".into()))?;
+        for mut definition in IndexDefinition::parse(value).map_err(refused)? {
+            let Some(known) = schema.attribute_type(definition.attribute.as_bytes()) else {
+                let why = "the schema does not define an attribute that is to be indexed";
+                return Err(refused(why.into()));
+            };
+            definition.attribute = known.name().to_owned();
+            given.push(definition);
+        }
+        if given.len() > INDEXED_MAX {
+            let diagnostic = format!("{INDEXES}: more than {INDEXED_MAX} attributes in one modify");
+            return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
+        }
+    }
+    Ok(IndexDefinition::merged(given))
+}
+
+/// Makes one change of a setting.
+fn make(setting: &Setting, settings: &mut Settings, change: &Change<'_>) -> Result<(), Stop> {
+    let mut values = change.attribute.values.iter();
+    let (first, more) = (values.next(), values.next());
+    if more.is_some() {
+        let diagnostic = format!("{} has one value", setting.attribute);
+        return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
+    }
+    let value = first.map(|value| text(setting, value)).transpose()?;
+    match (change.kind, value) {
+        (ChangeKind::Add, Some(value)) => setting.add(settings, value),
+        (ChangeKind::Replace, Some(value)) => setting.replace(settings, value),
+        (ChangeKind::Delete, value) => setting.delete(settings, value),
+        (ChangeKind::Replace, None) => setting.delete(settings, None),
+        (ChangeKind::Add, None) => {
+            let diagnostic = format!("{}: there is no value to add", setting.attribute);
+            Err(Stop::refuse(ResultCode::ProtocolError, diagnostic))
+        }
+        (ChangeKind::Increment, _) => {
+            let diagnostic = format!("{} cannot be incremented", setting.attribute);
+            Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic))
+        }
+    }
+}
+
+fn text<'v>(setting: &Setting, value: &'v [u8]) -> Result<&'v str, Stop> {
+    std::str::from_utf8(value).map_err(|_| {
+        let diagnostic = format!("{}: the value is not UTF-8", setting.attribute);
+        Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
+    })
+}
+
+/// Whether a DN begins with the RDN of an overlay, with a number or without.
+fn is_overlay(dn: &str, name: &str) -> bool {
+    let rdn = Dn::parse(dn).ok().and_then(|dn| dn.rdn());
+    let rdn = rdn.map_or(String::new(), |rdn| rdn.as_str().to_ascii_lowercase());
+    let Some(value) = rdn.strip_prefix("olcoverlay=") else {
+        return false;
+    };
+    value.split_once('}').map_or(value, |(_, name)| name) == name
+}
+
+/// Whether a DN in `cn=config` is that of a list of modules: `cn=module` or `cn=module{0}` right below it.
+fn is_module_list(normal: &NormalDn, dn: &str) -> bool {
+    let rdn = Dn::parse(dn).ok().and_then(|dn| dn.rdn());
+    let Some(rdn) = rdn.filter(|_| normal.len() == 2) else {
+        return false;
+    };
+    let rdn = rdn.as_str().to_ascii_lowercase();
+    let name = rdn.strip_prefix("cn=").unwrap_or_default();
+    let Some(number) = name.strip_prefix("module") else {
+        return false;
+    };
+    let number = number
+        .strip_prefix('{')
+        .and_then(|number| number.strip_suffix('}'))
+        .unwrap_or(number);
+    number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Refuses modules that are not built in.
+fn check_modules<'a>(
+    attributes: impl Iterator<Item = (&'a [u8], OctetStrings<'a>)>,
+) -> Result<(), Stop> {
+    for (description, values) in attributes {
+        if !description.eq_ignore_ascii_case(b"olcModuleLoad") {
+            continue;
+        }
+        for module in values {
+            let module = String::from_utf8_lossy(module);
+            if !elsewhere::is_built_in(&module) {
+                let diagnostic = format!(
+                    "there is no module {module}: what Sapwood does is built in, and this is not among it, or is \
+                     switched on elsewhere (docs/operating/configuration.md)"
+                );
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+            }
+        }
+    }
+    Ok(())
+}
