@@ -22,6 +22,7 @@ mod processors;
 pub mod server;
 mod service;
 mod session;
+mod slices;
 mod stream;
 pub mod tls;
 mod workers;

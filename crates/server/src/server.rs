@@ -34,6 +34,7 @@ use crate::processors::Processors;
 use crate::service::{Parts, Service, Settings, SettingsError};
 use crate::session::controls::spoken;
 use crate::session::{Peer, extended, notice_of_disconnection};
+use crate::slices;
 use crate::stream::{Detached, Stream};
 use crate::tls::{self, Tls};
 use crate::workers::Workers;
@@ -247,6 +248,7 @@ impl Server {
                 .on_thread_park(move || sleeper.sleep())
                 .build()?;
             let serve = move || {
+                slices::shorten();
                 seat.take();
                 let sessions = Sessions {
                     service,

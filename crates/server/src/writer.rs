@@ -28,6 +28,7 @@ use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::committed::Committed;
 use crate::memory::Share;
+use crate::slices;
 
 /// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next
 /// one is applied: if all that a client has under way were one batch, disk and processor would wait for each other.
@@ -125,10 +126,16 @@ fn start_one<R: Recipient>(
     };
     let committed = committed.clone();
     let unanswered = Arc::clone(&applied.unanswered);
-    let apply = move || apply(&directory, &waiting, &applied);
+    let apply = move || {
+        slices::shorten();
+        apply(&directory, &waiting, &applied);
+    };
     let spawn = |name: &str| thread::Builder::new().name(name.into());
     threads.push(spawn("writer").spawn(apply)?);
-    let acknowledge = move || acknowledge(&unsynced, &unanswered, &committed);
+    let acknowledge = move || {
+        slices::shorten();
+        acknowledge(&unsynced, &unanswered, &committed);
+    };
     threads.push(spawn("acknowledger").spawn(acknowledge)?);
     Ok(queue)
 }
