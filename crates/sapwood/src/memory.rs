@@ -1,9 +1,9 @@
 //! How the C library's allocator keeps freed memory: hardly, and without stopping everybody.
 //!
 //! glibc makes large blocks maps of their own. To map and unmap takes the lock of the address space: all other threads
-//! wait that need it as well, for as long as the one that holds it is kept from running. So blocks that come and go with
-//! requests stay in the heaps. Only the memory of a password hash, 19 MiB for 20 ms, is a map of its own: from the heaps
-//! it would leave holes of its size. The threshold is fixed, because glibc would raise it by itself.
+//! wait that need it as well, for as long as the one that holds it is kept from running. So blocks that come and go
+//! with requests stay in the heaps. Only the memory of a password hash, 19 MiB for 20 ms, is a map of its own: from the
+//! heaps it would leave holes of its size. The threshold is fixed, because glibc would raise it by itself.
 //!
 //! What is freed in the heaps leaves holes as well: after a thousand connections they keep 30 MiB. So a server looks
 //! every second whether much is free, and gives back the pages that nothing is on.

@@ -2,8 +2,8 @@
 //!
 //! The kernel shares processors out by slices, 3 ms long and longer. Where every processor is busy with work of others,
 //! a thread that wakes up for a request waits for the end of such a slice, unless its own deadline is earlier; and the
-//! deadline is earlier the shorter its own slices are. So threads that run for microseconds at a time and are waited for
-//! ask for short slices. Their share of the processors stays what it is.
+//! deadline is earlier the shorter its own slices are. So threads that run for microseconds at a time and are waited
+//! for ask for short slices. Their share of the processors stays what it is.
 
 #![allow(unsafe_code)] // sched_setattr(2) has no safe wrapper.
 

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_wal::process::fork_count;
 
-use crate::error::{Error, Result};
-
 /// The number of a page within its store: its byte offset in the file divided by
 /// [`PAGE_BYTES`](crate::page::PAGE_BYTES).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -26,14 +24,6 @@ pub struct CommitNo(pub u64);
 impl CommitNo {
     /// The last one that there may be: records out of line have 48 bits for it.
     pub(crate) const MAX: Self = Self((1 << 48) - 1);
-
-    /// Refuses what no store has got to.
-    pub(crate) fn checked(self) -> Result<Self> {
-        match self <= Self::MAX {
-            true => Ok(self),
-            false => Err(Error::Damaged(format!("there is no commit {self}"))),
-        }
-    }
 }
 
 impl fmt::Display for CommitNo {

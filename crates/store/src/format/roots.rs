@@ -23,6 +23,16 @@ pub(crate) struct Head {
     pub(crate) roots: Roots,
 }
 
+impl CommitNo {
+    /// Refuses what no store has got to.
+    pub(crate) fn checked(self) -> Result<Self> {
+        match self <= Self::MAX {
+            true => Ok(self),
+            false => Err(Error::Damaged(format!("there is no commit {self}"))),
+        }
+    }
+}
+
 /// Where everything begins.
 ///
 /// ```text
