@@ -518,7 +518,7 @@ impl<'r, T: Write> Run<'r, T> {
     /// Makes the indexes agree with what became of an entry, and shows it to the rules.
     fn settle(&mut self, id: EntryId, old: &Side<'_>, new: &Side<'_>) -> Result<(), Stop> {
         let (schema, state) = (self.schema, &*self.state);
-        reindex::reindex(self.txn, schema, state, id, *old, *new, self.reindex)?;
+        reindex::reindex(self.txn, schema, state, id, [old, new], self.reindex)?;
         let Some(rules) = self.rules else {
             return Ok(());
         };

@@ -64,17 +64,16 @@ pub(crate) fn reindex<W: Write>(
     schema: &Schema,
     state: &State,
     id: EntryId,
-    old: Side<'_>,
-    new: Side<'_>,
+    [old, new]: [&Side<'_>; 2],
     scratch: &mut Scratch,
 ) -> Result<()> {
     let attributes = &state.attributes;
     for indexed in state.indexes.iter() {
         let damaged = |_: Damaged| Error::corrupt(format!("entry {id}: {Damaged}"));
-        if is_unchanged(attributes, indexed, &old, &new).map_err(damaged)? {
+        if is_unchanged(attributes, indexed, old, new).map_err(damaged)? {
             continue;
         }
-        let kept = Kept::of(attributes, indexed, id, &old, &new);
+        let kept = Kept::of(attributes, indexed, id, old, new);
         let Scratch {
             old: old_keys,
             new: new_keys,
@@ -84,8 +83,8 @@ pub(crate) fn reindex<W: Write>(
             if indexed.completeness(kind) == Completeness::Absent {
                 continue;
             }
-            index_keys(schema, attributes, indexed, kind, &old, old_keys, key).map_err(damaged)?;
-            index_keys(schema, attributes, indexed, kind, &new, new_keys, key).map_err(damaged)?;
+            index_keys(schema, attributes, indexed, kind, old, old_keys, key).map_err(damaged)?;
+            index_keys(schema, attributes, indexed, kind, new, new_keys, key).map_err(damaged)?;
             let index = indexed.index(kind);
             if let Some(kept) = &kept {
                 kept.take_out(txn, schema, Some(kind), old_keys, new_keys)?;
@@ -95,8 +94,8 @@ pub(crate) fn reindex<W: Write>(
         }
         if indexed.ordering != Completeness::Absent {
             let table = indexed.order_table();
-            ordering_keys(schema, attributes, indexed, id, &old, old_keys, key).map_err(damaged)?;
-            ordering_keys(schema, attributes, indexed, id, &new, new_keys, key).map_err(damaged)?;
+            ordering_keys(schema, attributes, indexed, id, old, old_keys, key).map_err(damaged)?;
+            ordering_keys(schema, attributes, indexed, id, new, new_keys, key).map_err(damaged)?;
             if let Some(kept) = &kept {
                 kept.take_out(txn, schema, None, old_keys, new_keys)?;
             }
