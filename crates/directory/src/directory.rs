@@ -433,8 +433,8 @@ impl<E: Engine> Directory<E> {
     }
 
     /// Adds entries of an import in one commit, each succeeding or failing alone.
-    pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<Commit<E>>> {
-        self.run(Work::Grafts(entries), StoreSet::all(self.stores()), None)
+    pub(crate) fn add_prepared(&self, entries: &[Prepared<'_>]) -> Result<Applied<Commit<E>>> {
+        self.run(Work::Prepared(entries), StoreSet::all(self.stores()), None)
     }
 
     fn run(

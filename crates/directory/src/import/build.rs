@@ -15,10 +15,10 @@ use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::Attributes;
 use sapwood_store::sort::{Sorted, Sorter};
 
-use super::births::{Births, Spelled};
-use super::found::Found;
+use super::creation_stamps::{CreationStamps, Spelled};
 use super::gathered::Gathered;
 use super::ordered::{Next as NextEntry, Ordered};
+use super::posting_batch::PostingBatch;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::attributes::AttributeTable;
 use crate::changes::clock::HybridClock;
@@ -76,11 +76,11 @@ impl Source {
 
 /// Entries become the tables of an empty directory.
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result<()> {
-    let mut births = Births::new(shared, Spelled::Indexed)?;
+    let mut stamps = CreationStamps::new(shared, Spelled::Indexed)?;
     shared.end_numbering();
     let is_ordered = matches!(source, Source::Ordered(_));
     let (first, csn) = reserve(shared, source.entries_max(shared))?;
-    births.number_from(csn);
+    stamps.number_from(csn);
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
     let mut build = Build {
@@ -88,7 +88,7 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result
         state: &state,
         source,
         next: first.clone(),
-        births,
+        stamps,
         failure: None,
     };
     let loaded = shared.directory.engine().load(&mut build);
@@ -101,7 +101,7 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result
     loaded?;
     let directory = shared.directory;
     let now_micros = directory.options().clock.now_micros();
-    directory.clock().receive(build.births.latest(), now_micros);
+    directory.clock().receive(build.stamps.latest(), now_micros);
     watermark::record_clock(directory.engine(), directory.clock())?;
     Ok(())
 }
@@ -194,7 +194,7 @@ struct Build<'b, E: Engine> {
     source: Source,
     /// The next id, by store.
     next: Vec<EntryId>,
-    births: Births<'b, E>,
+    stamps: CreationStamps<'b, E>,
     /// What failed here, when it is not the engine.
     failure: Option<Error>,
 }
@@ -427,7 +427,7 @@ impl<E: Engine> Build<'_, E> {
                 None => record.extend_from_slice(user),
             }
             set_parent(&mut record, parent);
-            self.births
+            self.stamps
                 .record(&prepared, &mut operational, &mut record)?;
             if known.is_some() {
                 partitioned.insert(id, (record.clone(), user.to_vec(), operational.clone()));
@@ -628,7 +628,7 @@ struct IndexWorker<'w> {
 
 impl IndexWorker<'_> {
     fn run(self, batches: &Mutex<Receiver<Batch>>, emptied: &Sender<Batch>) -> Result<()> {
-        let mut found = Found::default();
+        let mut postings = PostingBatch::default();
         let (mut keys, mut scratch) = (KeySet::default(), Vec::new());
         loop {
             let next = batches
@@ -640,33 +640,33 @@ impl IndexWorker<'_> {
             };
             let mut start = 0;
             let first = batch.entries.first();
-            found.begin(first.map_or(EntryId::ROOT, |(first, ..)| *first));
+            postings.begin(first.map_or(EntryId::ROOT, |(first, ..)| *first));
             for &(id, middle, end) in &batch.entries {
                 let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
                 let user = Entry::new(&batch.bytes[start..middle]).map_err(damaged)?;
                 let operational = Entry::new(&batch.bytes[middle..end]).map_err(damaged)?;
                 start = end;
                 let side = Side::of([user, operational]);
-                self.keys(id, &side, &mut keys, &mut scratch, &mut found)
+                self.keys(id, &side, &mut keys, &mut scratch, &mut postings)
                     .map_err(damaged)?;
             }
             batch.clear();
             // Nobody wants it back once all entries are written.
             let _ = emptied.send(batch);
-            found.sort();
+            postings.sort();
             let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
-            found.drain(|key, value| sorter.push(key, value).map_err(sort_failed))?;
+            postings.drain(|key, value| sorter.push(key, value).map_err(sort_failed))?;
         }
     }
 
-    /// Adds the tagged keys of one entry to `found`.
+    /// Adds the tagged keys of one entry to `postings`.
     fn keys(
         &self,
         id: EntryId,
         side: &Side<'_>,
         keys: &mut KeySet,
         scratch: &mut Vec<u8>,
-        found: &mut Found,
+        postings: &mut PostingBatch,
     ) -> std::result::Result<(), Damaged> {
         let attributes = &self.state.attributes;
         for (at, table) in self.tables.iter().enumerate() {
@@ -674,7 +674,7 @@ impl IndexWorker<'_> {
                 Later::Name | Later::Values => {}
                 Later::Index(indexes, kind) => {
                     let only = only_attribute(attributes, indexes, side)?;
-                    if *kind != IndexKind::Substring && found.repeat(at, only, id) {
+                    if *kind != IndexKind::Substring && postings.repeat(at, only, id) {
                         continue;
                     }
                     each_index_key(
@@ -686,15 +686,15 @@ impl IndexWorker<'_> {
                         scratch,
                         |key| match <[u8; GRAM_BYTES]>::try_from(key) {
                             Ok(gram) if *kind == IndexKind::Substring => {
-                                found.post_gram(at, gram, id);
+                                postings.post_gram(at, gram, id);
                             }
-                            _ => found.post(at, key, id),
+                            _ => postings.post(at, key, id),
                         },
                     )?;
                 }
                 Later::Order(indexes) => {
                     ordering_keys(self.schema, attributes, indexes, id, side, keys, scratch)?;
-                    keys.iter().for_each(|key| found.record(at, key));
+                    keys.iter().for_each(|key| postings.record(at, key));
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! sources -> blocks -> workers: parse, check, make records -> sort by DN   (prepare)
 //!   empty:  ids in tree order -> entry table; names and index keys -> sort -> one table after the other   (build)
-//!   else:   transactions of additions   (graft)
+//!   else:   transactions of additions   (incremental)
 //! ```
 //!
 //! One file in the order of the tree is not sorted ([`ordered`]): its entries go into the entry table as they are
@@ -13,13 +13,13 @@
 //! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest
 //! entry.
 
-mod births;
 mod build;
-mod found;
+mod creation_stamps;
 mod gathered;
-mod graft;
+mod incremental;
 mod ordered;
 mod pattern;
+mod posting_batch;
 mod prepare;
 mod source;
 
@@ -322,7 +322,7 @@ impl<E: Engine> Directory<E> {
             if built {
                 build::build(&shared, build::Source::Sorted(sorted))?;
             } else {
-                graft::graft(&shared, sorted)?;
+                incremental::load(&shared, sorted)?;
                 self.settle(StoreSet::all(self.stores()))?;
             }
         }

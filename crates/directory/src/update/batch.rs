@@ -100,7 +100,7 @@ pub(crate) enum Work<'b> {
     /// Clients' updates.
     Updates(&'b [Update]),
     /// Entries of an import, checked and in stored form.
-    Grafts(&'b [Prepared<'b>]),
+    Prepared(&'b [Prepared<'b>]),
 }
 
 impl<'b> Batch<'b> {
@@ -188,7 +188,7 @@ impl Batch<'_> {
                 }
             }
             // No rules are asked of an import.
-            Work::Grafts(_) => {
+            Work::Prepared(_) => {
                 renewed = Requester::administrator("");
                 &renewed
             }
@@ -197,7 +197,7 @@ impl Batch<'_> {
             Work::Updates(updates) => {
                 matches!(updates[operation].request, UpdateRequest::Transaction(_))
             }
-            Work::Grafts(_) => false,
+            Work::Prepared(_) => false,
         };
         let rules = &self.state.rules;
         let rules = (!rules.is_empty()).then(|| Arc::clone(rules));
@@ -247,8 +247,8 @@ impl Batch<'_> {
                     (run.update(request.view(), read), Verdict::Keep)
                 }
             },
-            Work::Grafts(grafts) => (
-                run.graft(&grafts[operation])
+            Work::Prepared(entries) => (
+                run.add_prepared(&entries[operation])
                     .and_then(|()| run.make_queued())
                     .map(|()| Outcome::SUCCESS),
                 Verdict::Keep,
@@ -280,7 +280,7 @@ impl Bundle for Batch<'_> {
     fn operations(&self) -> usize {
         match self.work {
             Work::Updates(updates) => updates.len(),
-            Work::Grafts(grafts) => grafts.len(),
+            Work::Prepared(entries) => entries.len(),
         }
     }
 

@@ -296,7 +296,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Adds an entry that was checked and put into stored form before.
-    fn graft(&mut self, prepared: &Prepared<'_>) -> Result<(), Stop> {
+    fn add_prepared(&mut self, prepared: &Prepared<'_>) -> Result<(), Stop> {
         let normal = target::parse(self.schema, prepared.dn)?;
         let vacancy = target::find_vacancy(self.txn, self.schema, self.state, prepared.dn, normal)?;
         let parent = vacancy.parent_id();

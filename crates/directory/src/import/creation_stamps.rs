@@ -28,7 +28,7 @@ pub(super) enum Spelled {
 }
 
 /// Makes the operational records of entries whose sources bring none.
-pub(super) struct Births<'b, E: Engine> {
+pub(super) struct CreationStamps<'b, E: Engine> {
     shared: &'b Shared<'b, E>,
     /// The number of the next entry, if numbers were taken for all; otherwise it is drawn.
     next: Option<Csn>,
@@ -50,7 +50,7 @@ struct Form {
     places: Vec<(OperationalAttribute, usize, usize)>,
 }
 
-impl<'b, E: Engine> Births<'b, E> {
+impl<'b, E: Engine> CreationStamps<'b, E> {
     /// Gives numbers to the attributes, in transactions of their own.
     pub(super) fn new(shared: &'b Shared<'b, E>, spelled: Spelled) -> Result<Self> {
         let schema = shared.directory.schema();

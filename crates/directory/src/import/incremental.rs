@@ -1,12 +1,12 @@
-//! The second half of an import into a directory that has entries: additions, many to a transaction.
+//! The second half of an import into a directory that has entries: it adds them, many to a transaction.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::sort::Sorted;
 
-use super::births::{Births, Spelled};
 use super::build::reject;
+use super::creation_stamps::{CreationStamps, Spelled};
 use super::{ImportPhase, Prepared, Shared, sort_failed};
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result};
@@ -17,9 +17,9 @@ const ADDITIONS_MAX: usize = 1000;
 const ADDITION_BYTES: usize = 4 << 20;
 
 /// Adds sorted entries, parents before children.
-pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Result<()> {
+pub(super) fn load<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Result<()> {
     let mut payloads: Vec<Vec<u8>> = Vec::new();
-    let mut births = Births::new(shared, Spelled::All)?;
+    let mut stamps = CreationStamps::new(shared, Spelled::All)?;
     loop {
         let mut bytes = 0;
         payloads.clear();
@@ -38,21 +38,21 @@ pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Re
             .map(|payload| Prepared::read(payload, &mut Vec::new()))
             .collect::<Option<Vec<_>>>();
         let prepared = prepared.ok_or_else(|| Error::corrupt("a sorted entry cannot be read"))?;
-        let mut born = vec![Vec::new(); prepared.len()];
+        let mut stamped = vec![Vec::new(); prepared.len()];
         let mut stored = Vec::new();
-        for (prepared, operational) in prepared.iter().zip(&mut born) {
+        for (prepared, operational) in prepared.iter().zip(&mut stamped) {
             stored.clear();
-            births.record(prepared, operational, &mut stored)?;
+            stamps.record(prepared, operational, &mut stored)?;
         }
         let complete: Vec<_> = prepared
             .iter()
-            .zip(&born)
+            .zip(&stamped)
             .map(|(prepared, operational)| Prepared {
                 records: [prepared.records[0], operational],
                 ..*prepared
             })
             .collect();
-        let applied = shared.directory.graft(&complete)?;
+        let applied = shared.directory.add_prepared(&complete)?;
         if let Some(ticket) = applied.ticket {
             ticket.wait()?;
         }

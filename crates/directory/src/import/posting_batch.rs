@@ -13,7 +13,7 @@ use crate::update::reindex::KeySet;
 
 /// What the entries of a batch have in the indexes.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct PostingBatch {
     /// The place of each key in `lists`.
     places: HashMap<Vec<u8>, usize, BuildHasherDefault<KeyHasher>>,
     lists: Vec<Ids>,
@@ -86,7 +86,7 @@ impl Ids {
 const PLACE_BITS: u32 = 24;
 const _: () = assert!(BATCH_ENTRIES <= 1 << PLACE_BITS && GRAM_BYTES == 3);
 
-impl Found {
+impl PostingBatch {
     pub(super) fn begin(&mut self, first: EntryId) {
         self.first = first;
     }
@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn keys_are_found_with_their_ids_whether_they_are_gathered_or_not() {
-        let mut found = Found::default();
+        let mut postings = PostingBatch::default();
         for batch in 0..3 {
-            found.first = EntryId(1 + batch * 1000);
+            postings.first = EntryId(1 + batch * 1000);
             let mut posted = BTreeSet::new();
-            for id in found.first.0..found.first.0 + 1000 {
+            for id in postings.first.0..postings.first.0 + 1000 {
                 // An index of identifiers, one of which stands twice in its entry, and one of classes.
                 for (table, key) in [
                     (0, format!("u{id}\0")),
@@ -248,13 +248,13 @@ mod tests {
                     (1, format!("class {}", id % 7)),
                     (1, "top".to_owned()),
                 ] {
-                    found.post(table, key.as_bytes(), EntryId(id));
+                    postings.post(table, key.as_bytes(), EntryId(id));
                     posted.insert((table, key.into_bytes(), id));
                 }
             }
             let mut drained = BTreeSet::new();
             let mut records = 0;
-            found
+            postings
                 .drain(|record, distances| {
                     let (table, key) = record.split_first_chunk().unwrap();
                     let table = usize::from(u16::from_be_bytes(*table));
