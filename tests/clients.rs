@@ -297,6 +297,82 @@ fn external_over_ldapi() {
     assert_eq!(succeeded(output).trim(), format!("dn:{ADMIN}"));
 }
 
+/// A client with a certificate is bound as the entry of its subject, over StartTLS and `ldaps://`.
+#[test]
+fn external_with_a_certificate() {
+    let folder = Folder::init(&[]);
+    let file = |name: &str| folder.name_beside(name);
+    let (authority, certificate, key) = (file("ca.pem"), file("ann.pem"), file("ann.key"));
+    let make = |subject: &str, to: [&str; 2], more: &[&str]| {
+        let mut openssl = program("openssl", "openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ]);
+        openssl.args(["-nodes", "-days", "30", "-subj", subject]);
+        openssl.args(["-keyout", to[0], "-out", to[1]]).args(more);
+        succeeded(openssl.output().unwrap());
+    };
+    let authority_key = file("ca.key");
+    make("/CN=Authority", [&authority_key, &authority], &[]);
+    let by = [
+        "-CA",
+        &authority,
+        "-CAkey",
+        &authority_key,
+        "-addext",
+        "basicConstraints=CA:FALSE",
+    ];
+    make("/DC=com/DC=example/CN=Ann", [&key, &certificate], &by);
+    folder.configure(&[
+        ("client_ca = \"\"", &format!("client_ca = \"{authority}\"")),
+        (
+            "client_certificates = \"never\"",
+            "client_certificates = \"try\"",
+        ),
+    ]);
+    let server = folder.serve();
+    let admin = (ADMIN, PASSWORD);
+    let ldif = "dn: dc=example,dc=com\nobjectClass: domain\n\n\
+                dn: cn=Ann,dc=example,dc=com\nobjectClass: person\nsn: x\n";
+    expect(
+        ldap_util("ldapadd", &server, Transport::Ldap, admin, &[], ldif),
+        0,
+        "",
+    );
+    let external = |url: &str, more: &[&str], certificate: Option<&str>| {
+        let mut command = program("ldapwhoami", "ldap-utils");
+        command.env("LDAPTLS_CACERT", server.certificate());
+        if let Some(certificate) = certificate {
+            command
+                .env("LDAPTLS_CERT", certificate)
+                .env("LDAPTLS_KEY", &key);
+        }
+        fed(
+            command.args(["-Q", "-Y", "EXTERNAL", "-H", url]).args(more),
+            "",
+        )
+    };
+    let own = Some(certificate.as_str());
+    let ann = "dn:cn=Ann,dc=example,dc=com\n";
+    expect(external(&server.ldap_by_name(), &["-ZZ"], own), 0, ann);
+    expect(external(&server.ldaps_by_name(), &[], own), 0, ann);
+    let (status, told) = external(&server.ldap_by_name(), &["-ZZ"], None);
+    assert_ne!(status, 0, "{told}");
+    let delete = ["cn=Ann,dc=example,dc=com"];
+    expect(
+        ldap_util("ldapdelete", &server, Transport::Ldap, admin, &delete, ""),
+        0,
+        "",
+    );
+    let told = external(&server.ldap_by_name(), &["-ZZ"], own);
+    expect(told, 49, "stands for no entry here");
+}
+
 /// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others there is none.
 #[test]
 fn the_configuration_is_read_over_ldapi() {

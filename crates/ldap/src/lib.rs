@@ -15,3 +15,4 @@ pub mod message;
 pub mod result;
 pub mod schema;
 pub mod url;
+pub mod x509;

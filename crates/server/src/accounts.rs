@@ -47,7 +47,8 @@ impl Holder {
     /// Who is bound; `None` for nobody.
     pub(crate) fn of_identity(identity: &Identity) -> Option<Self> {
         match identity {
-            Identity::Anonymous => None,
+            // The account of this machine's user is its origin's.
+            Identity::Anonymous | Identity::External { .. } => None,
             Identity::User { entry, .. } => Some(Self::User(*entry)),
             Identity::Admin { .. } => Some(Self::Admin),
         }

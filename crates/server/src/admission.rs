@@ -285,7 +285,9 @@ mod tests {
     }
 
     fn connect(connections: &Arc<Connections>, uid: u32, count_max: usize) -> Option<Open> {
-        let admission = connections.admit(&Peer::Local { uid }, count_max).ok()?;
+        let admission = connections
+            .admit(&Peer::Local { uid, gid: 0 }, count_max)
+            .ok()?;
         let (session, told) = unbounded_channel();
         admission.serve(session);
         Some(Open { admission, told })
@@ -372,7 +374,7 @@ mod tests {
             .map(|at| connect(&connections, u32::from(at < 40), 640).unwrap())
             .collect();
         let displaced = |uid, now| {
-            let newcomer = connections.accounts.claimant(&Peer::Local { uid });
+            let newcomer = connections.accounts.claimant(&Peer::Local { uid, gid: 0 });
             let crowd = newcomer.held(Kind::Connections) + 1;
             let places = connections.open();
             let found = displaced(&places, crowd, crowd > 640 / MANY_PART, now)?;
@@ -401,7 +403,7 @@ mod tests {
         let told = told(&mut open);
         assert_eq!(told.len(), DISPLACED_MAX);
         // Who comes waits until one of them is gone.
-        let newcomer_of = |uid| connections.admit(&Peer::Local { uid }, 50);
+        let newcomer_of = |uid| connections.admit(&Peer::Local { uid, gid: 0 }, 50);
         let newcomer = || newcomer_of(100);
         assert_eq!(newcomer().err(), Some(Full::Displacing));
         let of_many = newcomer_of(0);

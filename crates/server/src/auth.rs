@@ -1,14 +1,18 @@
 //! SASL mechanisms (RFC 4422): a file each, and a line in the table below. The root DSE is made from the table.
 
+mod certificate;
 mod external;
+mod lookup;
 mod plain;
 
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Channel, Identity, Outcome};
+use sapwood_directory::{Channel, Directory, Identity, Outcome};
 
+pub(crate) use self::certificate::ClientIdentity;
 use crate::password::Password;
 use crate::service::Settings;
 use crate::session::Peer;
+use crate::tls::Established;
 
 /// All of them.
 pub(crate) static MECHANISMS: &[Mechanism] = &[external::MECHANISM, plain::MECHANISM];
@@ -51,7 +55,10 @@ pub(crate) enum Wait {
 pub(crate) struct Asked<'s> {
     pub(crate) peer: Peer,
     pub(crate) channel: Channel,
+    /// What TLS has established.
+    pub(crate) tls: Option<&'s Established>,
     pub(crate) settings: &'s Settings,
+    pub(crate) directory: &'s Directory,
     pub(crate) schema: &'s Schema,
 }
 

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::listen::ListenUrl;
+use crate::listen::{ListenUrl, Listener};
 use crate::password::{PasswordLimits, Work};
+use crate::tls::ClientCertificates;
 
 pub use reload::Reloaded;
 
@@ -24,7 +25,7 @@ const TEMPLATE: &str = include_str!("sapwood.toml");
 pub struct Config {
     /// Where to listen.
     #[serde(default = "default_listen")]
-    pub listen: Vec<ListenUrl>,
+    pub listen: Vec<Listener>,
     /// The server's name among others, as Get Server ID tells it; empty for the host's name.
     #[serde(default)]
     pub server_id: String,
@@ -33,9 +34,9 @@ pub struct Config {
     pub threads: usize,
     /// The administrator, who may do everything.
     pub admin: Admin,
-    /// Certificate and key.
+    /// Certificates, and the server's key.
     #[serde(default)]
-    pub tls: TlsFiles,
+    pub tls: TlsOptions,
     /// What is allowed to whom, and in which state of a connection.
     #[serde(default)]
     pub access: Access,
@@ -71,16 +72,40 @@ pub struct Admin {
     pub password_file: PathBuf,
 }
 
-/// Files with the certificate chain and its key, in PEM.
+/// TLS: the server's certificate, and those of clients. Files are in PEM.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct TlsFiles {
+pub struct TlsOptions {
     /// The certificate chain, the server's own certificate first.
     #[serde(serialize_with = "as_shown")]
     pub cert: PathBuf,
     /// The private key.
     #[serde(serialize_with = "as_shown")]
     pub key: PathBuf,
+    /// The authorities that vouch for clients' certificates; empty if none are asked for.
+    #[serde(serialize_with = "as_shown")]
+    pub client_ca: PathBuf,
+    /// Whether clients are asked for a certificate, on listeners that do not say it themselves.
+    pub client_certificates: ClientCertificates,
+    /// Whom a certificate stands for, tried in this order: templates of DNs, or of URLs of searches.
+    pub client_identity: Vec<String>,
+}
+
+impl TlsOptions {
+    /// All files that it names.
+    #[must_use]
+    pub fn files(&self) -> Vec<&Path> {
+        let mut files = vec![self.cert.as_path(), &self.key];
+        files.extend(self.client_ca());
+        files
+    }
+
+    /// The authorities that vouch for clients' certificates.
+    #[must_use]
+    pub fn client_ca(&self) -> Option<&Path> {
+        let path = self.client_ca.as_path();
+        (!path.as_os_str().is_empty()).then_some(path)
+    }
 }
 
 /// What is allowed.
@@ -219,7 +244,7 @@ pub struct Flags {
 impl Flags {
     pub(crate) fn override_in(&self, config: &mut Config) {
         if !self.listen.is_empty() {
-            config.listen.clone_from(&self.listen);
+            config.listen = self.listen.iter().cloned().map(Listener::from).collect();
         }
         if let Some(cert) = &self.tls_cert {
             config.tls.cert.clone_from(cert);
@@ -252,22 +277,23 @@ fn as_shown<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-fn default_listen() -> Vec<ListenUrl> {
-    vec![ListenUrl::Ldap(
-        "127.0.0.1".into(),
-        crate::listen::LDAP_PORT,
-    )]
+fn default_listen() -> Vec<Listener> {
+    let url = ListenUrl::Ldap("127.0.0.1".into(), crate::listen::LDAP_PORT);
+    vec![url.into()]
 }
 
 fn default_password_file() -> PathBuf {
     "admin.password".into()
 }
 
-impl Default for TlsFiles {
+impl Default for TlsOptions {
     fn default() -> Self {
         Self {
             cert: "tls-cert.pem".into(),
             key: "tls-key.pem".into(),
+            client_ca: PathBuf::new(),
+            client_certificates: ClientCertificates::Never,
+            client_identity: vec!["{subject}".into()],
         }
     }
 }
@@ -447,6 +473,15 @@ impl Config {
         Ok(())
     }
 
+    /// Whether any listener asks clients for a certificate.
+    pub(crate) fn asks_for_certificates(&self) -> bool {
+        let mut listeners = self.listen.iter();
+        listeners.any(|listener| {
+            let asked = listener.client_certificates;
+            asked.unwrap_or(self.tls.client_certificates) != ClientCertificates::Never
+        })
+    }
+
     /// Whether settings go together of which some were read at another time than the others.
     pub(crate) fn check_together(&self) -> Result<(), Error> {
         self.validate()
@@ -485,7 +520,12 @@ mod tests {
         // What is commented out is an example that takes the place of the line before: it must parse as well.
         let uncommented = template.replace("listen = [\"ldap://127.0.0.1:389\"]\n#: ", "");
         assert_ne!(uncommented, template);
-        Config::parse(&uncommented).unwrap();
+        let listen = Config::parse(&uncommented).unwrap().listen;
+        let asked: Vec<_> = listen
+            .iter()
+            .map(|known| known.client_certificates)
+            .collect();
+        assert_eq!(asked, [None, Some(ClientCertificates::Demand)]);
     }
 
     #[test]

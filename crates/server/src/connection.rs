@@ -23,6 +23,7 @@ use crate::processors::Seat;
 use crate::service::Service;
 use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
+use crate::tls::TlsUse;
 
 /// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One
 /// whose client sends as fast as it is answered would keep them waiting until the runtime makes it stop, which is
@@ -103,20 +104,20 @@ impl Drop for OpenSession {
     }
 }
 
-/// Serves one connection until it ends. With `tls_first` the handshake comes before everything else.
+/// Serves one connection until it ends.
 pub(crate) async fn serve(
     service: Arc<Service>,
     admission: Admission,
     stream: Stream,
     peer: Peer,
-    tls_first: bool,
+    tls_use: TlsUse,
     open: OpenSessions,
 ) {
     let admission = Rc::new(admission);
     let number = admission.number;
     let log = service.settings().config.log.access;
     if log {
-        tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_first, "open");
+        tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_use.is_first, "open");
     }
     let (completions, completed) = mpsc::unbounded_channel();
     admission.serve(completions.clone());
@@ -127,12 +128,12 @@ pub(crate) async fn serve(
         session: Session::new(
             Arc::clone(&service),
             peer,
-            false,
             Rc::clone(&admission),
             completions,
             last_snapshot,
         ),
         peer,
+        tls_use,
         admission: Rc::clone(&admission),
         awaits_peer: true,
         service,
@@ -152,7 +153,7 @@ pub(crate) async fn serve(
         room_wait: None,
     };
     let end = async {
-        if tls_first {
+        if tls_use.is_first {
             connection.start_tls().await?;
         }
         connection.run().await
@@ -174,6 +175,7 @@ struct Connection {
     session: Session,
     service: Arc<Service>,
     peer: Peer,
+    tls_use: TlsUse,
     admission: Rc<Admission>,
     /// What [`Admission::waits`] was told last.
     awaits_peer: bool,
@@ -263,12 +265,15 @@ impl Connection {
 
     async fn shake_hands(&mut self) -> io::Result<()> {
         let tls = self.service.tls.as_ref();
-        let acceptor = tls.ok_or(io::ErrorKind::Unsupported)?.acceptor();
+        let of_all = self.session.settings().config.tls.client_certificates;
+        let asks = self.tls_use.client_certificates.unwrap_or(of_all);
+        let acceptor = tls.and_then(|tls| tls.acceptor(asks));
+        let acceptor = acceptor.ok_or(io::ErrorKind::Unsupported)?;
         self.forget_input();
         let seconds_max = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
         let mut handshake = pin!(timeout(seconds_max, self.stream.start_tls(acceptor)));
         let completed = &mut self.completed;
-        poll_fn(|cx| {
+        let established = poll_fn(|cx| {
             while let Poll::Ready(Some(completion)) = completed.poll_recv(cx) {
                 let why = match completion {
                     Completion::MakeRoom => "all connections are in use, and this one made room",
@@ -281,7 +286,7 @@ impl Connection {
             Poll::Ready(done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())))
         })
         .await?;
-        self.session.secured();
+        self.session.secured(established);
         Ok(())
     }
 

@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::io::Errno;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::tls::ClientCertificates;
 
 /// The port of `ldap://` when the URL names none.
 pub const LDAP_PORT: u16 = 389;
@@ -26,6 +32,74 @@ pub enum ListenUrl {
     Ldaps(String, u16),
     /// A socket in the file system.
     Ldapi(PathBuf),
+}
+
+/// An address to listen on, with what holds there alone: in the configuration a URL, or a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The address.
+    pub url: ListenUrl,
+    /// Whether clients are asked for a certificate; `None` leaves it to `tls.client_certificates`.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+impl From<ListenUrl> for Listener {
+    fn from(url: ListenUrl) -> Self {
+        Self {
+            url,
+            client_certificates: None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Listener {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            url: ListenUrl,
+            client_certificates: Option<ClientCertificates>,
+        }
+
+        struct Form;
+
+        impl<'de> Visitor<'de> for Form {
+            type Value = Listener;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a URL, or { url = URL, client_certificates = \"demand\" }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, url: &str) -> Result<Listener, E> {
+                let url = url.parse::<ListenUrl>().map_err(E::custom)?;
+                Ok(url.into())
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, table: M) -> Result<Listener, M::Error> {
+                let table = Table::deserialize(MapAccessDeserializer::new(table))?;
+                Ok(Listener {
+                    url: table.url,
+                    client_certificates: table.client_certificates,
+                })
+            }
+        }
+
+        from.deserialize_any(Form)
+    }
+}
+
+impl Serialize for Listener {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.client_certificates {
+            None => self.url.serialize(to),
+            Some(asked) => {
+                let mut table = to.serialize_map(Some(2))?;
+                table.serialize_entry("url", &self.url)?;
+                table.serialize_entry("client_certificates", &asked)?;
+                table.end()
+            }
+        }
+    }
 }
 
 /// A URL that is not an address to listen on.

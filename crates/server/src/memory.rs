@@ -670,6 +670,7 @@ mod tests {
         std::array::from_fn(|uid| {
             accounts.claimant(&Peer::Local {
                 uid: u32::try_from(uid).unwrap(),
+                gid: 0,
             })
         })
     }

@@ -31,12 +31,12 @@ use crate::index_builder::IndexBuilder;
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::processors::Processors;
-use crate::service::{Parts, Service, Settings, SettingsError};
+use crate::service::{Parts, Service, Settings, SettingsError, tls_files};
 use crate::session::controls::spoken;
 use crate::session::{Peer, extended, notice_of_disconnection};
 use crate::slices;
 use crate::stream::{Detached, Stream};
-use crate::tls::{self, Tls};
+use crate::tls::{self, Tls, TlsUse};
 use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 
@@ -155,7 +155,7 @@ pub struct Server {
 enum Listener {
     Tcp {
         listener: std::net::TcpListener,
-        tls_first: bool,
+        tls_use: TlsUse,
     },
     Local(std::os::unix::net::UnixListener),
 }
@@ -164,7 +164,7 @@ enum Listener {
 struct Accepted {
     stream: Detached,
     peer: Peer,
-    tls_first: bool,
+    tls_use: TlsUse,
     admission: Admission,
 }
 
@@ -180,17 +180,15 @@ impl Server {
         flags: Flags,
     ) -> Result<Self, StartError> {
         flags.override_in(&mut config);
-        let (cert, key) = (folder.join(&config.tls.cert), folder.join(&config.tls.key));
-        let wants_tls = config
-            .listen
-            .iter()
-            .any(|url| matches!(url, ListenUrl::Ldaps(..)));
-        let tls = if wants_tls || cert.exists() || key.exists() {
-            Some(Tls::load(&cert, &key)?)
+        let settings = Settings::new(folder, config.clone(), directory.schema())?;
+        let files = tls_files(folder, &config);
+        let mut urls = config.listen.iter().map(|listener| &listener.url);
+        let wants_tls = urls.any(|url| matches!(url, ListenUrl::Ldaps(..)));
+        let tls = if wants_tls || files.cert.exists() || files.key.exists() {
+            Some(Tls::load(&files)?)
         } else {
             None
         };
-        let settings = Settings::new(folder, config.clone(), directory.schema())?;
         let threads = if config.threads == 0 {
             thread::available_parallelism().map_or(1, usize::from)
         } else {
@@ -200,10 +198,10 @@ impl Server {
         let mut urls = Vec::new();
         let mut socket_files = Vec::new();
         let mut listeners: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
-        for url in &config.listen {
-            let bound = bind(url, &mut listeners, &mut socket_files);
+        for address in &config.listen {
+            let bound = bind(address, &mut listeners, &mut socket_files);
             urls.push(bound.map_err(|source| StartError::Listen {
-                url: url.clone(),
+                url: address.url.clone(),
                 source,
             })?);
         }
@@ -338,11 +336,11 @@ impl Drop for Server {
 
 /// Opens the listeners of one address, one for each runtime. Returns the address with its port filled in.
 fn bind(
-    url: &ListenUrl,
+    address: &listen::Listener,
     listeners: &mut [Vec<Listener>],
     socket_files: &mut Vec<PathBuf>,
 ) -> io::Result<ListenUrl> {
-    let (host, port, tls_first) = match url {
+    let (host, port, is_first) = match &address.url {
         ListenUrl::Ldap(host, port) => (host, *port, false),
         ListenUrl::Ldaps(host, port) => (host, *port, true),
         ListenUrl::Ldapi(path) => {
@@ -353,20 +351,21 @@ fn bind(
             for listeners in listeners {
                 listeners.push(Listener::Local(socket.try_clone()?));
             }
-            return Ok(url.clone());
+            return Ok(address.url.clone());
         }
+    };
+    let tls_use = TlsUse {
+        is_first,
+        client_certificates: address.client_certificates,
     };
     let (address, first) = listen::claim(listen::resolve(host, port)?)?;
     let mut first = Some(first);
     for listeners in listeners {
         let listener = first.take().map_or_else(|| listen::share(address), Ok)?;
-        listeners.push(Listener::Tcp {
-            listener,
-            tls_first,
-        });
+        listeners.push(Listener::Tcp { listener, tls_use });
     }
     let (host, port) = (host.clone(), address.port());
-    Ok(if tls_first {
+    Ok(if is_first {
         ListenUrl::Ldaps(host, port)
     } else {
         ListenUrl::Ldap(host, port)
@@ -430,11 +429,11 @@ async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
         let Accepted {
             stream,
             peer,
-            tls_first,
+            tls_use,
             admission,
         } = accepted;
         match stream.attach() {
-            Ok(stream) => sessions.begin(stream, peer, tls_first, admission, place),
+            Ok(stream) => sessions.begin(stream, peer, tls_use, admission, place),
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
         tokio::task::yield_now().await;
@@ -443,10 +442,7 @@ async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
 
 async fn accept(sessions: Sessions, listener: Listener) {
     let result = match listener {
-        Listener::Tcp {
-            listener,
-            tls_first,
-        } => accept_tcp(sessions, listener, tls_first).await,
+        Listener::Tcp { listener, tls_use } => accept_tcp(sessions, listener, tls_use).await,
         Listener::Local(listener) => accept_local(sessions, listener).await,
     };
     if let Err(error) = result {
@@ -457,7 +453,7 @@ async fn accept(sessions: Sessions, listener: Listener) {
 async fn accept_tcp(
     sessions: Sessions,
     listener: std::net::TcpListener,
-    tls_first: bool,
+    tls_use: TlsUse,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     for newcomer in 1_u64.. {
@@ -467,7 +463,7 @@ async fn accept_tcp(
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
                 let peer = Peer::Tcp(address);
-                sessions.admit(Stream::Tcp(stream), peer, tls_first).await;
+                sessions.admit(Stream::Tcp(stream), peer, tls_use).await;
             }
             Err(error) => pause(&error).await,
         }
@@ -486,8 +482,10 @@ async fn accept_local(
             Ok((stream, _)) if has_left(&stream) => {}
             Ok((stream, _)) => match stream.peer_cred() {
                 Ok(peer) => {
-                    let peer = Peer::Local { uid: peer.uid() };
-                    sessions.admit(Stream::Local(stream), peer, false).await;
+                    let (uid, gid) = (peer.uid(), peer.gid());
+                    let peer = Peer::Local { uid, gid };
+                    let stream = Stream::Local(stream);
+                    sessions.admit(stream, peer, TlsUse::default()).await;
                 }
                 Err(error) => tracing::warn!("a local peer without credentials: {error}"),
             },
@@ -518,7 +516,7 @@ async fn end_turn(newcomer: u64) {
 impl Sessions {
     /// Serves a new connection, on this thread or on one that has fewer. Those behind it wait meanwhile, in the queue
     /// of the kernel.
-    async fn admit(&self, stream: Stream, peer: Peer, tls_first: bool) {
+    async fn admit(&self, stream: Stream, peer: Peer, tls_use: TlsUse) {
         let count_max = self.service.settings().config.limits.connections_max;
         let mut waited_ms = 0;
         let admission = loop {
@@ -528,12 +526,12 @@ impl Sessions {
                     waited_ms += 1;
                     sleep(Duration::from_millis(1)).await;
                 }
-                Err(_) => return self.refuse(stream, &peer, tls_first, count_max),
+                Err(_) => return self.refuse(stream, &peer, tls_use, count_max),
             }
         };
         let place = self.dispatch.place();
         if self.dispatch.is_own(&place) && !admission.is_of_many {
-            self.begin(stream, peer, tls_first, admission, place);
+            self.begin(stream, peer, tls_use, admission, place);
             return tokio::task::yield_now().await;
         }
         let is_of_many = admission.is_of_many;
@@ -542,7 +540,7 @@ impl Sessions {
                 let accepted = Accepted {
                     stream,
                     peer,
-                    tls_first,
+                    tls_use,
                     admission,
                 };
                 self.dispatch.hand_over(accepted, place, is_of_many).await;
@@ -552,12 +550,14 @@ impl Sessions {
     }
 
     /// Closes a connection for which there is no place.
-    fn refuse(&self, stream: Stream, peer: &Peer, tls_first: bool, count_max: usize) {
+    fn refuse(&self, stream: Stream, peer: &Peer, tls_use: TlsUse, count_max: usize) {
         let why = format!(
             "{count_max} connections are open (limits.connections_max), and none of them can make room"
         );
         self.service.close_log.log(Reason::Full, peer, &why);
-        if !tls_first && let Ok(stream) = stream.detach() {
+        if !tls_use.is_first
+            && let Ok(stream) = stream.detach()
+        {
             let mut notice = Vec::new();
             notice_of_disconnection(&mut notice, ResultCode::Unavailable, &why);
             stream.end_with(&notice);
@@ -569,13 +569,13 @@ impl Sessions {
         &self,
         stream: Stream,
         peer: Peer,
-        tls_first: bool,
+        tls_use: TlsUse,
         admission: Admission,
         place: Place,
     ) {
         let (service, open) = (Arc::clone(&self.service), self.open.clone());
         tokio::task::spawn_local(async move {
-            connection::serve(service, admission, stream, peer, tls_first, open).await;
+            connection::serve(service, admission, stream, peer, tls_use, open).await;
             drop(place);
         });
     }

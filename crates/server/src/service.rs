@@ -9,6 +9,7 @@ use sapwood_directory::{Directory, LocalConfig};
 use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
+use crate::auth::ClientIdentity;
 use crate::closing::CloseLog;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) admin_name: NormalDn,
     /// The administrator's stored password.
     pub(crate) admin_password: Vec<u8>,
+    /// Whom certificates of clients stand for.
+    pub(crate) client_identities: Vec<ClientIdentity>,
 }
 
 /// Why settings cannot be used.
@@ -71,6 +74,19 @@ pub enum SettingsError {
     AdminDn {
         /// What is configured.
         dn: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificates are asked for that nobody could vouch for.
+    #[error(
+        "clients are asked for certificates: tls.client_ca must name a file with the authorities that vouch for them"
+    )]
+    NoAuthorities,
+    /// Whom certificates stand for.
+    #[error("tls.client_identity: '{template}': {reason}")]
+    ClientIdentity {
+        /// What is configured.
+        template: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -117,10 +133,22 @@ impl Settings {
         let admin_password = stored.trim_ascii().to_vec();
         StoredPassword::parse(&admin_password)
             .map_err(|reason| SettingsError::StoredPassword { path, reason })?;
+        if config.asks_for_certificates() && config.tls.client_ca().is_none() {
+            return Err(SettingsError::NoAuthorities);
+        }
+        let templates = config.tls.client_identity.iter();
+        let client_identities = templates.map(|template| {
+            ClientIdentity::parse(schema, template).map_err(|reason| {
+                let template = template.clone();
+                SettingsError::ClientIdentity { template, reason }
+            })
+        });
+        let client_identities = client_identities.collect::<Result<_, _>>()?;
         Ok(Self {
             config,
             admin_name,
             admin_password,
+            client_identities,
         })
     }
 }
@@ -190,11 +218,10 @@ impl Service {
         running.check_together()?;
         let mut reloaded = Reloaded::new(&self.settings().config, &running, &wanted);
         let settings = Settings::new(&self.folder, running, self.directory.schema())?;
-        let files = &settings.config.tls;
-        let (cert, key) = (self.folder.join(&files.cert), self.folder.join(&files.key));
+        let files = tls_files(&self.folder, &settings.config);
         match &self.tls {
-            Some(tls) => tls.reload(&cert, &key)?,
-            None if cert.exists() || key.exists() => {
+            Some(tls) => tls.reload(&files)?,
+            None if files.cert.exists() || files.key.exists() => {
                 let without = "the certificate (there was none when the server was started)";
                 reloaded.at_restart.push(without.into());
             }
@@ -210,6 +237,15 @@ impl Service {
             .store(place(&settings), Ordering::Release);
         *in_force = settings;
         Ok(reloaded)
+    }
+}
+
+/// The files that TLS needs.
+pub(crate) fn tls_files(folder: &Path, config: &Config) -> tls::Files {
+    tls::Files {
+        cert: folder.join(&config.tls.cert),
+        key: folder.join(&config.tls.key),
+        client_ca: config.tls.client_ca().map(|path| folder.join(path)),
     }
 }
 

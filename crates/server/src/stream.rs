@@ -11,8 +11,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. We ask for no certificate,
-/// without which it has some hundred; behind it a record of the first requests may come.
+use crate::tls::Established;
+
+/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. It has some hundred, and
+/// with a client's certificates some thousand; behind it a record of the first requests may come.
 const HANDSHAKE_BYTES_MAX: usize = 36 << 10;
 
 pub(crate) enum Stream {
@@ -152,7 +154,7 @@ impl Stream {
     }
 
     /// Shakes hands for TLS. Until something has come, nothing is kept for it.
-    pub(crate) async fn start_tls(&mut self, acceptor: TlsAcceptor) -> io::Result<()> {
+    pub(crate) async fn start_tls(&mut self, acceptor: TlsAcceptor) -> io::Result<Established> {
         let Self::Tcp(stream) = std::mem::replace(self, Self::Gone) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
@@ -165,8 +167,9 @@ impl Stream {
         };
         let mut stream = acceptor.accept(stream).await?;
         stream.get_mut().0.shaking_hands = None;
+        let established = Established::of(stream.get_ref().1);
         *self = Self::Tls(Box::new(stream));
-        Ok(())
+        Ok(established)
     }
 }
 

@@ -1,17 +1,24 @@
 //! Certificates and keys: loading, reloading, and the self-signed pair that a new directory starts with.
 
+mod established;
+
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
+
+pub(crate) use self::established::Established;
 
 /// Years that a self-signed certificate is valid.
 pub const SELF_SIGNED_YEARS: i16 = 10;
@@ -21,7 +28,10 @@ pub const SELF_SIGNED_YEARS: i16 = 10;
 #[non_exhaustive]
 pub enum Error {
     /// A file is missing, unreadable or not PEM.
-    #[error("{}: {reason}; it must hold PEM (set tls.cert and tls.key, or --tls-cert and --tls-key)", path.display())]
+    #[error(
+        "{}: {reason}; it must hold PEM (set tls.cert, tls.key and tls.client_ca, or --tls-cert and --tls-key)",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,
@@ -51,65 +61,161 @@ pub enum Error {
     },
 }
 
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientCertificates {
+    /// They are not.
+    #[default]
+    Never,
+    /// They are, and may come without. A certificate that no authority vouches for is refused.
+    Try,
+    /// They are, and without one there is no connection.
+    Demand,
+}
+
+/// How connections of a listener use TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsUse {
+    /// The handshake comes before everything else.
+    pub(crate) is_first: bool,
+    /// Whether clients are asked for a certificate; `None` leaves it to the configuration of all.
+    pub(crate) client_certificates: Option<ClientCertificates>,
+}
+
+/// The files that TLS needs, in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    /// The certificate chain, the server's own first.
+    pub(crate) cert: PathBuf,
+    /// The private key.
+    pub(crate) key: PathBuf,
+    /// The authorities of client certificates; `None` if none are asked for.
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
 /// The server's side of TLS, with certificates that can be replaced while connections come in.
 #[derive(Debug)]
-pub struct Tls {
-    current: RwLock<Arc<ServerConfig>>,
+pub(crate) struct Tls {
+    current: RwLock<Arc<Loaded>>,
+}
+
+/// What was made of the files.
+#[derive(Debug)]
+struct Loaded {
+    asks_nobody: Arc<ServerConfig>,
+    asking: Option<Asking>,
+}
+
+/// The same with authorities of client certificates.
+#[derive(Debug)]
+struct Asking {
+    tries: Arc<ServerConfig>,
+    demands: Arc<ServerConfig>,
 }
 
 impl Tls {
-    /// Loads a certificate chain and its private key from PEM files.
+    /// Loads certificates and the private key.
     ///
     /// # Errors
     /// Names the file that is missing or wrong.
-    pub fn load(cert: &Path, key: &Path) -> Result<Self, Error> {
+    pub(crate) fn load(files: &Files) -> Result<Self, Error> {
         Ok(Self {
-            current: RwLock::new(server_config(cert, key)?),
+            current: RwLock::new(Arc::new(Loaded::from(files)?)),
         })
     }
 
-    /// Reads the files again; connections that are open keep what they have. On an error the old pair stays in use.
+    /// Reads the files again; connections that are open keep what they have. On an error what was loaded before stays
+    /// in use.
     ///
     /// # Errors
     /// As [`Tls::load`].
-    pub fn reload(&self, cert: &Path, key: &Path) -> Result<(), Error> {
-        let fresh = server_config(cert, key)?;
+    pub(crate) fn reload(&self, files: &Files) -> Result<(), Error> {
+        let fresh = Arc::new(Loaded::from(files)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 
-    /// What a new connection shakes hands with.
-    #[must_use]
-    pub fn acceptor(&self) -> TlsAcceptor {
+    /// What a new connection shakes hands with. `None` if it should ask for certificates, and there are no authorities
+    /// that could vouch for them.
+    pub(crate) fn acceptor(&self, asks: ClientCertificates) -> Option<TlsAcceptor> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&current))
+        let config = match asks {
+            ClientCertificates::Never => &current.asks_nobody,
+            ClientCertificates::Try => &current.asking.as_ref()?.tries,
+            ClientCertificates::Demand => &current.asking.as_ref()?.demands,
+        };
+        Some(TlsAcceptor::from(Arc::clone(config)))
     }
 }
 
-fn server_config(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, Error> {
-    let wrong = |path: &Path, reason: &dyn std::fmt::Display| Error::File {
+impl Loaded {
+    fn from(files: &Files) -> Result<Self, Error> {
+        let Files { cert, key, .. } = files;
+        let chain = certificates(cert)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+        let pair = |source| Error::Pair {
+            cert: cert.clone(),
+            key: key.clone(),
+            source,
+        };
+        let provider = Arc::new(ring::default_provider());
+        let config = |verifier: Option<Arc<dyn ClientCertVerifier>>| {
+            let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .map_err(pair)?;
+            let builder = match verifier {
+                Some(verifier) => builder.with_client_cert_verifier(verifier),
+                None => builder.with_no_client_auth(),
+            };
+            let config = builder.with_single_cert(chain.clone(), private.clone_key());
+            config.map(Arc::new).map_err(pair)
+        };
+        let asking = match &files.client_ca {
+            Some(client_ca) => {
+                let mut authorities = RootCertStore::empty();
+                for authority in certificates(client_ca)? {
+                    let added = authorities.add(authority);
+                    added.map_err(|error| wrong(client_ca, &error))?;
+                }
+                let authorities = Arc::new(authorities);
+                let builder = || {
+                    let authorities = Arc::clone(&authorities);
+                    WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(&provider))
+                };
+                let made = |verifier: Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError>| {
+                    verifier.map_err(|error| wrong(client_ca, &error))
+                };
+                Some(Asking {
+                    tries: config(Some(made(builder().allow_unauthenticated().build())?))?,
+                    demands: config(Some(made(builder().build())?))?,
+                })
+            }
+            None => None,
+        };
+        Ok(Self {
+            asks_nobody: config(None)?,
+            asking,
+        })
+    }
+}
+
+/// The certificates in a PEM file, of which there is at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain = CertificateDer::pem_file_iter(path)
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| wrong(path, &error))?;
+    match chain.is_empty() {
+        true => Err(wrong(path, &"no certificate in it")),
+        false => Ok(chain),
+    }
+}
+
+fn wrong(path: &Path, reason: &dyn std::fmt::Display) -> Error {
+    Error::File {
         path: path.into(),
         reason: reason.to_string(),
-    };
-    let chain = CertificateDer::pem_file_iter(cert)
-        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
-        .map_err(|error| wrong(cert, &error))?;
-    if chain.is_empty() {
-        return Err(wrong(cert, &"no certificate in it"));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
-    let pair = |source| Error::Pair {
-        cert: cert.into(),
-        key: key.into(),
-        source,
-    };
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(pair)?
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(pair)?;
-    Ok(Arc::new(config))
 }
 
 /// Makes a self-signed certificate for this machine's names and writes it with its key (mode 0600).
@@ -164,13 +270,9 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
 /// # Errors
 /// When the file cannot be read or holds no certificate.
 pub fn fingerprint_of_file(cert: &Path) -> Result<String, Error> {
-    let wrong = |reason: &dyn std::fmt::Display| Error::File {
-        path: cert.into(),
-        reason: reason.to_string(),
-    };
-    let pem = fs::read(cert).map_err(|error| wrong(&error))?;
+    let pem = fs::read(cert).map_err(|error| wrong(cert, &error))?;
     Ok(fingerprint(
-        &CertificateDer::from_pem_slice(&pem).map_err(|error| wrong(&error))?,
+        &CertificateDer::from_pem_slice(&pem).map_err(|error| wrong(cert, &error))?,
     ))
 }
 
@@ -190,6 +292,32 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    fn files(cert: &Path, key: &Path) -> Files {
+        Files {
+            cert: cert.into(),
+            key: key.into(),
+            client_ca: None,
+        }
+    }
+
+    #[test]
+    fn nobody_is_let_in_for_want_of_authorities() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        create_self_signed(&path("cert.pem"), &path("key.pem"), 2026).unwrap();
+        let mut files = files(&path("cert.pem"), &path("key.pem"));
+        let tls = Tls::load(&files).unwrap();
+        assert!(tls.acceptor(ClientCertificates::Never).is_some());
+        assert!(tls.acceptor(ClientCertificates::Try).is_none());
+        assert!(tls.acceptor(ClientCertificates::Demand).is_none());
+        files.client_ca = Some(path("missing.pem"));
+        let error = tls.reload(&files).unwrap_err().to_string();
+        assert!(error.contains("missing.pem"), "{error}");
+        files.client_ca = Some(path("cert.pem"));
+        tls.reload(&files).unwrap();
+        assert!(tls.acceptor(ClientCertificates::Demand).is_some());
+    }
+
     #[test]
     fn a_self_signed_pair_loads_and_its_key_is_private() {
         let folder = tempfile::tempdir().unwrap();
@@ -204,8 +332,9 @@ mod tests {
             fs::metadata(&key).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        let tls = Tls::load(&cert, &key).unwrap();
-        tls.reload(&cert, &key).unwrap();
+        let files = files(&cert, &key);
+        let tls = Tls::load(&files).unwrap();
+        tls.reload(&files).unwrap();
         assert!(
             create_self_signed(&cert, &key, 2026).is_err(),
             "never overwrites a key"
@@ -220,7 +349,7 @@ mod tests {
             folder.path().join("key.pem"),
         );
         fs::write(&cert, "not PEM").unwrap();
-        let error = Tls::load(&cert, &key).unwrap_err().to_string();
+        let error = Tls::load(&files(&cert, &key)).unwrap_err().to_string();
         assert!(error.contains("cert.pem"), "{error}");
     }
 }

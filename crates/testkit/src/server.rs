@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options, Requester, Ticket, Update, UpdateRequest};
@@ -52,7 +52,13 @@ impl TestServer {
     /// A server that stores any password, as it may be there from before some were refused.
     pub fn with_any_passwords(config: &str) -> Self {
         let engine = |_: &Path| Embedded::in_memory().unwrap();
-        Self::make(&example(), config, engine, false)
+        Self::make(&example(), ("", config), engine, false)
+    }
+
+    /// A server that listens where its configuration says, a line of TOML, on addresses of the same kinds as otherwise.
+    pub fn listening(listen: &str, config: &str) -> Self {
+        let engine = |_: &Path| Embedded::in_memory().unwrap();
+        Self::make(&example(), (listen, config), engine, true)
     }
 
     /// The same as [`on`](Self::on), of a directory that is defined so.
@@ -61,12 +67,12 @@ impl TestServer {
         config: &str,
         engine: impl FnOnce(&Path) -> Embedded,
     ) -> Self {
-        Self::make(contents, config, engine, true)
+        Self::make(contents, ("", config), engine, true)
     }
 
     fn make(
         contents: &sapwood_directory::Config,
-        config: &str,
+        (listen, config): (&str, &str),
         engine: impl FnOnce(&Path) -> Embedded,
         checks_passwords: bool,
     ) -> Self {
@@ -74,7 +80,7 @@ impl TestServer {
         let path = folder.path();
         std::fs::write(
             path.join("sapwood.toml"),
-            format!("threads = {THREADS}\n[admin]\ndn = '{ADMIN}'\n{config}"),
+            format!("threads = {THREADS}\n{listen}\n[admin]\ndn = '{ADMIN}'\n{config}"),
         )
         .unwrap();
         std::fs::write(
@@ -93,11 +99,13 @@ impl TestServer {
         }
         let directory =
             Directory::create_on(engine(&path.join("data")), contents, options).unwrap();
-        let listen = vec![
+        let addresses = vec![
             "ldap://127.0.0.1:0".parse().unwrap(),
             "ldaps://127.0.0.1:0".parse().unwrap(),
             ListenUrl::Ldapi(path.join("ldapi.sock")),
         ];
+        let is_configured = !listen.is_empty();
+        let listen = if is_configured { Vec::new() } else { addresses };
         let server = Server::start(
             path,
             directory.clone(),
@@ -117,7 +125,8 @@ impl TestServer {
         this
     }
 
-    fn port(&self, index: usize) -> u16 {
+    /// The port of the listener with this number.
+    pub fn port(&self, index: usize) -> u16 {
         match &self.server.as_ref().unwrap().urls()[index] {
             ListenUrl::Ldap(_, port) | ListenUrl::Ldaps(_, port) => *port,
             ListenUrl::Ldapi(_) => panic!("no port"),
@@ -230,14 +239,33 @@ fn example() -> sapwood_directory::Config {
 }
 
 /// TLS over a TCP connection that trusts any certificate: what is tested is the server.
-pub fn tls_client(stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
+pub fn tls_client(stream: TcpStream) -> TlsStream {
+    tls_client_with(stream, rustls::ALL_VERSIONS, None)
+}
+
+/// TLS over TCP.
+pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// The same with one of these versions, and with a certificate and its key in DER.
+pub fn tls_client_with(
+    stream: TcpStream,
+    versions: &[&'static SupportedProtocolVersion],
+    certificate: Option<(&[u8], &[u8])>,
+) -> TlsStream {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(trust::Anything))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(trust::Anything));
+    let config = match certificate {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = vec![CertificateDer::from(certificate.to_vec())];
+            let key = PrivatePkcs8KeyDer::from(key.to_vec());
+            builder.with_client_auth_cert(chain, key.into()).unwrap()
+        }
+    };
     let name = ServerName::try_from("localhost").unwrap();
     StreamOwned::new(
         ClientConnection::new(Arc::new(config), name).unwrap(),

@@ -73,6 +73,13 @@ enum CompiledWho {
     Dn(EntryTest),
 }
 
+/// The identity that grants are made for.
+struct Asks<'i> {
+    is_bound: bool,
+    entry: Option<EntryId>,
+    dn: Option<&'i NormalDn>,
+}
+
 /// Whether a DN stands in a relation to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryTest {
@@ -209,12 +216,17 @@ impl AccessRules {
         let entry = match identity {
             Identity::Admin { .. } => return Grants::unlimited(),
             Identity::User { entry, .. } => Some(*entry),
-            Identity::Anonymous => None,
+            Identity::External { .. } | Identity::Anonymous => None,
         };
+        let is_bound = *identity != Identity::Anonymous;
         let mut dn = NormalDn::new();
-        let is_named = entry.is_some() && dn.parse(schema, identity.dn().as_bytes()).is_ok();
-        let dn = is_named.then_some(&dn);
-        let rules = self.rules.iter().map(|rule| rule.for_one(entry, dn));
+        let is_named = is_bound && dn.parse(schema, identity.dn().as_bytes()).is_ok();
+        let asks = Asks {
+            is_bound,
+            entry,
+            dn: is_named.then_some(&dn),
+        };
+        let rules = self.rules.iter().map(|rule| rule.for_one(&asks));
         let rules: Vec<RuleFor> = rules.collect();
         let bounds = Bounds::of(&rules, self.slots);
         Grants {
@@ -230,15 +242,15 @@ impl AccessRules {
 
 impl CompiledRule {
     /// What of the rule is about one identity.
-    fn for_one(&self, entry: Option<EntryId>, dn: Option<&NormalDn>) -> RuleFor {
+    fn for_one(&self, asks: &Asks<'_>) -> RuleFor {
         let mut clauses = Vec::new();
         for (who, grant, then) in &self.by {
             let of_self = match who {
                 CompiledWho::Anyone => Some(false),
-                CompiledWho::Anonymous => entry.is_none().then_some(false),
-                CompiledWho::Users => entry.is_some().then_some(false),
-                CompiledWho::SelfEntry => entry.is_some().then_some(true),
-                CompiledWho::Dn(test) => dn.filter(|dn| test.holds(dn)).map(|_| false),
+                CompiledWho::Anonymous => (!asks.is_bound).then_some(false),
+                CompiledWho::Users => asks.is_bound.then_some(false),
+                CompiledWho::SelfEntry => asks.entry.is_some().then_some(true),
+                CompiledWho::Dn(test) => asks.dn.filter(|dn| test.holds(dn)).map(|_| false),
             };
             let Some(of_self) = of_self else { continue };
             clauses.push(Clause {

@@ -58,6 +58,12 @@ pub enum Identity {
         /// Its DN as it was at bind time.
         dn: String,
     },
+    /// Somebody who is no entry of the directory, whom something outside of it vouches for, such as the kernel for a
+    /// user of this machine.
+    External {
+        /// Its DN, which no entry need have.
+        dn: String,
+    },
     /// The admin, who need not be an entry.
     Admin {
         /// The admin's DN.
@@ -70,7 +76,7 @@ impl Identity {
     pub fn dn(&self) -> &str {
         match self {
             Identity::Anonymous => "",
-            Identity::User { dn, .. } | Identity::Admin { dn } => dn,
+            Identity::User { dn, .. } | Identity::External { dn } | Identity::Admin { dn } => dn,
         }
     }
 }

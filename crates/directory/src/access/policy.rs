@@ -256,24 +256,30 @@ impl Rule {
 
 impl Policy {
     /// The rules without configured ones: who is bound reads everything but passwords and sets the own one; who is not
-    /// reads the same if `anonymous_read` says so, and otherwise nothing.
+    /// reads the same if `anonymous_read` says so, and otherwise nothing. Users of this machine who are no entry have
+    /// no more rights than who is not bound.
     pub fn standard(anonymous_read: bool) -> Policy {
         let anonymous = match anonymous_read {
             true => Rights::UP_TO_READ,
             false => Rights::NONE,
         };
         let password = [Attributes::of_type("userPassword")];
+        let of_this_machine = Who::Dn(DnPattern::new(DnScope::Subtree, EXTERNAL_NAMES));
         let rules = vec![
             Rule::to(What::everything().attributes(password))
                 .by(Who::SelfEntry, Rights::WRITE | Rights::UP_TO_AUTH)
                 .by(Who::Anyone, Rights::UP_TO_AUTH),
             Rule::to(What::everything())
+                .by(of_this_machine, anonymous)
                 .by(Who::Users, Rights::UP_TO_READ)
                 .by(Who::Anonymous, anonymous),
         ];
         Policy { rules }
     }
 }
+
+/// Below it are the names of those who are vouched for from outside, as slapd has them.
+const EXTERNAL_NAMES: &str = "cn=external,cn=auth";
 
 impl Default for Policy {
     /// The [standard](Policy::standard) ones, that let only who is bound read.

@@ -138,7 +138,8 @@ pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
         )),
         Err(error) => out.say(error),
         Ok(config) => {
-            let files = [&config.admin.password_file, &config.tls.cert, &config.tls.key];
+            let mut files = config.tls.files();
+            files.push(&config.admin.password_file);
             for file in files.into_iter().filter(|file| file.is_absolute()) {
                 if !file.exists() {
                     out.say(format_args!(

@@ -1,10 +1,12 @@
-//! EXTERNAL (RFC 4513 §5.2.3): on a local socket the kernel vouches for the peer's user id. Root and the user that runs
-//! the server are the administrator; nobody else has an identity.
+//! EXTERNAL (RFC 4513 §5.2.3): somebody else vouches for the client. On a local socket that is the kernel: root and the
+//! user that runs the server are the administrator, others have a name made of their ids. Under TLS it is an authority,
+//! by the client's certificate, which stands for an entry.
 
+use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Asked, Exchange, Mechanism, Step};
+use super::{Asked, Exchange, Mechanism, Step, certificate};
 use crate::session::Peer;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
@@ -17,30 +19,42 @@ struct External;
 
 impl Exchange for External {
     fn step(&mut self, asked: &Asked<'_>, credentials: Option<&[u8]>) -> Result<Step, Outcome> {
-        let Peer::Local { uid } = asked.peer else {
-            let reason = "EXTERNAL works on ldapi only";
-            return Err(Outcome::new(
-                ResultCode::InappropriateAuthentication,
-                reason,
-            ));
+        let identity = match asked.peer {
+            Peer::Local { .. } if asked.peer.is_trusted() => Identity::Admin {
+                dn: asked.settings.config.admin.dn.clone(),
+            },
+            // As OpenLDAP names them.
+            Peer::Local { uid, gid } => Identity::External {
+                dn: format!("gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth"),
+            },
+            Peer::Tcp(_) => match asked.tls.and_then(|tls| tls.certificate.as_ref()) {
+                Some(own) => certificate::identity(asked, own)?,
+                None => {
+                    let reason = "EXTERNAL works on ldapi, and over TLS for clients that show a certificate where they are \
+                                  asked for one (tls.client_certificates)";
+                    let code = ResultCode::InappropriateAuthentication;
+                    return Err(Outcome::new(code, reason));
+                }
+            },
         };
-        if !asked.channel.is_vouched_for {
-            let reason = format!(
-                "user id {uid} has no identity here: only root and the user that runs the server have"
-            );
-            return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
-        }
-        let dn = &asked.settings.config.admin.dn;
         let wanted = credentials.unwrap_or_default();
-        let is_admin = || {
-            let wanted = std::str::from_utf8(wanted).ok();
-            let wanted = wanted.and_then(|wanted| wanted.strip_prefix("dn:"));
-            wanted.is_some_and(|wanted| asked.settings.is_admin(asked.schema, wanted))
-        };
-        if !wanted.is_empty() && !is_admin() {
-            let reason = format!("the authorization identity here is dn:{dn}");
+        if !wanted.is_empty() && !is_its_own(asked.schema, identity.dn(), wanted) {
+            let reason = format!("the authorization identity here is dn:{}", identity.dn());
             return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
         }
-        Ok(Step::Done(Identity::Admin { dn: dn.clone() }))
+        Ok(Step::Done(identity))
     }
+}
+
+/// Whether an authorization identity is that of who has this DN.
+fn is_its_own(schema: &Schema, dn: &str, wanted: &[u8]) -> bool {
+    let normal = |dn: &str| {
+        let mut normal = NormalDn::new();
+        let read = normal.parse(schema, dn.as_bytes());
+        read.is_ok().then_some(normal)
+    };
+    let wanted = std::str::from_utf8(wanted).ok();
+    let wanted = wanted.and_then(|wanted| wanted.strip_prefix("dn:"));
+    let wanted = wanted.and_then(normal);
+    wanted.is_some() && wanted == normal(dn)
 }

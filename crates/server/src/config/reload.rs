@@ -99,6 +99,7 @@ mod tests {
             toml::Value::Integer(value) => (value + 1).into(),
             toml::Value::Array(_) => vec!["ldapi://%2Fsocket"].into(),
             toml::Value::String(level) if level == "info" => "debug".into(),
+            toml::Value::String(asked) if asked == "never" => "try".into(),
             _ => "another".into(),
         }
     }

@@ -305,7 +305,9 @@ impl Session {
         let asked = auth::Asked {
             peer: self.context.peer,
             channel: self.context.channel,
+            tls: self.context.tls.as_deref(),
             settings: &self.settings,
+            directory: &self.service.directory,
             schema: self.service.directory.schema(),
         };
         match bind.exchange.step(&asked, credentials)? {

@@ -9,6 +9,7 @@ use sapwood_ldap::result::ResultCode;
 use super::Session;
 use crate::accounts::{Claimant, Origin};
 use crate::closing::Reason;
+use crate::tls::Established;
 use crate::workers::{Claim, Owner};
 
 /// The other end of a connection.
@@ -16,16 +17,16 @@ use crate::workers::{Claim, Owner};
 pub(crate) enum Peer {
     /// TCP.
     Tcp(SocketAddr),
-    /// A socket in the file system, with the user id that the kernel vouches for.
-    Local { uid: u32 },
+    /// A socket in the file system, with the user and group ids that the kernel vouches for.
+    Local { uid: u32, gid: u32 },
 }
 
 impl Peer {
     /// Whether it is root or the user that runs the server, whom SASL EXTERNAL makes the administrator.
-    pub(super) fn is_trusted(&self) -> bool {
+    pub(crate) fn is_trusted(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
-            Self::Local { uid } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
+            Self::Local { uid, .. } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
         }
     }
 
@@ -33,7 +34,7 @@ impl Peer {
     pub(crate) fn origin(&self) -> Origin {
         match self {
             Self::Tcp(address) => Origin::of_address(address.ip()),
-            Self::Local { uid } => Origin::Local(*uid),
+            Self::Local { uid, .. } => Origin::Local(*uid),
         }
     }
 }
@@ -42,7 +43,7 @@ impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
-            Self::Local { uid } => write!(f, "local, user id {uid}"),
+            Self::Local { uid, .. } => write!(f, "local, user id {uid}"),
         }
     }
 }
@@ -54,6 +55,8 @@ pub(super) struct Context {
     pub(super) peer: Peer,
     /// What kind of connection it is.
     pub(super) channel: Channel,
+    /// What TLS has established.
+    pub(super) tls: Option<Box<Established>>,
     /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
     pub(super) requester: Arc<Requester>,
     /// Deletions that were counted when the user's entry was certainly there.

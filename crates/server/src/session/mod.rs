@@ -47,6 +47,7 @@ use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::memory::INPUT_FREE_BYTES;
 use crate::service::{Service, Settings};
+use crate::tls::Established;
 
 /// What the connection is to do once the output has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,6 @@ impl Session {
     pub(crate) fn new(
         service: Arc<Service>,
         peer: Peer,
-        secure: bool,
         admission: Rc<Admission>,
         completions: Completions,
         last_snapshot: LastSnapshot,
@@ -114,10 +114,11 @@ impl Session {
             number: admission.number,
             peer,
             channel: Channel {
-                is_vouched_for: peer.is_trusted(),
+                is_vouched_for: matches!(peer, Peer::Local { .. }),
                 takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
-                is_under_tls: secure,
+                is_under_tls: false,
             },
+            tls: None,
             requester: service.directory.requester(Identity::Anonymous),
             deletions: 0,
             claimant: admission.claimant(),
@@ -198,8 +199,15 @@ impl Session {
 
     /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by
     /// others.
-    pub(crate) fn secured(&mut self) {
+    pub(crate) fn secured(&mut self, established: Established) {
+        let has_certificate = established.certificate.is_some();
+        if self.settings.config.log.access {
+            let number = self.context.number;
+            tracing::info!(target: "access", conn = number, ssf = established.ssf, certificate = has_certificate, "tls");
+        }
         self.context.channel.is_under_tls = true;
+        self.context.channel.is_vouched_for |= has_certificate;
+        self.context.tls = Some(Box::new(established));
         self.input.bytes.clear();
         self.input.needed = 0;
         self.then = Then::Continue;

@@ -60,7 +60,6 @@ impl Bench {
         let session = Session::new(
             Arc::new(service),
             peer,
-            false,
             Rc::new(admission),
             completions,
             LastSnapshot::default(),
@@ -74,12 +73,12 @@ impl Bench {
     }
 
     fn local() -> Self {
-        Self::new("", Peer::Local { uid: 0 })
+        Self::new("", Peer::Local { uid: 0, gid: 0 })
     }
 
     /// A session of the administrator, with the entry o=X.
     fn admin(limits: &str) -> Self {
-        let mut bench = Self::new(limits, Peer::Local { uid: 0 });
+        let mut bench = Self::new(limits, Peer::Local { uid: 0, gid: 0 });
         bench.receive(&bind_external(1));
         bench.receive(&add(
             2,
@@ -733,7 +732,13 @@ fn a_stop_ends_a_long_search_within_a_step() {
 
 #[test]
 fn nothing_is_hashed_for_who_has_not_bound() {
-    let mut bench = Bench::new("", Peer::Local { uid: u32::MAX });
+    let mut bench = Bench::new(
+        "",
+        Peer::Local {
+            uid: u32::MAX,
+            gid: 0,
+        },
+    );
     let attributes = [
         ("objectClass", "organization"),
         ("o", "X"),
@@ -746,4 +751,32 @@ fn nothing_is_hashed_for_who_has_not_bound() {
         bench.answers(),
         [(1, Some(ResultCode::StrongerAuthRequired))]
     );
+}
+
+#[test]
+fn a_user_of_this_machine_has_a_name_but_reads_nothing() {
+    let mut bench = Bench::new(
+        "",
+        Peer::Local {
+            uid: u32::MAX,
+            gid: 7,
+        },
+    );
+    bench.receive(&bind_external(1));
+    bench.receive(&extended(2, WHO_AM_I, None));
+    bench.receive(&requests::search(
+        3,
+        "o=X",
+        Scope::Subtree,
+        "(objectClass=*)",
+    ));
+    let answers = Answer::all(bench.session.output());
+    assert_eq!(answers[0].code, ResultCode::Success);
+    let name = String::from_utf8(answers[1].value.clone().unwrap()).unwrap();
+    let expected = format!(
+        "dn:gidNumber=7+uidNumber={},cn=peercred,cn=external,cn=auth",
+        u32::MAX
+    );
+    assert_eq!(name, expected);
+    assert_eq!(answers[2].code, ResultCode::InsufficientAccessRights);
 }

@@ -54,12 +54,8 @@ impl Beside {
     pub(super) fn of_directory(folder: &Path, config: &Config) -> Result<(Self, Vec<PathBuf>)> {
         let mut this = Self::default();
         let mut elsewhere = Vec::new();
-        let named = [
-            Path::new(CONFIG_FILE),
-            &config.admin.password_file,
-            &config.tls.cert,
-            &config.tls.key,
-        ];
+        let mut named = vec![Path::new(CONFIG_FILE), &config.admin.password_file];
+        named.extend(config.tls.files());
         let schema = SchemaFiles::read(folder)?;
         for name in named.into_iter().chain(schema.names()) {
             let path = folder.join(name);

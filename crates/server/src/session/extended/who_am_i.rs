@@ -27,7 +27,7 @@ impl Session {
         } else {
             match self.context.identity() {
                 Identity::Anonymous => Ok(String::new()),
-                Identity::Admin { dn } => Ok(format!("dn:{dn}")),
+                Identity::Admin { dn } | Identity::External { dn } => Ok(format!("dn:{dn}")),
                 Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {
                     let now = snapshot.dn_of(*entry).map_err(|error| refusal(&error))?;
                     Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))

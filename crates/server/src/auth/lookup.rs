@@ -1,0 +1,140 @@
+//! Finding the entry that a name from outside stands for. The operator wrote the templates of these DNs and searches,
+//! so they see all entries; how much a search may look at is bounded, for it runs between the requests of others.
+
+use sapwood_directory::{
+    Budget, Directory, Identity, Outcome, Requester, Search, SearchOptions, Step, Wire,
+};
+use sapwood_ldap::controls::Controls;
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{Frame, Response, ResponseMessage, Scope, SearchRequest, frame};
+use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::url;
+
+use crate::writer::refusal;
+
+/// What one step may do: an index that finds the entry needs less.
+const STEP: Budget = Budget {
+    entries: 32,
+    work: 2 << 20,
+    out_bytes: 256 << 10,
+};
+/// Steps that a search may take.
+const STEPS_MAX: u32 = 4;
+/// Bytes of an entry's message.
+const MESSAGE_BYTES_MAX: usize = 256 << 10;
+
+/// The entry with a DN, as somebody who is known to be it.
+pub(super) fn by_dn(directory: &Directory, dn: &str) -> Result<Option<Identity>, Outcome> {
+    let snapshot = directory.snapshot().map_err(|error| refusal(&error))?;
+    let found = snapshot
+        .credentials(dn, 0)
+        .map_err(|error| refusal(&error))?;
+    Ok(found.map(|found| Identity::User {
+        entry: found.entry,
+        dn: found.dn,
+    }))
+}
+
+/// A search for an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) base: String,
+    pub(super) scope: url::Scope,
+    pub(super) filter: String,
+    /// A value that the entry must have, byte for byte, in an attribute.
+    pub(super) value: Option<(&'static str, Vec<u8>)>,
+}
+
+/// The only entry that a search finds, as somebody who is known to be it. None if there are several: nobody is to
+/// decide by accident who somebody is.
+pub(super) fn by_search(
+    directory: &Directory,
+    wanted: &Wanted,
+) -> Result<Option<Identity>, Outcome> {
+    // What was put into the template may have made no filter of it.
+    let Ok(filter) = filter_text::parse(&wanted.filter) else {
+        return Ok(None);
+    };
+    let attribute = wanted
+        .value
+        .as_ref()
+        .map_or("1.1", |(attribute, _)| *attribute);
+    let attributes = OctetStringsBuf::from_iter([attribute.as_bytes()]);
+    let scope = match wanted.scope {
+        url::Scope::Base => Scope::Base,
+        url::Scope::One => Scope::OneLevel,
+        url::Scope::Sub => Scope::Subtree,
+        url::Scope::Subordinates => Scope::Subordinates,
+    };
+    let request = SearchRequest {
+        attributes: attributes.view(),
+        ..SearchRequest::new(&wanted.base, scope, filter.as_filter())
+    };
+    let snapshot = directory.snapshot().map_err(|error| refusal(&error))?;
+    let options = SearchOptions {
+        manage_dsa_it: true,
+        entries_max: 2,
+        ..SearchOptions::default()
+    };
+    let requester = Requester::administrator("");
+    let mut search = Search::new(snapshot, &requester, &request, options);
+    let mut found = Vec::new();
+    for _ in 0..STEPS_MAX {
+        let mut wire = Wire::new(&mut found, 1, Controls::EMPTY);
+        match search
+            .step(&mut wire, STEP)
+            .map_err(|error| refusal(&error))?
+        {
+            Step::More => {}
+            Step::Done(outcome) => {
+                return match outcome.code {
+                    ResultCode::Success => only_one(directory, &found, wanted),
+                    // That there are more than one, or no base.
+                    _ => Ok(None),
+                };
+            }
+            Step::Room(_) => break,
+        }
+    }
+    let reason =
+        "finding the entry that you stand for takes too long: what is searched for needs an index";
+    tracing::warn!(filter = %wanted.filter, "{reason}");
+    Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
+}
+
+/// The entry, if a search found one only and it has the value that is asked for.
+fn only_one(
+    directory: &Directory,
+    found: &[u8],
+    wanted: &Wanted,
+) -> Result<Option<Identity>, Outcome> {
+    let Ok(Frame::Complete(length)) = frame(found, MESSAGE_BYTES_MAX) else {
+        return Ok(None);
+    };
+    if length != found.len() {
+        return Ok(None);
+    }
+    let Ok(ResponseMessage {
+        op: Response::SearchEntry(entry),
+        ..
+    }) = ResponseMessage::decode(found)
+    else {
+        return Ok(None);
+    };
+    let has_value = |value: &[u8]| {
+        let mut values = entry
+            .attributes
+            .iter()
+            .flat_map(|attribute| attribute.values.iter());
+        values.any(|known| known == value)
+    };
+    if wanted
+        .value
+        .as_ref()
+        .is_some_and(|(_, value)| !has_value(value))
+    {
+        return Ok(None);
+    }
+    by_dn(directory, entry.dn)
+}
