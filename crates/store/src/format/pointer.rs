@@ -34,6 +34,11 @@ impl RecordPointer {
         self.0.saturating_mul(STEP_BYTES)
     }
 
+    /// A pointer to what stands so many bytes further behind, where a record may begin.
+    pub(crate) fn behind(self, bytes: usize) -> Self {
+        Self(self.0.saturating_add(bytes as u64 / STEP_BYTES))
+    }
+
     /// The page in which it is.
     pub(crate) fn page(self) -> PageNo {
         PageNo(self.offset() / PAGE_BYTES as u64)

@@ -329,13 +329,16 @@ impl Recovering {
                     pages,
                     bytes,
                 } => self.extent(first, pages, bytes, header)?,
-                Item::Records { at, bytes } => self.records(at, bytes, header)?,
+                Item::Records { at, bytes } => add_records(&mut self.windows, at, bytes, header)?,
                 Item::ValueDeltas(item) => {
-                    let mut bytes = Vec::new();
                     let end = header.roots.pages * PAGE_BYTES as u64;
                     let room = end.saturating_sub(item.at.offset());
-                    item.put_together(&self.pages, header.commit, room, &mut bytes)?;
-                    self.records(item.at, &bytes, header)?;
+                    let (windows, mut at) = (&mut self.windows, item.at);
+                    item.put_together(&self.pages, header.commit, room, |bytes| {
+                        add_records(windows, at, bytes, header)?;
+                        at = at.behind(bytes.len());
+                        Ok(())
+                    })?;
                 }
                 Item::Pointers(item) => self.pointers(&item, header, keep)?,
             }
@@ -378,20 +381,6 @@ impl Recovering {
         Ok(())
     }
 
-    /// Adds bytes to a segment. What is in front of them in their first page, and behind them in the last, stays.
-    fn records(&mut self, at: RecordPointer, bytes: &[u8], header: &RecordHeader) -> Result<()> {
-        let begin = (at.offset() % PAGE_BYTES as u64) as usize;
-        let pages = (begin + bytes.len()).div_ceil(PAGE_BYTES);
-        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        check_inside(at.page(), pages, header)?;
-        // SAFETY: as for a page.
-        let segment = unsafe { self.windows.extent(at.page(), pages)? };
-        if let Some(place) = segment.get_mut(begin..begin + bytes.len()) {
-            place.copy_from_slice(bytes);
-        }
-        Ok(())
-    }
-
     fn pointers(
         &mut self,
         item: &PointersItem<'_>,
@@ -410,6 +399,25 @@ impl Recovering {
         }
         leaf.store_all(item.pointers(), header.commit)
     }
+}
+
+/// Adds bytes to a segment. What is in front of them in their first page, and behind them in the last, stays.
+fn add_records(
+    windows: &mut Windows,
+    at: RecordPointer,
+    bytes: &[u8],
+    header: &RecordHeader,
+) -> Result<()> {
+    let begin = (at.offset() % PAGE_BYTES as u64) as usize;
+    let pages = (begin + bytes.len()).div_ceil(PAGE_BYTES);
+    let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+    check_inside(at.page(), pages, header)?;
+    // SAFETY: as for a page.
+    let segment = unsafe { windows.extent(at.page(), pages)? };
+    if let Some(place) = segment.get_mut(begin..begin + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    Ok(())
 }
 
 /// Whether a page is what another one can be made of. The checksum of a leaf of pointers is that of when it was made,
@@ -507,21 +515,26 @@ mod tests {
             page
         }
 
-        fn next(&mut self, has_changes: bool, items: &[u8]) -> Result<()> {
-            let commit = CommitNo(self.store.head.commit.0 + 1);
+        /// The record of the next commit.
+        fn record(&self, has_changes: bool, items: &[u8]) -> Vec<u8> {
             let header = RecordHeader {
                 has_changes,
                 store: 0,
                 timeline: self.store.identity.timeline,
-                commit,
+                commit: CommitNo(self.store.head.commit.0 + 1),
                 roots: self.store.head.roots,
             };
             let mut record = Vec::new();
             header.encode(&mut record);
             record.extend_from_slice(items);
+            record
+        }
+
+        fn next(&mut self, has_changes: bool, items: &[u8]) -> Result<()> {
+            let record = self.record(has_changes, items);
             let (header, items) = RecordHeader::decode(&record)?;
             let end = Position {
-                lsn: Lsn(commit.0 * 8),
+                lsn: Lsn(header.commit.0 * 8),
                 chain: 0,
             };
             let kept = &mut self.kept;
@@ -658,6 +671,41 @@ mod tests {
         moved(4).unwrap();
         let error = moved(100_000).unwrap_err();
         assert!(error.to_string().contains("more than"), "{error}");
+    }
+
+    #[test]
+    fn what_a_few_bytes_stand_for_is_put_together_in_pieces() {
+        let replay = Replay::new();
+        let old = RecordPointer::at(PageNo(9), 64).unwrap();
+        let record = Record {
+            commit: BASE,
+            previous: RecordPointer::NONE,
+            key: [1; 8],
+            value: &[5; 2000],
+        };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let offset = 9 * PAGE_BYTES as u64 + 64;
+        replay.file.write_all_at(&bytes, offset).unwrap();
+        let times = 1000;
+        let mut items = Vec::new();
+        begin_value_deltas(old, times, &mut items);
+        (0..times).for_each(|_| encode_moved(old, &mut items));
+        let record = replay.record(true, &items);
+        let (_, mut items) = RecordHeader::decode(&record).unwrap();
+        let Some(Item::ValueDeltas(item)) = items.next().unwrap() else {
+            panic!("another item");
+        };
+        let (mut all, mut longest) = (0, 0);
+        let pages = &replay.store.pages;
+        item.put_together(pages, BASE, u64::MAX, |piece| {
+            all += piece.len();
+            longest = longest.max(piece.len());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(all, times * bytes.len());
+        assert!(longest < all / 10, "{longest} bytes at once");
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::heap::Record;
 use crate::ids::CommitNo;
 use crate::varint;
 
+/// So many bytes of records are put together before they are written.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Begins an item about so many records, one behind the other.
 pub(crate) fn begin_value_deltas(at: RecordPointer, count: usize, out: &mut Vec<u8>) {
     out.push(TAG_VALUE_DELTAS);
@@ -64,56 +67,27 @@ impl<'a> ValueDeltasItem<'a> {
         Ok(Self { at, count, records })
     }
 
-    /// Puts the records together, one behind the other, as a commit wrote them. They have so much room, in bytes.
+    /// Puts the records together, as a commit wrote them, and gives them to `write`, in pieces that lie one behind the
+    /// other. They have so much room, in bytes. No piece is longer than [`PIECE_BYTES`] and one record, which is no
+    /// longer than one that the store has and what the log has of it: a few bytes may stand for a long record.
     pub(crate) fn put_together<P: ReadPages + ?Sized>(
         &self,
         pages: &P,
         commit: CommitNo,
-        room: u64,
-        out: &mut Vec<u8>,
+        mut room: u64,
+        mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut input = self.records;
-        for _ in 0..self.count {
-            match Told::take(&mut input)? {
-                Told::Moved(from) => {
-                    let moved = Record {
-                        commit,
-                        previous: from,
-                        ..Record::verify(pages, from)?
-                    };
-                    moved.encode(out);
-                }
-                Told::Changed {
-                    from,
-                    length,
-                    checksum,
-                    new_bytes,
-                    runs,
-                } => {
-                    let old = Record::read(pages, from)?;
-                    if length > old.value.len().saturating_add(new_bytes) {
-                        return Err(damaged("makes a value longer than it can be"));
-                    }
-                    let mut value = old.value.to_vec();
-                    value.resize(length, 0);
-                    difference::apply(runs, old.value, &mut value)?;
-                    let record = Record {
-                        commit,
-                        previous: from,
-                        key: old.key,
-                        value: &value,
-                    };
-                    if record.encode(out) != checksum {
-                        return Err(Error::corrupt(
-                            from.page(),
-                            "has not the record that the log changes",
-                        ));
-                    }
-                }
-            }
-            // A few bytes may stand for a long record.
-            if out.len() as u64 > room {
+        let mut piece = Vec::new();
+        for left in (0..self.count).rev() {
+            Told::take(&mut input)?.put_together(pages, commit, &mut piece)?;
+            if piece.len() as u64 > room {
                 return Err(damaged("adds more than the store has room for"));
+            }
+            if piece.len() >= PIECE_BYTES || left == 0 {
+                write(&piece)?;
+                room -= piece.len() as u64;
+                piece.clear();
             }
         }
         Ok(())
@@ -135,6 +109,55 @@ enum Told<'a> {
 }
 
 impl<'a> Told<'a> {
+    /// Adds the record.
+    fn put_together<P: ReadPages + ?Sized>(
+        &self,
+        pages: &P,
+        commit: CommitNo,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        match *self {
+            Self::Moved(from) => {
+                let moved = Record {
+                    commit,
+                    previous: from,
+                    ..Record::verify(pages, from)?
+                };
+                moved.encode(out);
+            }
+            Self::Changed {
+                from,
+                length,
+                checksum,
+                new_bytes,
+                runs,
+            } => {
+                let old = Record::read(pages, from)?;
+                if length > old.value.len().saturating_add(new_bytes) {
+                    return Err(damaged("makes a value longer than it can be"));
+                }
+                // Not more of the old value than there is to be of the new one, which alone is counted.
+                let kept = old.value.get(..length).unwrap_or(old.value);
+                let mut value = kept.to_vec();
+                value.resize(length, 0);
+                difference::apply(runs, old.value, &mut value)?;
+                let record = Record {
+                    commit,
+                    previous: from,
+                    key: old.key,
+                    value: &value,
+                };
+                if record.encode(out) != checksum {
+                    return Err(Error::corrupt(
+                        from.page(),
+                        "has not the record that the log changes",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn take(input: &mut &'a [u8]) -> Result<Self> {
         let number = take_number(input)?;
         let from = RecordPointer(number >> 1);
