@@ -43,6 +43,18 @@ pub struct Report {
 pub const PROBLEMS_MAX: usize = 100;
 
 impl Report {
+    /// That of a check which has not begun.
+    fn of(commit: CommitNo) -> Self {
+        Self {
+            commit,
+            trees: 0,
+            records: 0,
+            pages_used: 0,
+            pages_free: 0,
+            problems: Vec::new(),
+        }
+    }
+
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
@@ -82,14 +94,7 @@ pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report>
     let mut sample = Sample {
         pages: pages.limit(),
         place: String::new(),
-        report: Report {
-            commit,
-            trees: 0,
-            records: 0,
-            pages_used: 0,
-            pages_free: 0,
-            problems: Vec::new(),
-        },
+        report: Report::of(commit),
     };
     let Roots {
         catalog,
@@ -191,14 +196,7 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
         free: Bitmap::new(pages.limit())?,
         leaves: Bitmap::new(pages.limit())?,
         heaps: Heaps::default(),
-        report: Report {
-            commit,
-            trees: 0,
-            records: 0,
-            pages_used: 0,
-            pages_free: 0,
-            problems: Vec::new(),
-        },
+        report: Report::of(commit),
         place: String::from("segments"),
         comparators,
     };

@@ -114,9 +114,7 @@ impl AppendPages for Appended<'_> {
             self.flush()?;
         }
         let number = self.next();
-        page.set_number(number);
-        page.set_commit(self.commit);
-        page.seal();
+        page.finish(number, self.commit);
         self.gathered.extend_from_slice(page.bytes());
         Ok(number)
     }

@@ -86,9 +86,9 @@ pub struct MappedPages {
     reserved: u64,
     file: FileNo,
     /// Pages of a write transaction that are not in the file yet.
-    plain: Option<Box<PlainPages>>,
+    pub(crate) plain: Option<Box<PlainPages>>,
     /// Records and pointers of a write transaction that are not in the file yet.
-    records: Option<Box<TxnRecords>>,
+    pub(crate) records: Option<Box<TxnRecords>>,
     /// The commit whose records are read.
     as_of: CommitNo,
     /// How many pages the file has by now, where pointers may lead to the records of later commits.
@@ -135,16 +135,6 @@ impl MappedPages {
         Ok(unsafe { &*at })
     }
 
-    /// Keeps pages in memory from now on.
-    pub(crate) fn set_plain(&mut self, plain: Box<PlainPages>) {
-        self.plain = Some(plain);
-    }
-
-    /// The pages in memory, which are no longer looked at.
-    pub(crate) fn take_plain(&mut self) -> Option<Box<PlainPages>> {
-        self.plain.take()
-    }
-
     /// Reads records as of a commit, from a file that goes on growing to `room` pages.
     ///
     /// # Safety
@@ -155,27 +145,9 @@ impl MappedPages {
         self
     }
 
-    /// Keeps records and pointers in memory from now on.
-    pub(crate) fn set_records(&mut self, records: Box<TxnRecords>) {
-        self.records = Some(records);
-    }
-
-    /// The records and pointers in memory, which are no longer looked at.
-    pub(crate) fn take_records(&mut self) -> Option<Box<TxnRecords>> {
-        self.records.take()
-    }
-
-    pub(crate) fn records(&self) -> Option<&TxnRecords> {
-        self.records.as_deref()
-    }
-
     /// The records in memory, of which there may be some from now on.
     pub(crate) fn records_or_new(&mut self) -> &mut TxnRecords {
         self.records.get_or_insert_default()
-    }
-
-    pub(crate) fn records_mut(&mut self) -> Option<&mut TxnRecords> {
-        self.records.as_deref_mut()
     }
 
     /// The bytes of the file from a place on.
@@ -200,17 +172,6 @@ impl MappedPages {
         });
         let reserved = self.reserved / PAGE_BYTES as u64;
         pages.min(reserved) * PAGE_BYTES as u64
-    }
-
-    /// The pages in memory, if there may be some.
-    #[inline]
-    pub(crate) fn plain(&self) -> Option<&PlainPages> {
-        self.plain.as_deref()
-    }
-
-    #[inline]
-    pub(crate) fn plain_mut(&mut self) -> Option<&mut PlainPages> {
-        self.plain.as_deref_mut()
     }
 
     #[inline]
@@ -242,7 +203,7 @@ impl ReadPages for MappedPages {
     #[inline]
     fn page(&self, number: PageNo) -> Result<&Page> {
         let at = self.at(number, 1)?.cast::<Page>();
-        if let Some(page) = self.plain().and_then(|plain| plain.get(number)) {
+        if let Some(page) = self.plain.as_deref().and_then(|plain| plain.get(number)) {
             return Ok(page);
         }
         // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the promise
@@ -261,7 +222,8 @@ impl ReadPages for MappedPages {
     fn shared_pointers(&self, number: PageNo) -> Result<Option<&PointerLeaf>> {
         let at = self.at(number, 1)?.cast::<PointerLeaf>();
         if self
-            .plain()
+            .plain
+            .as_deref()
             .is_some_and(|plain| plain.get(number).is_some())
         {
             return Ok(None);
@@ -273,12 +235,16 @@ impl ReadPages for MappedPages {
 
     #[inline]
     fn own_pointer(&self, leaf: PageNo, slot: usize) -> Option<RecordPointer> {
-        self.records()?.pointer(leaf, slot)
+        self.records.as_deref()?.pointer(leaf, slot)
     }
 
     #[inline]
     fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
-        match self.records().and_then(|own| own.record(at, bytes)) {
+        match self
+            .records
+            .as_deref()
+            .and_then(|own| own.record(at, bytes))
+        {
             Some(record) => Ok(record),
             None => self.record_at(at, bytes),
         }

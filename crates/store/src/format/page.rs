@@ -149,6 +149,13 @@ impl Page {
         u32::from_le_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
     }
 
+    /// Gives a page that was put together elsewhere its number and its commit, and seals it.
+    pub(crate) fn finish(&mut self, number: PageNo, commit: CommitNo) {
+        self.set_number(number);
+        self.set_commit(commit);
+        self.seal();
+    }
+
     /// Computes the checksum and stores it: the last thing done to a page before it is committed.
     pub fn seal(&mut self) {
         let sum = checksum(&[&self.0[4..]]);

@@ -344,9 +344,7 @@ impl PageItem<'_> {
     pub(crate) fn apply(&self, page: &mut Page, commit: CommitNo) -> Result<()> {
         let before = page.clone();
         difference::apply(self.runs, before.bytes(), page.bytes_mut())?;
-        page.set_number(self.number);
-        page.set_commit(commit);
-        page.seal();
+        page.finish(self.number, commit);
         if page.checksum() == self.checksum {
             Ok(())
         } else {

@@ -22,6 +22,7 @@ use std::ops::Range;
 use super::Order;
 use crate::error::{Error, Result};
 use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::PageNo;
 use crate::tree::node::{Found, Mark, Node};
 
 /// The values of one key as they are stored.
@@ -45,7 +46,7 @@ impl<'p> Values<'p> {
                 .map(Self::Tree),
             Mark::Extent | Mark::OutOfLine => None,
         };
-        values.ok_or_else(|| Error::corrupt(leaf.number(), "duplicates are damaged"))
+        values.ok_or_else(|| damaged(leaf.number()))
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -55,6 +56,10 @@ impl<'p> Values<'p> {
             Self::Tree(tree) => tree.records,
         }
     }
+}
+
+pub(super) fn damaged(leaf: PageNo) -> Error {
+    Error::corrupt(leaf, "duplicates are damaged")
 }
 
 /// Several values in one cell.
@@ -151,29 +156,12 @@ impl<'p> SubPage<'p> {
         Some(bytes)
     }
 
-    /// Where a value is, or would be; `None` if the page is damaged.
-    pub(super) fn search(&self, value: &[u8], order: Order) -> Result<Option<Found>> {
-        let (mut low, mut high) = (0, self.n);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let Some(other) = self.get(middle) else {
-                return Ok(None);
-            };
-            match order.compare(other, value)? {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => {
-                    return Ok(Some(Found {
-                        slot: middle,
-                        exact: true,
-                    }));
-                }
-            }
-        }
-        Ok(Some(Found {
-            slot: low,
-            exact: false,
-        }))
+    /// Where a value is, or would be. The page is the leaf's with this number.
+    pub(super) fn search(&self, value: &[u8], order: Order, leaf: PageNo) -> Result<Found> {
+        Found::by(0..self.n, |at| {
+            let other = self.get(at);
+            order.compare(other.ok_or_else(|| damaged(leaf))?, value)
+        })
     }
 
     /// What is wrong with it.

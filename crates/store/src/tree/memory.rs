@@ -254,8 +254,7 @@ impl AppendPages for MemoryPages {
 
     fn append(&mut self, page: &mut Page) -> Result<PageNo> {
         let number = PageNo(self.places.len() as u64);
-        page.set_number(number);
-        page.seal();
+        page.finish(number, self.commit);
         Ok(self.push(Content::Page(Box::new(page.clone()))))
     }
 

@@ -230,6 +230,35 @@ pub(crate) struct Found {
     pub(crate) exact: bool,
 }
 
+impl Found {
+    pub(crate) fn exactly(slot: usize) -> Self {
+        Self { slot, exact: true }
+    }
+
+    /// Where it would be.
+    pub(crate) fn gap(slot: usize) -> Self {
+        Self { slot, exact: false }
+    }
+
+    /// Halves the entries until the one is found that `compare` calls equal, or the gap.
+    #[inline]
+    pub(crate) fn by(
+        within: Range<usize>,
+        compare: impl Fn(usize) -> Result<Ordering>,
+    ) -> Result<Self> {
+        let (mut low, mut high) = (within.start, within.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match compare(middle)? {
+                Ordering::Equal => return Ok(Self::exactly(middle)),
+                Ordering::Greater => high = middle,
+                Ordering::Less => low = middle + 1,
+            }
+        }
+        Ok(Self::gap(low))
+    }
+}
+
 /// What stands in a cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Cell<'p> {
@@ -529,24 +558,20 @@ impl<'p> Node<'p> {
         if let Some(places) = self.places
             && let Ok(key) = key.try_into()
         {
-            let (slot, exact) = match places.search(key) {
-                Ok(slot) => (slot, true),
-                Err(slot) => (slot, false),
-            };
-            return Ok(Found { slot, exact });
+            return Ok(places.search(key).map_or_else(Found::gap, Found::exactly));
         }
         if !order.is_bytes() || self.kind.has_equal_entries() {
             return self.search_whole(key, from, order);
         }
         let Some(suffix) = key.strip_prefix(self.prefix) else {
             let slot = if key < self.prefix { from } else { self.len() };
-            return Ok(Found { slot, exact: false });
+            return Ok(Found::gap(slot));
         };
         let head = head_of(suffix);
         let heads = self.heads.get(from..).unwrap_or_default();
         let slot = from + heads.partition_point(|other| u32::from_le_bytes(*other) < head);
         if self.head(slot) != Some(head) {
-            return Ok(Found { slot, exact: false });
+            return Ok(Found::gap(slot));
         }
         if self.kind.is_leaf() {
             self.prefetch_cell(slot);
@@ -556,23 +581,8 @@ impl<'p> Node<'p> {
 
     /// Searches by comparing whole keys.
     fn search_whole(&self, key: &[u8], from: usize, order: Order) -> Result<Found> {
-        let (mut low, mut high) = (from, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match order.compare(self.whole_key(middle)?, key)? {
-                Ordering::Equal => {
-                    return Ok(Found {
-                        slot: middle,
-                        exact: true,
-                    });
-                }
-                Ordering::Greater => high = middle,
-                Ordering::Less => low = middle + 1,
-            }
-        }
-        Ok(Found {
-            slot: low,
-            exact: false,
+        Found::by(from..self.len(), |slot| {
+            order.compare(self.whole_key(slot)?, key)
         })
     }
 
@@ -623,46 +633,17 @@ impl<'p> Node<'p> {
     #[inline]
     fn search_equal_heads(&self, suffix: &[u8], head: u32, first: usize) -> Result<Found> {
         match self.compare(first, suffix)? {
-            Ordering::Equal => {
-                return Ok(Found {
-                    slot: first,
-                    exact: true,
-                });
-            }
-            Ordering::Greater => {
-                return Ok(Found {
-                    slot: first,
-                    exact: false,
-                });
-            }
+            Ordering::Equal => return Ok(Found::exactly(first)),
+            Ordering::Greater => return Ok(Found::gap(first)),
             Ordering::Less => {}
         }
-        let mut low = first + 1;
+        let low = first + 1;
         if self.head(low) != Some(head) {
-            return Ok(Found {
-                slot: low,
-                exact: false,
-            });
+            return Ok(Found::gap(low));
         }
         let rest = self.heads.get(low..).unwrap_or_default();
-        let mut high = low + rest.partition_point(|other| u32::from_le_bytes(*other) == head);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.compare(middle, suffix)? {
-                Ordering::Equal => {
-                    return Ok(Found {
-                        slot: middle,
-                        exact: true,
-                    });
-                }
-                Ordering::Greater => high = middle,
-                Ordering::Less => low = middle + 1,
-            }
-        }
-        Ok(Found {
-            slot: low,
-            exact: false,
-        })
+        let high = low + rest.partition_point(|other| u32::from_le_bytes(*other) == head);
+        Found::by(low..high, |slot| self.compare(slot, suffix))
     }
 
     /// Compares the key of an entry, whose head is that of `suffix`, with `suffix`.

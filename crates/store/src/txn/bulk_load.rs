@@ -225,9 +225,7 @@ impl AppendPages for BatchPages<'_> {
         }
         let number = PageNo(self.batch.first.0 + self.batch.used as u64);
         self.batch.used += 1;
-        page.set_number(number);
-        page.set_commit(self.pages.commit());
-        page.seal();
+        page.finish(number, self.pages.commit());
         self.batch.bytes.extend_from_slice(page.bytes());
         Ok(number)
     }

@@ -153,10 +153,10 @@ impl TxnPages {
         // commit, which are not used again before a later one has become visible, and its own.
         let mut view = unsafe { inner.data.pages(head.roots.pages) };
         if let Some(plain) = shop.plain.take() {
-            view.set_plain(plain);
+            view.plain = Some(plain);
         }
         if let Some(records) = shop.records.take() {
-            view.set_records(records);
+            view.records = Some(records);
         }
         if shop.hot_pages.begin(inner.region.metas.target()) {
             shop.windows.outdate();
@@ -194,11 +194,11 @@ impl TxnPages {
         self.shop.states.clear();
         self.shop.traces.clear();
         self.shop.early_sealing.clear();
-        self.shop.records = self.view.take_records();
+        self.shop.records = self.view.records.take();
         if let Some(records) = &mut self.shop.records {
             records.clear();
         }
-        self.shop.plain = self.view.take_plain();
+        self.shop.plain = self.view.plain.take();
         if let Some(plain) = &mut self.shop.plain {
             plain.clear();
         }
@@ -325,7 +325,7 @@ impl TxnPages {
 
     /// Writes those of some sealed neighbours, at most [`WRITTEN_PAGES`], that are in memory to the file.
     pub(crate) fn write_plain(&mut self, pages: &[(PageNo, PageNo)]) -> Result<()> {
-        let Some(plain) = self.view.plain() else {
+        let Some(plain) = self.view.plain.as_deref() else {
             return Ok(());
         };
         for &(number, _) in pages {
@@ -369,7 +369,7 @@ impl TxnPages {
             ..
         } = &mut *self.shop;
         early_sealing.forget(number);
-        let plain = self.view.plain_mut();
+        let plain = self.view.plain.as_deref_mut();
         let page = match plain.and_then(|plain| plain.get_mut(number)) {
             Some(page) => page,
             // SAFETY: by the caller's promise; it lies within the file as all own pages do.
@@ -548,7 +548,7 @@ impl TxnPages {
         // What was the transaction's own before stays where it is.
         if source != Source::Recycled
             && !self.shop.hot_pages.has(page)
-            && let Some(plain) = self.view.plain_mut()
+            && let Some(plain) = self.view.plain.as_deref_mut()
         {
             plain.insert(page);
         }

@@ -4,7 +4,8 @@ use super::{Cursor, Direction, Spot};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::ids::PageNo;
-use crate::tree::duplicates::Values;
+use crate::tree::duplicates::{Values, damaged};
+use crate::tree::node::Found;
 
 /// Where among the values of its key a cursor stands.
 pub(super) enum Among<'p, P: ?Sized> {
@@ -69,10 +70,7 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
         match self {
             Self::One => Ok(None),
             Self::List { values, at, .. } if *at as u64 >= values.len() => Ok(None),
-            Self::List { values, at, .. } => values
-                .get(*at)
-                .map(Some)
-                .ok_or_else(|| Error::corrupt(leaf, "duplicates are damaged")),
+            Self::List { values, at, .. } => values.get(*at).map(Some).ok_or_else(|| damaged(leaf)),
             Self::Tree(cursor) => cursor.whole_key(),
         }
     }
@@ -185,7 +183,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         let Some(leaf) = self.here() else {
             return Ok(None);
         };
-        let damaged = Error::corrupt(leaf.number(), "duplicates are damaged");
+        let damaged = damaged(leaf.number());
         let piece = match &mut self.among {
             Among::One => None,
             Among::List { values, at, gap } => {
@@ -280,26 +278,20 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             return Ok(());
         };
         let order = self.view.orders.duplicates;
-        let (at, exact) = match values {
+        let found = match values {
             Values::Tree(tree) => {
                 let mut cursor = self.sub_cursor(tree);
                 cursor.stand_at(value, &[])?;
                 self.among = Among::Tree(cursor);
                 return Ok(());
             }
-            Values::One(other) => {
-                let order = order.compare(other, value)?;
-                (usize::from(order.is_lt()), order.is_eq())
-            }
-            Values::Page(page) => match page.search(value, order)? {
-                Some(place) => (place.slot, place.exact),
-                None => return Err(self.damaged()),
-            },
+            Values::One(other) => Found::by(0..1, |_| order.compare(other, value))?,
+            Values::Page(page) => page.search(value, order, self.leaf_no())?,
         };
         self.among = Among::List {
             values,
-            at,
-            gap: !exact,
+            at: found.slot,
+            gap: !found.exact,
         };
         Ok(())
     }
@@ -314,7 +306,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 Among::Tree(Box::new(Cursor::resume(view, position)?))
             }
             (&Position::List { at, gap }, values) => Among::List { values, at, gap },
-            _ => return Err(self.damaged()),
+            _ => return Err(damaged(self.leaf_no())),
         };
         Ok(())
     }
@@ -339,9 +331,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
     }
 
-    fn damaged(&self) -> Error {
-        let leaf = self.leaf.as_ref().map_or(PageNo(0), |leaf| leaf.number());
-        Error::corrupt(leaf, "duplicates are damaged")
+    fn leaf_no(&self) -> PageNo {
+        self.leaf.as_ref().map_or(PageNo(0), |leaf| leaf.number())
     }
 
     pub(super) fn next_among(&mut self) -> Result<bool> {

@@ -138,10 +138,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 page: PageNo(0),
                 slot: 0,
             }; HEIGHT_MAX],
-            place: Found {
-                slot: 0,
-                exact: false,
-            },
+            place: Found::gap(0),
         }
     }
 

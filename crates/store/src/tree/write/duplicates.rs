@@ -1,25 +1,17 @@
 //! Changing the values of a key that may have several.
 
-use std::cmp::Ordering;
-
 use super::{Change, TreeMut, is_inline};
 use crate::error::{Error, Result};
 use crate::format::pages::WritePages;
 use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
-use crate::tree::duplicates::{Values, encode_sub_page};
-use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node};
+use crate::tree::duplicates::{Values, damaged, encode_sub_page};
+use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node};
 use crate::tree::{Order, Orders, View};
 
 /// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them
 /// there.
 const SUB_PAGE_AGAIN_BYTES: usize = ENTRY_BYTES_MAX / 4;
-
-/// Where a value was found to belong between those that stand in the leaf.
-struct Found {
-    at: usize,
-    exact: bool,
-}
 
 impl<P: WritePages + ?Sized> TreeMut<'_, P> {
     pub(super) fn put_duplicate(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -125,14 +117,14 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         let found = self.find_value(&values, value)?;
         let len = values.len() as usize;
-        if last && (found.exact || found.at < len) {
+        if last && (found.exact || found.slot < len) {
             return Err(Error::OutOfOrder);
         }
         if found.exact {
             return Ok(false);
         }
         let grown = match &values {
-            Values::Page(page) => Some(page.with(found.at, value).ok_or_else(|| self.damaged())?),
+            Values::Page(page) => Some(page.with(found.slot, value).ok_or_else(|| self.damaged())?),
             _ => None,
         };
         if let Some(payload) = grown.filter(|payload| self.fits(key, payload)) {
@@ -142,7 +134,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         let values = self.take_values(len)?;
         let mut values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-        values.insert(found.at, value);
+        values.insert(found.slot, value);
         self.store_values(key, values.into_iter())?;
         self.tree.records += 1;
         Ok(true)
@@ -174,7 +166,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
             return Ok(true);
         }
         let mut values = self.take_values(len)?;
-        values.remove(found.at);
+        values.remove(found.slot);
         self.store_values(key, values.iter().map(Vec::as_slice))?;
         self.tree.records = self.tree.records.saturating_sub(1);
         Ok(true)
@@ -214,29 +206,20 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
                 if self.kind().has_fixed_duplicates() {
                     size(other.len())?;
                 }
-                let order = self.order().compare(other, value)?;
-                Ok(Found {
-                    at: usize::from(order == Ordering::Less),
-                    exact: order == Ordering::Equal,
-                })
+                Found::by(0..1, |_| self.order().compare(other, value))
             }
             Values::Page(page) => {
                 if self.kind().has_fixed_duplicates() {
                     size(page.size())?;
                 }
-                let place = page.search(value, self.order())?;
-                let place = place.ok_or_else(|| self.damaged())?;
-                Ok(Found {
-                    at: place.slot,
-                    exact: place.exact,
-                })
+                page.search(value, self.order(), self.steps[0].page)
             }
             Values::Tree(_) => Err(self.damaged()),
         }
     }
 
     fn damaged(&self) -> Error {
-        Error::corrupt(self.steps[0].page, "duplicates are damaged")
+        damaged(self.steps[0].page)
     }
 
     /// Copies of the values in the leaf.

@@ -245,7 +245,7 @@ impl TxnPages {
     /// Takes the pages that are in memory out of some pages.
     fn take_in_memory(&self, pages: &mut Vec<(PageNo, PageNo)>) -> Vec<(PageNo, PageNo)> {
         let is_in_memory = |number| {
-            let plain = self.view.plain();
+            let plain = self.view.plain.as_deref();
             plain.is_some_and(|plain| plain.get(number).is_some())
         };
         pages
@@ -264,7 +264,11 @@ impl TxnPages {
         let mut batch = flusher.new_batch(is_logged, pages_before);
         let serial = batch.serial();
         for &(number, base) in pages {
-            let page = self.view.plain_mut().and_then(|plain| plain.share(number));
+            let page = self
+                .view
+                .plain
+                .as_deref_mut()
+                .and_then(|plain| plain.share(number));
             let page = page.ok_or_else(|| Error::corrupt(number, "is not in memory"))?;
             batch.add(HandedPage {
                 number,

@@ -162,7 +162,11 @@ impl TxnPages {
 
     /// The same for what was added.
     fn note_tails(&mut self) -> Result<()> {
-        let tails = self.view.records().map_or(&[][..], |own| &own.tails);
+        let tails = self
+            .view
+            .records
+            .as_deref()
+            .map_or(&[][..], |own| &own.tails);
         let new = tails.iter().enumerate();
         let new = new.filter(|(_, tail)| tail.noted != tail.end());
         let new: Vec<_> = new
@@ -365,7 +369,7 @@ impl TxnPages {
     }
 
     fn has_added_to(&self, segment: PageNo) -> bool {
-        let own = self.view.records();
+        let own = self.view.records.as_deref();
         own.is_some_and(|own| own.tails.iter().any(|tail| tail.segment.first == segment))
     }
 
@@ -437,7 +441,8 @@ impl TxnPages {
         let file = &self.inner.data.file;
         let tails = self
             .view
-            .records_mut()
+            .records
+            .as_deref_mut()
             .map_or(&mut [][..], |own| &mut own.tails);
         for tail in tails.iter_mut().filter(|tail| !tail.bytes.is_empty()) {
             file.write_all_at(&tail.bytes, tail.offset())?;
@@ -447,12 +452,16 @@ impl TxnPages {
 
     /// The records and pointers to be logged.
     pub(super) fn records(&self) -> Option<&TxnRecords> {
-        self.view.records().filter(|own| !own.is_empty())
+        self.view.records.as_deref().filter(|own| !own.is_empty())
     }
 
     /// The state that a savepoint brings back. It takes the memory of one that has ended.
     pub(super) fn heaps_before(&self, spare: Option<Box<HeapsBefore>>) -> Box<HeapsBefore> {
-        let tails = self.view.records().map_or(&[][..], |own| &own.tails);
+        let tails = self
+            .view
+            .records
+            .as_deref()
+            .map_or(&[][..], |own| &own.tails);
         let segments = self.heaps.segments;
         let mut before = spare.unwrap_or_else(|| {
             Box::new(HeapsBefore {
@@ -474,7 +483,7 @@ impl TxnPages {
         self.heaps.segments = before.segments;
         self.heaps.open.clone_from(&before.open);
         self.heaps.outdated.truncate(before.outdated);
-        let Some(own) = self.view.records_mut() else {
+        let Some(own) = self.view.records.as_deref_mut() else {
             return;
         };
         own.tails.truncate(before.tails.len());
@@ -487,7 +496,7 @@ impl TxnPages {
     /// any later commit is seen from its records alone.
     pub(super) fn bring_pointers_along(&mut self, leaf: PageNo, copy: PageNo) -> Result<()> {
         pointer_leaf::clear_changed(&mut self.page_mut(copy)?);
-        let Some(own) = self.view.records_mut() else {
+        let Some(own) = self.view.records.as_deref_mut() else {
             return Ok(());
         };
         let pointers = own.take_pointers(leaf);
@@ -579,7 +588,7 @@ impl WriteRecords for TxnPages {
         let Some(pointers) = self.view.shared_pointers(leaf)? else {
             return Ok(false);
         };
-        let stored = self.view.records().map_or(0, |own| own.stored());
+        let stored = self.view.records.as_deref().map_or(0, |own| own.stored());
         let has_room = self.inner.wal.is_none()
             || (stored + 1) * PLACE_LOG_BYTES * self.inner.regions.len()
                 <= record_bytes_max(&self.inner) / 4;

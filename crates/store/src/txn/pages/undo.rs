@@ -144,8 +144,11 @@ impl TxnPages {
                 if pages == 1 {
                     self.shop.states.remove(first);
                     self.shop.traces.remove(first);
-                    if let Some(plain) =
-                        self.view.plain_mut().filter(|_| source != Source::Recycled)
+                    if let Some(plain) = self
+                        .view
+                        .plain
+                        .as_deref_mut()
+                        .filter(|_| source != Source::Recycled)
                     {
                         plain.remove(first);
                     }

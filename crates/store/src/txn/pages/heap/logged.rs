@@ -63,7 +63,7 @@ impl TxnPages {
 
     /// Stores the pointers that leaves are to have from the commit with this head on, whose record is appended.
     pub(crate) fn store_pointers(&mut self, appending: &AppendLock<'_>, head: &Head) -> Result<()> {
-        let Some(own) = self.view.records().filter(|own| own.stored() > 0) else {
+        let Some(own) = self.view.records.as_deref().filter(|own| own.stored() > 0) else {
             return Ok(());
         };
         for (leaf, pointers) in own.pointers() {

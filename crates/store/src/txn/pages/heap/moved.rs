@@ -47,7 +47,11 @@ impl TxnPages {
             tail: at_end,
             ..
         } = self.heaps.open[at];
-        let tails = self.view.records().map_or(&[][..], |own| &own.tails);
+        let tails = self
+            .view
+            .records
+            .as_deref()
+            .map_or(&[][..], |own| &own.tails);
         let added = at_end.and_then(|at| tails.get(at));
         if usage.open == PageNo(0) || added.is_some_and(|added| added.len > 0) {
             return Ok(());
