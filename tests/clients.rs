@@ -373,6 +373,45 @@ fn external_with_a_certificate() {
     expect(told, 49, "stands for no entry here");
 }
 
+/// Cyrus SASL binds by SCRAM, with and without TLS.
+#[test]
+fn scram_of_cyrus() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let admin = (ADMIN, PASSWORD);
+    let schemes = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: sapwoodPasswordSchemes\n\
+                   sapwoodPasswordSchemes: {ARGON2} {SCRAM-SHA-256} {SCRAM-SHA-512}\n";
+    let modify = |input| ldap_util("ldapmodify", &server, Transport::Ldap, admin, &[], input);
+    expect(modify(schemes), 0, "");
+    let people = "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\n\n\
+                  dn: cn=Ann,dc=example,dc=com\nchangetype: add\nobjectClass: person\nsn: x\n\
+                  userPassword: pencil\n";
+    expect(modify(people), 0, "");
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        for (password, status, told) in [
+            ("pencil", 0, "dn:cn=Ann,dc=example,dc=com"),
+            ("pen", 49, "Invalid credentials"),
+        ] {
+            let own = [
+                "-Q",
+                "-Y",
+                mechanism,
+                "-U",
+                "dn:cn=Ann,dc=example,dc=com",
+                "-w",
+                password,
+            ];
+            let bind = |more: &[&str]| {
+                let mut command = program("ldapwhoami", "ldap-utils");
+                command.env("LDAPTLS_CACERT", server.certificate());
+                fed(command.args(own).args(more), "")
+            };
+            expect(bind(&["-H", server.ldap()]), status, told);
+            expect(bind(&["-ZZ", "-H", &server.ldap_by_name()]), status, told);
+        }
+    }
+}
+
 /// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others there is none.
 #[test]
 fn the_configuration_is_read_over_ldapi() {

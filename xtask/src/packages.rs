@@ -24,6 +24,11 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("ldapsearch"),
     },
     Package {
+        name: "libsasl2-modules",
+        purpose: "SCRAM of those clients",
+        present: has_scram,
+    },
+    Package {
         name: "slapd",
         purpose: "OpenLDAP's server, whose answers ours are compared with",
         present: || in_path("slapd"),
@@ -59,6 +64,16 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("curl"),
     },
 ];
+
+/// Whether Cyrus SASL has its module for SCRAM, below a folder that is named after the machine.
+fn has_scram() -> bool {
+    let folders = std::fs::read_dir("/usr/lib")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut modules = folders.map(|folder| folder.path().join("sasl2/libscram.so"));
+    modules.any(|module| module.exists())
+}
 
 /// What programs written for LMDB are built and run with.
 pub(crate) const JUDGE_LMDB: &[Package] = &[

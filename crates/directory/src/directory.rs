@@ -604,6 +604,8 @@ pub struct Credentials {
     pub dn: String,
     /// Its userPassword values, the first of them if there are many.
     pub stored: Vec<Vec<u8>>,
+    /// Its authPassword values, as many.
+    pub verifiers: Vec<Vec<u8>>,
 }
 
 impl<E: Engine> Snapshot<E> {
@@ -744,25 +746,22 @@ impl<E: Engine> Snapshot<E> {
             .ok_or_else(|| Error::corrupt(format!("entry {entry} has a name but no record")))?;
         let damaged = |error| Error::corrupt(format!("entry {entry}: {error}"));
         let read = Entry::new(&record).map_err(damaged)?;
-        let mut stored = Vec::new();
-        for known in self
-            .state()
-            .attributes
-            .of_type(self.schema().well_known().user_password)
-        {
-            let values = read.attribute(known.number()).map_err(damaged)?;
-            stored.extend(
-                values
-                    .iter()
-                    .flat_map(|values| values.values())
-                    .take(values_max.saturating_sub(stored.len()))
-                    .map(<[u8]>::to_vec),
-            );
-        }
+        let values_of = |attribute_type| -> Result<Vec<Vec<u8>>> {
+            let mut found: Vec<Vec<u8>> = Vec::new();
+            for known in self.state().attributes.of_type(attribute_type) {
+                let values = read.attribute(known.number()).map_err(damaged)?;
+                let values = values.iter().flat_map(|values| values.values());
+                let left = values_max.saturating_sub(found.len());
+                found.extend(values.take(left).map(<[u8]>::to_vec));
+            }
+            Ok(found)
+        };
+        let known = self.schema().well_known();
         Ok(Some(Credentials {
             entry,
             dn: names::dn_of(self.view(), entry)?,
-            stored,
+            stored: values_of(known.user_password)?,
+            verifiers: values_of(known.auth_password)?,
         }))
     }
 }

@@ -49,7 +49,7 @@ pub use changes::{
 };
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
-pub use config::Settings;
+pub use config::{PasswordSchemes, Settings};
 pub use directory::{
     Commit, Config, Credentials, Directory, Options, Partition, RetiredSnapshot, Snapshot,
 };

@@ -25,6 +25,12 @@ pub trait PasswordHasher: Send + Sync {
     /// # Errors
     /// A sentence for the diagnostic message.
     fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String>;
+    /// What is to be kept of a cleartext password in authPassword (RFC 3112), besides its stored form. By default that
+    /// is nothing.
+    fn verifiers(&self, cleartext: &[u8]) -> Vec<Vec<u8>> {
+        let _ = cleartext;
+        Vec::new()
+    }
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
     /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether

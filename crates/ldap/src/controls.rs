@@ -9,6 +9,9 @@ mod read_entry;
 mod sort;
 
 pub use assertion::ASSERTION;
+pub use authorization_identity::{
+    AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE, authorization_identity_response,
+};
 pub use eager_transaction::EAGER_TRANSACTION;
 pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_response};
 pub use manage_dsa_it::MANAGE_DSA_IT;
@@ -80,6 +83,7 @@ macro_rules! known_controls {
 
 known_controls! {
     Assertion assertion
+    AuthorizationIdentity authorization_identity
     EagerTransaction eager_transaction
     GetServerId get_server_id
     ManageDsaIt manage_dsa_it

@@ -43,6 +43,7 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
 pub(crate) fn hasher(config: &Config) -> Hasher {
     Hasher {
         limits: config.limits.passwords(),
+        ..Hasher::default()
     }
 }
 

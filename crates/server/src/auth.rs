@@ -3,7 +3,9 @@
 mod certificate;
 mod external;
 mod lookup;
+mod names;
 mod plain;
+mod scram;
 
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Channel, Directory, Identity, Outcome};
@@ -13,9 +15,17 @@ use crate::password::Password;
 use crate::service::Settings;
 use crate::session::Peer;
 use crate::tls::Established;
+use crate::workers::Owner;
 
 /// All of them.
-pub(crate) static MECHANISMS: &[Mechanism] = &[external::MECHANISM, plain::MECHANISM];
+pub(crate) static MECHANISMS: &[Mechanism] = &[
+    external::MECHANISM,
+    plain::MECHANISM,
+    scram::SHA_256,
+    scram::SHA_256_PLUS,
+    scram::SHA_512,
+    scram::SHA_512_PLUS,
+];
 
 /// A mechanism.
 pub(crate) struct Mechanism {
@@ -39,6 +49,10 @@ pub(crate) trait Exchange {
 pub(crate) enum Step {
     /// The client is known.
     Done(Identity),
+    /// The client is known, and this is what it may know the server by.
+    DoneWith(Identity, Vec<u8>),
+    /// The client is not who it says: told when other binds in this name would fail.
+    Failed(Owner),
     /// The client is to answer this challenge.
     More(Vec<u8>),
     /// Others have to find something out first.
@@ -60,6 +74,12 @@ pub(crate) struct Asked<'s> {
     pub(crate) settings: &'s Settings,
     pub(crate) directory: &'s Directory,
     pub(crate) schema: &'s Schema,
+}
+
+/// Reads a message as the mechanisms do whose messages have a form: for the fuzzer.
+pub fn read_messages(message: &[u8]) {
+    plain::read_message(message);
+    scram::read_messages(message);
 }
 
 /// The mechanism with a name.

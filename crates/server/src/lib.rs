@@ -28,6 +28,7 @@ pub mod tls;
 mod workers;
 mod writer;
 
+pub use auth::read_messages as read_sasl_messages;
 pub use committed::CommitWaiter;
 pub use config::{Config, Extensions, Flags};
 pub use server::{IMPLICIT_MEMBERSHIP, IMPLICIT_START, Server, StartError, root_dse};

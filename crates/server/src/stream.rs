@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 use rustix::io::ioctl_fionread;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::tls::Established;
+use crate::tls::{Acceptor, Established};
 
 /// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. It has some hundred, and
 /// with a client's certificates some thousand; behind it a record of the first requests may come.
@@ -154,7 +153,7 @@ impl Stream {
     }
 
     /// Shakes hands for TLS. Until something has come, nothing is kept for it.
-    pub(crate) async fn start_tls(&mut self, acceptor: TlsAcceptor) -> io::Result<Established> {
+    pub(crate) async fn start_tls(&mut self, acceptor: Acceptor) -> io::Result<Established> {
         let Self::Tcp(stream) = std::mem::replace(self, Self::Gone) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
@@ -165,9 +164,9 @@ impl Stream {
             stream,
             shaking_hands: Some(0),
         };
-        let mut stream = acceptor.accept(stream).await?;
+        let mut stream = acceptor.tls.accept(stream).await?;
         stream.get_mut().0.shaking_hands = None;
-        let established = Established::of(stream.get_ref().1);
+        let established = acceptor.established(stream.get_ref().1);
         *self = Self::Tls(Box::new(stream));
         Ok(established)
     }

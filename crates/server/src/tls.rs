@@ -11,14 +11,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::crypto::ring;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use self::established::Established;
+pub(crate) use self::established::{Bindings, Established};
 
 /// Years that a self-signed certificate is valid.
 pub const SELF_SIGNED_YEARS: i16 = 10;
@@ -105,6 +105,7 @@ pub(crate) struct Tls {
 struct Loaded {
     asks_nobody: Arc<ServerConfig>,
     asking: Option<Asking>,
+    server_end_point: Option<Arc<[u8]>>,
 }
 
 /// The same with authorities of client certificates.
@@ -112,6 +113,19 @@ struct Loaded {
 struct Asking {
     tries: Arc<ServerConfig>,
     demands: Arc<ServerConfig>,
+}
+
+/// What a new connection shakes hands with.
+pub(crate) struct Acceptor {
+    pub(crate) tls: TlsAcceptor,
+    server_end_point: Option<Arc<[u8]>>,
+}
+
+impl Acceptor {
+    /// What a handshake with it has established.
+    pub(crate) fn established(&self, connection: &ServerConnection) -> Established {
+        Established::of(connection, self.server_end_point.clone())
+    }
 }
 
 impl Tls {
@@ -138,14 +152,17 @@ impl Tls {
 
     /// What a new connection shakes hands with. `None` if it should ask for certificates, and there are no authorities
     /// that could vouch for them.
-    pub(crate) fn acceptor(&self, asks: ClientCertificates) -> Option<TlsAcceptor> {
+    pub(crate) fn acceptor(&self, asks: ClientCertificates) -> Option<Acceptor> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let config = match asks {
             ClientCertificates::Never => &current.asks_nobody,
             ClientCertificates::Try => &current.asking.as_ref()?.tries,
             ClientCertificates::Demand => &current.asking.as_ref()?.demands,
         };
-        Some(TlsAcceptor::from(Arc::clone(config)))
+        Some(Acceptor {
+            tls: TlsAcceptor::from(Arc::clone(config)),
+            server_end_point: current.server_end_point.clone(),
+        })
     }
 }
 
@@ -196,6 +213,9 @@ impl Loaded {
         Ok(Self {
             asks_nobody: config(None)?,
             asking,
+            server_end_point: chain
+                .first()
+                .and_then(|own| established::server_end_point(own)),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use sapwood_ldap::controls::{AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, generated_password};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{Authentication, BindRequest, Request, Scope};
@@ -520,4 +521,40 @@ fn plain_without_an_initial_response_goes_on_in_the_next_bind() {
         ResultCode::AuthMethodNotSupported
     );
     assert_eq!(client.who_am_i(), "");
+}
+
+/// RFC 3829: a bind that succeeds says whom it has bound, if it is asked.
+#[test]
+fn a_bind_says_who_the_client_is() {
+    let server = with_ann();
+    let mut client = server.connect();
+    let asked = [(AUTHORIZATION_IDENTITY, true, None)];
+    let mut told = |dn: &str, password: &str, asked: &[requests::Control<'_>]| {
+        let request = requests::simple_bind(dn, password.as_bytes());
+        let answer = client.ask_with(request, asked);
+        let value = |(oid, value): &(String, Vec<u8>)| {
+            assert_eq!(oid, AUTHORIZATION_IDENTITY_RESPONSE);
+            String::from_utf8(value.clone()).unwrap()
+        };
+        let values: Vec<_> = answer.controls.iter().map(value).collect();
+        (answer.code, values)
+    };
+    let success = |name: &str| (ResultCode::Success, vec![name.to_owned()]);
+    assert_eq!(
+        told(ANN, "ann's password", &asked),
+        success(&format!("dn:{ANN}"))
+    );
+    assert_eq!(
+        told(ADMIN, PASSWORD, &asked),
+        success(&format!("dn:{ADMIN}"))
+    );
+    assert_eq!(told("", "", &asked), success(""));
+    assert_eq!(
+        told(ANN, "wrong", &asked),
+        (ResultCode::InvalidCredentials, vec![])
+    );
+    assert_eq!(
+        told(ANN, "ann's password", &[]),
+        (ResultCode::Success, vec![])
+    );
 }

@@ -153,9 +153,23 @@ fn a_connection_is_told_of_what_works_on_it() {
         server.connect_local(),
     );
     for (client, mechanisms, start_tls) in [
-        (&mut plain, &[][..], true),
-        (&mut tls, &["PLAIN"], true),
-        (&mut local, &["EXTERNAL"], false),
+        (&mut plain, &["SCRAM-SHA-256", "SCRAM-SHA-512"][..], true),
+        (
+            &mut tls,
+            &[
+                "PLAIN",
+                "SCRAM-SHA-256",
+                "SCRAM-SHA-256-PLUS",
+                "SCRAM-SHA-512",
+                "SCRAM-SHA-512-PLUS",
+            ],
+            true,
+        ),
+        (
+            &mut local,
+            &["EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+            false,
+        ),
     ] {
         assert_eq!(told(client, "supportedSASLMechanisms"), mechanisms);
         let extensions = told(client, "supportedExtension");

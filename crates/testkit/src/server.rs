@@ -95,7 +95,10 @@ impl TestServer {
         options.root_dse = root_dse("test", config.extensions);
         let limits = config.limits.passwords();
         if checks_passwords {
-            options.passwords = Some(Arc::new(password::Hasher { limits }));
+            options.passwords = Some(Arc::new(password::Hasher {
+                limits,
+                ..password::Hasher::default()
+            }));
         }
         let directory =
             Directory::create_on(engine(&path.join("data")), contents, options).unwrap();

@@ -161,7 +161,12 @@ impl AccessRules {
         };
         for (number, rule) in policy.rules.iter().enumerate() {
             let types = types_of(schema, &rule.to.attributes).map_err(at(number))?;
-            for known in types.iter() {
+            // Rules of userPassword hold for authPassword, and nothing else does.
+            let types: Vec<_> = types
+                .iter()
+                .filter(|known| *known != schema.well_known().auth_password)
+                .collect();
+            for known in types.iter().copied() {
                 let slot = &mut by_type[known.index()];
                 if *slot == Slot::OTHERS {
                     // No schema has more types than a number of them says.
@@ -171,11 +176,14 @@ impl AccessRules {
             }
             named.push(types);
         }
+        // What is a secret in one form is one in the other.
+        let known = schema.well_known();
+        by_type[known.auth_password.index()] = by_type[known.user_password.index()];
         let mut rules = Vec::with_capacity(policy.rules.len());
         for (number, (rule, types)) in policy.rules.iter().zip(&named).enumerate() {
             let attributes = &rule.to.attributes;
             let mut is_about = vec![attributes.is_empty(); slots].into_boxed_slice();
-            for known in types.iter() {
+            for known in types.iter().copied() {
                 is_about[by_type[known.index()].index()] = true;
             }
             is_about[Slot::ENTRY.index()] |= attributes.contains(&Attributes::Entry);

@@ -35,7 +35,8 @@ use crate::schema::{AttributeTypeId, Schema};
 
 /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
 pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
-    attribute_type == schema.well_known().user_password
+    let known = schema.well_known();
+    attribute_type == known.user_password || attribute_type == known.auth_password
 }
 
 /// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it

@@ -5,6 +5,9 @@
 pub(crate) mod elsewhere;
 pub(crate) mod unique;
 
+use std::fmt;
+use std::str::FromStr;
+
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::Policy;
@@ -20,11 +23,22 @@ pub struct Settings {
     pub search_seconds_max: u32,
     /// Whether connections without a bind read what users may read.
     pub anonymous_read: bool,
+    /// The forms in which passwords are stored when they come in clear text.
+    pub password_schemes: PasswordSchemes,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
     /// Whether the rule for tests is there.
     #[cfg(test)]
     pub(crate) probe: bool,
+}
+
+/// The forms in which passwords are stored when they come in clear text, besides `{ARGON2}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PasswordSchemes {
+    /// A verifier for SCRAM-SHA-256, in authPassword.
+    pub scram_sha_256: bool,
+    /// A verifier for SCRAM-SHA-512, in authPassword.
+    pub scram_sha_512: bool,
 }
 
 /// A setting: an attribute with at most one value.
@@ -68,6 +82,15 @@ const SETTINGS: &[Setting] = &[
             Ok(())
         },
         reset: |settings| settings.anonymous_read = Settings::default().anonymous_read,
+    },
+    Setting {
+        attribute: "sapwoodPasswordSchemes",
+        get: |settings| settings.password_schemes.to_string(),
+        set: |settings, value| {
+            settings.password_schemes = value.parse()?;
+            Ok(())
+        },
+        reset: |settings| settings.password_schemes = PasswordSchemes::default(),
     },
 ];
 
@@ -137,6 +160,54 @@ impl Settings {
     /// The access rules that they ask for.
     pub(crate) fn policy(&self) -> Policy {
         Policy::standard(self.anonymous_read)
+    }
+}
+
+/// The one that is always there.
+const ARGON2: &str = "{ARGON2}";
+const SCRAM_SHA_256: &str = "{SCRAM-SHA-256}";
+const SCRAM_SHA_512: &str = "{SCRAM-SHA-512}";
+
+impl fmt::Display for PasswordSchemes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ARGON2)?;
+        for (is_named, name) in [
+            (self.scram_sha_256, SCRAM_SHA_256),
+            (self.scram_sha_512, SCRAM_SHA_512),
+        ] {
+            if is_named {
+                write!(f, " {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for PasswordSchemes {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<PasswordSchemes, String> {
+        let mut schemes = PasswordSchemes::default();
+        let mut has_argon2 = false;
+        for name in value.split_ascii_whitespace() {
+            let known = match name.to_ascii_uppercase().as_str() {
+                ARGON2 => &mut has_argon2,
+                SCRAM_SHA_256 => &mut schemes.scram_sha_256,
+                SCRAM_SHA_512 => &mut schemes.scram_sha_512,
+                _ => {
+                    return Err(format!(
+                        "{name} is none of {ARGON2}, {SCRAM_SHA_256}, {SCRAM_SHA_512}"
+                    ));
+                }
+            };
+            *known = true;
+        }
+        match has_argon2 {
+            true => Ok(schemes),
+            false => Err(format!(
+                "{ARGON2}, with which simple binds are checked, is always among them"
+            )),
+        }
     }
 }
 
@@ -216,11 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn password_schemes_are_named_together() {
+        let read = |value: &str| value.parse::<PasswordSchemes>();
+        let both = read("{ARGON2} {scram-sha-512}  {SCRAM-SHA-256}").unwrap();
+        assert!(both.scram_sha_256 && both.scram_sha_512);
+        assert_eq!(both.to_string(), "{ARGON2} {SCRAM-SHA-256} {SCRAM-SHA-512}");
+        assert_eq!(read("{ARGON2}"), Ok(PasswordSchemes::default()));
+        assert!(read("{SCRAM-SHA-256}").is_err());
+        assert!(read("").is_err());
+        assert!(read("{ARGON2} {SSHA}").unwrap_err().contains("{SSHA}"));
+    }
+
+    #[test]
     fn what_is_shown_can_be_set() {
         let settings = Settings {
             search_entries_max: 7,
             search_seconds_max: 8,
             anonymous_read: true,
+            password_schemes: "{ARGON2} {SCRAM-SHA-256}".parse().unwrap(),
             ..Settings::default()
         };
         for from in [settings, Settings::default()] {

@@ -573,7 +573,8 @@ impl<'w, E: Engine> Worker<'w, E> {
             let described = self.descriptions.find(schema, text)?;
             let (known, options) = (described.known, described.options.as_str());
             let is_protected = is_protected(schema, known.id());
-            let is_hashed = is_protected && self.shared.options.hasher.is_some();
+            let is_password = known.id() == schema.well_known().user_password;
+            let is_hashed = is_password && self.shared.options.hasher.is_some();
             let number = self.attributes.number(known.id(), options);
             let (Some(number), false, false) = (number, described.is_derived, is_hashed) else {
                 return Ok(());
@@ -647,7 +648,7 @@ impl<'w, E: Engine> Worker<'w, E> {
                 .shared
                 .options
                 .hasher
-                .filter(|_| is_protected(self.schema, known.id()));
+                .filter(|_| known.id() == self.schema.well_known().user_password);
             if let Some(hasher) = hasher {
                 // No more of them are hashed than an entry may have.
                 passwords.extend(together.iter().map(|value| &*value.value));

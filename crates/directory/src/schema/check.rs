@@ -218,6 +218,10 @@ impl Schema {
         if known.is_collective() {
             return self.check_collective(known, classes);
         }
+        // It comes with userPassword, whatever classes the entry has (RFC 3112 §2.6 has one for it).
+        if attribute == self.well_known().auth_password {
+            return Ok(());
+        }
         let allowed = classes.iter().any(|class| {
             let class = self.class_of(*class);
             class.must().contains(attribute)

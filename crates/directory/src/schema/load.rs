@@ -754,6 +754,7 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
         object_class: attribute("2.5.4.0")?,
         aliased_object_name: attribute("2.5.4.1")?,
         user_password: attribute("2.5.4.35")?,
+        auth_password: attribute("1.3.6.1.4.1.4203.1.3.4")?,
         top: class("2.5.6.0")?,
         alias: class("2.5.6.1")?,
         referral: class("2.16.840.1.113730.3.2.6")?,

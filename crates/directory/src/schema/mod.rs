@@ -83,6 +83,7 @@ pub struct WellKnown {
     pub object_class: AttributeTypeId,
     pub aliased_object_name: AttributeTypeId,
     pub user_password: AttributeTypeId,
+    pub auth_password: AttributeTypeId,
     pub top: ObjectClassId,
     pub alias: ObjectClassId,
     pub referral: ObjectClassId,

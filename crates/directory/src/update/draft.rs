@@ -645,7 +645,7 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<(), Stop> {
         let mut values = Vec::new();
         for known in &self.attributes {
-            if is_protected(schema, known.attribute_type) {
+            if known.attribute_type == schema.well_known().user_password {
                 known.append_current(&mut values);
             }
         }

@@ -253,10 +253,11 @@ impl<'r, T: Write> Run<'r, T> {
                 entry,
                 dn,
                 stored,
+                verifiers,
                 replaces,
             } => {
                 self.require_requester()?;
-                self.set_password((entry, dn), stored, replaces)?;
+                self.set_password((entry, dn), (stored, verifiers), replaces)?;
                 Ok(Outcome::SUCCESS)
             }
             RequestView::Transaction(_) => {

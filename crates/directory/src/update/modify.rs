@@ -15,7 +15,7 @@ use super::draft::{Draft, Frame};
 use super::rules::RuleSet;
 use super::stamp::Stamp;
 use super::{Run, no_update_of, rdn_of, read};
-use crate::access::{Rights, Slot, is_protected};
+use crate::access::{Rights, Slot};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
 use crate::engine::{EntryId, Write};
@@ -98,7 +98,7 @@ impl<T: Write> Run<'_, T> {
     pub(super) fn set_password(
         &mut self,
         (entry, dn): (Option<EntryId>, &str),
-        stored: &[u8],
+        (stored, verifiers): (&[u8], &[Vec<u8>]),
         replaces: Option<&[u8]>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
@@ -124,19 +124,21 @@ impl<T: Write> Run<'_, T> {
             return Err(Stop::refuse(ResultCode::InvalidCredentials, diagnostic));
         }
         let values = OctetStringsBuf::from_iter([stored]);
-        let attribute = Attribute {
-            description: known.name().as_bytes(),
-            values: values.view(),
-        };
-        let change = resolve(
-            schema,
-            &self.state.attributes,
-            Change {
-                kind: Modification::Replace,
-                attribute,
+        let verifiers = OctetStringsBuf::from_iter(verifiers.iter().map(Vec::as_slice));
+        let auth_password = schema.type_of(schema.well_known().auth_password);
+        let replacing = |(description, values)| Change {
+            kind: Modification::Replace,
+            attribute: Attribute {
+                description,
+                values,
             },
-        )?;
-        self.change(id, &[change])
+        };
+        let own = replacing((known.name().as_bytes(), values.view()));
+        let beside = replacing((auth_password.name().as_bytes(), verifiers.view()));
+        let changes = [own, beside].map(|change| resolve(schema, &self.state.attributes, change));
+        let [own, beside] = changes;
+        let changes = [own?, beside?];
+        self.change(id, &changes)
     }
 
     /// Whether an entry has just this value of userPassword.
@@ -194,6 +196,12 @@ impl<T: Write> Run<'_, T> {
         let known = schema.well_known();
         if changes
             .iter()
+            .any(|change| change.known.id() == known.user_password)
+        {
+            forget_verifiers(&mut draft, schema, changes);
+        }
+        if changes
+            .iter()
             .any(|change| change.known.id() == known.object_class)
         {
             keep_superclasses(schema, &draft, changes)?;
@@ -228,7 +236,7 @@ impl<T: Write> Run<'_, T> {
         draft.check(schema)?;
         // What is there already may always be deleted.
         let is_new_password = |change: &Resolved<'_>| {
-            change.kind != Modification::Delete && is_protected(schema, change.known.id())
+            change.kind != Modification::Delete && change.known.id() == known.user_password
         };
         if let Some(hasher) = &self.options.passwords
             && changes.iter().any(is_new_password)
@@ -267,6 +275,20 @@ impl<T: Write> Run<'_, T> {
             Ok(Operational::Brief(brief)) if is_enough => Some(brief),
             _ => None,
         }
+    }
+}
+
+/// Takes away what authPassword keeps of passwords when one of them goes: it does not say of which one. Unless the
+/// change says itself what is to be there.
+fn forget_verifiers(draft: &mut Draft<'_>, schema: &Schema, changes: &[Resolved<'_>]) {
+    let known = schema.well_known();
+    let goes = changes
+        .iter()
+        .any(|change| change.kind != Modification::Add && change.known.id() == known.user_password);
+    let gives = |change: &Resolved<'_>| change.known.id() == known.auth_password;
+    if goes && !changes.iter().any(gives) {
+        let auth_password = schema.type_of(known.auth_password);
+        draft.replace(schema, auth_password, "", Vec::new());
     }
 }
 

@@ -8,7 +8,6 @@ use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, Request
 use sapwood_ldap::result::ResultCode;
 
 use super::UpdateRequest;
-use crate::access::is_protected;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::sources::PasswordHasher;
@@ -20,6 +19,8 @@ pub struct PasswordHashing {
     /// What is still to be hashed, in the order of the request; none before the first step.
     waiting: Option<VecDeque<Vec<u8>>>,
     stored: VecDeque<Vec<u8>>,
+    /// What goes to authPassword, of the last one.
+    verifiers: Vec<Vec<u8>>,
 }
 
 impl PasswordHashing {
@@ -30,6 +31,7 @@ impl PasswordHashing {
             request,
             waiting: None,
             stored: VecDeque::new(),
+            verifiers: Vec::new(),
         }
     }
 
@@ -48,6 +50,7 @@ impl PasswordHashing {
         };
         if let Some(next) = waiting.pop_front() {
             self.stored.push_back(hasher.hash(&next).map_err(refused)?);
+            self.verifiers = hasher.verifiers(&next);
             return Ok(ControlFlow::Continue(self));
         }
         let mut request = self.request;
@@ -55,7 +58,8 @@ impl PasswordHashing {
             && !self.stored.is_empty()
             && let Ok(message) = RequestMessage::decode(bytes)
         {
-            request = UpdateRequest::Message(replaced(&message, schema, hasher, self.stored));
+            let stored = (self.stored, self.verifiers);
+            request = UpdateRequest::Message(replaced(&message, schema, hasher, stored));
         }
         Ok(ControlFlow::Break(request))
     }
@@ -89,7 +93,7 @@ fn cleartext(
 fn is_password(schema: &Schema, description: &[u8]) -> bool {
     let name = description.split(|byte| *byte == b';').next();
     let known = name.and_then(|name| schema.attribute_type(name));
-    known.is_some_and(|known| is_protected(schema, known.id()))
+    known.is_some_and(|known| known.id() == schema.well_known().user_password)
 }
 
 /// Whether a change gives values: one that is to be deleted names a stored value, and is not hashed anew.
@@ -122,8 +126,11 @@ fn replaced(
     message: &RequestMessage<'_>,
     schema: &Schema,
     hasher: &dyn PasswordHasher,
-    mut stored: VecDeque<Vec<u8>>,
+    (mut stored, verifiers): (VecDeque<Vec<u8>>, Vec<Vec<u8>>),
 ) -> Vec<u8> {
+    let known = schema.type_of(schema.well_known().auth_password);
+    let auth_password = known.name().as_bytes();
+    let verifiers = verifiers.iter().map(Vec::as_slice);
     let mut values_of = |attribute: Attribute<'_>, is_given: bool| -> Vec<Vec<u8>> {
         let is_password = is_given && is_password(schema, attribute.description);
         let mut value = |value: &[u8]| match is_password && !hasher.is_hashed(value) {
@@ -139,6 +146,9 @@ fn replaced(
                 let values = values_of(attribute, true);
                 attributes.push(attribute.description, values.iter().map(Vec::as_slice));
             }
+            if verifiers.len() > 0 {
+                attributes.push(auth_password, verifiers);
+            }
             Request::Add(AddRequest {
                 attributes: attributes.view(),
                 ..request
@@ -149,6 +159,9 @@ fn replaced(
                 let values = values_of(change.attribute, gives(change.kind));
                 let values = values.iter().map(Vec::as_slice);
                 changes.push(change.kind, change.attribute.description, values);
+            }
+            if verifiers.len() > 0 {
+                changes.push(ChangeKind::Replace, auth_password, verifiers);
             }
             Request::Modify(ModifyRequest {
                 changes: changes.view(),

@@ -36,6 +36,8 @@ pub enum UpdateRequest {
         dn: String,
         /// The new password in its stored form.
         stored: Vec<u8>,
+        /// What is kept of it in authPassword: its values are replaced, too.
+        verifiers: Vec<Vec<u8>>,
         /// The stored password that the old one was found to match: it must still be there.
         replaces: Option<Vec<u8>>,
     },
@@ -52,6 +54,7 @@ pub enum RequestView<'r> {
         entry: Option<EntryId>,
         dn: &'r str,
         stored: &'r [u8],
+        verifiers: &'r [Vec<u8>],
         replaces: Option<&'r [u8]>,
     },
     Transaction(&'r Transaction),
@@ -105,11 +108,13 @@ impl UpdateRequest {
                 entry,
                 dn,
                 stored,
+                verifiers,
                 replaces,
             } => RequestView::SetPassword {
                 entry: *entry,
                 dn,
                 stored,
+                verifiers,
                 replaces: replaces.as_deref(),
             },
             UpdateRequest::Transaction(transaction) => RequestView::Transaction(transaction),
@@ -146,11 +151,13 @@ impl RequestView<'_> {
                 entry,
                 dn,
                 stored,
+                verifiers,
                 replaces,
             } => UpdateRequest::SetPassword {
                 entry,
                 dn: dn.to_owned(),
                 stored: stored.to_vec(),
+                verifiers: verifiers.to_vec(),
                 replaces: replaces.map(<[u8]>::to_vec),
             },
             RequestView::Transaction(transaction) => {
@@ -266,6 +273,7 @@ mod tests {
             entry: None,
             dn: "cn=x".into(),
             stored: b"{X}".to_vec(),
+            verifiers: Vec::new(),
             replaces: None,
         };
         let gathered: TransactionUpdates = (7..).zip(requests.iter().cloned()).collect();

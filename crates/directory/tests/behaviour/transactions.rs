@@ -80,6 +80,7 @@ fn updates_of_a_transaction_build_on_each_other() {
                     entry: None,
                     dn: berta.into(),
                     stored: b"{SSHA}x".to_vec(),
+                    verifiers: Vec::new(),
                     replaces: None,
                 },
             ],
@@ -324,6 +325,7 @@ fn a_password_that_changed_meanwhile_is_not_replaced() {
         entry: None,
         dn: ANNE.into(),
         stored: stored.as_bytes().to_vec(),
+        verifiers: Vec::new(),
         replaces: replaces.map(|text| text.as_bytes().to_vec()),
     };
     succeed(&directory, set("{SSHA}one", None));

@@ -415,6 +415,7 @@ fn users_change_their_own_password_and_nothing_else() {
     );
     let set = UpdateRequest::SetPassword {
         entry: None,
+        verifiers: Vec::new(),
         replaces: None,
         dn: ANNE.into(),
         stored: b"{SSHA}y".to_vec(),

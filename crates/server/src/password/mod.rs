@@ -8,13 +8,16 @@
 
 mod crypt;
 mod pool;
+mod scram;
 mod stored;
 mod verifier;
 
 use base64ct::{Base64Unpadded, Encoding};
+use sapwood_directory::PasswordSchemes;
 use zeroize::Zeroizing;
 
 pub(crate) use pool::{HasherPool, Pending, Ticket};
+pub(crate) use scram::{SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramVerifier};
 pub use stored::{
     Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
 };
@@ -191,12 +194,40 @@ pub const fn hash_work() -> Work {
 pub struct Hasher {
     /// What the passwords of one entry may cost.
     pub limits: PasswordLimits,
+    /// The forms in which a password in clear text is stored.
+    pub schemes: PasswordSchemes,
+}
+
+impl Hasher {
+    /// The work of one password in clear text.
+    pub(crate) fn work(&self) -> Work {
+        let count = scram_hashes(self.schemes).count() as u64;
+        hash_work().and(scram::verifier_work().times(count))
+    }
+}
+
+/// What authPassword keeps of a password in clear text.
+pub(crate) fn verifiers(password: &[u8], schemes: PasswordSchemes) -> Vec<Vec<u8>> {
+    let verifiers = scram_hashes(schemes).filter_map(|hash| ScramVerifier::new(hash, password));
+    verifiers.map(|verifier| verifier.to_value()).collect()
+}
+
+fn scram_hashes(schemes: PasswordSchemes) -> impl Iterator<Item = ScramHash> {
+    let is_named = move |hash: &ScramHash| match hash {
+        ScramHash::Sha256 => schemes.scram_sha_256,
+        ScramHash::Sha512 => schemes.scram_sha_512,
+    };
+    ScramHash::ALL.into_iter().filter(is_named)
 }
 
 impl sapwood_directory::PasswordHasher for Hasher {
     fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String> {
         check_new(cleartext).map_err(|error| error.to_string())?;
         Ok(hash(cleartext))
+    }
+
+    fn verifiers(&self, cleartext: &[u8]) -> Vec<Vec<u8>> {
+        verifiers(cleartext, self.schemes)
     }
 
     fn is_hashed(&self, value: &[u8]) -> bool {

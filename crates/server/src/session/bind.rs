@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use sapwood_directory::{Credentials, Identity, Outcome};
-use sapwood_ldap::controls::Controls;
+use sapwood_ldap::controls::{
+    Controls, ControlsBuf, RequestControls, authorization_identity_response,
+};
 use sapwood_ldap::message::{
     Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
     Response, frame,
@@ -51,6 +53,8 @@ pub(super) enum Hashing {
 /// What becomes of a bind at once.
 enum Begun {
     Bound(Identity),
+    /// The same, and the client is told this by the SASL mechanism.
+    BoundWith(Identity, Vec<u8>),
     /// The client is to answer a challenge of the SASL mechanism.
     Challenged(Vec<u8>),
     /// A hasher is at it, or the timer of its failure runs.
@@ -82,7 +86,13 @@ pub(super) fn stopped() -> Outcome {
 }
 
 impl Session {
-    pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
+    pub(super) fn bind(
+        &mut self,
+        id: u32,
+        request: &BindRequest<'_>,
+        controls: &RequestControls<'_>,
+    ) {
+        self.operations.tells_identity = controls.authorization_identity.is_some();
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
         self.context.deletions = self.service.directory.deletions();
@@ -107,7 +117,13 @@ impl Session {
         }
         match outcome {
             Ok(Begun::Bound(identity)) => self.bound(id, identity),
-            Ok(Begun::Challenged(challenge)) => self.answer_challenge(id, &challenge),
+            Ok(Begun::BoundWith(identity, told)) => {
+                self.set_identity(identity);
+                self.answer_sasl(id, ResultCode::Success, &told);
+            }
+            Ok(Begun::Challenged(challenge)) => {
+                self.answer_sasl(id, ResultCode::SaslBindInProgress, &challenge);
+            }
             Ok(Begun::Waits) => self.operations.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
@@ -115,7 +131,23 @@ impl Session {
 
     fn bound(&mut self, id: u32, identity: Identity) {
         self.set_identity(identity);
-        self.answer(id, Operation::Bind, &Outcome::SUCCESS);
+        let mut outcome = Outcome::SUCCESS;
+        outcome.controls = self.identity_told();
+        self.answer(id, Operation::Bind, &outcome);
+    }
+
+    /// The control that says who the client is, if it wants to know (RFC 3829 §3).
+    fn identity_told(&self) -> Vec<u8> {
+        let mut controls = ControlsBuf::default();
+        if self.operations.tells_identity {
+            let dn = self.context.identity().dn();
+            let authzid = match dn {
+                "" => String::new(),
+                _ => format!("dn:{dn}"),
+            };
+            controls.push(authorization_identity_response(&authzid));
+        }
+        controls.view().as_ber().to_vec()
     }
 
     /// Simple authentication: who the client is, unless that takes time.
@@ -190,7 +222,10 @@ impl Session {
             return Ok(Some(Bindable { identity, stored }));
         }
         let found = self.credentials(name)?;
-        Ok(found.map(|Credentials { entry, dn, stored }| {
+        Ok(found.map(|found| {
+            let Credentials {
+                entry, dn, stored, ..
+            } = found;
             let identity = Identity::User { entry, dn };
             Bindable { identity, stored }
         }))
@@ -310,8 +345,14 @@ impl Session {
             directory: &self.service.directory,
             schema: self.service.directory.schema(),
         };
+        let came = Instant::now();
         match bind.exchange.step(&asked, credentials)? {
             Step::Done(identity) => Ok(Begun::Bound(identity)),
+            Step::DoneWith(identity, told) => Ok(Begun::BoundWith(identity, told)),
+            Step::Failed(owner) => {
+                let origin = self.context.peer.origin();
+                Ok(self.fail(came, Claim { origin, owner }))
+            }
             Step::More(challenge) => {
                 self.operations.challenged = Some(bind);
                 Ok(Begun::Challenged(challenge))
@@ -320,16 +361,20 @@ impl Session {
         }
     }
 
-    fn answer_challenge(&mut self, id: u32, challenge: &[u8]) {
-        let outcome = Outcome::new(ResultCode::SaslBindInProgress, "");
+    /// Answers with what a SASL mechanism says to the client.
+    fn answer_sasl(&mut self, id: u32, code: ResultCode, told: &[u8]) {
+        let mut outcome = Outcome::new(code, "");
+        if code == ResultCode::Success {
+            outcome.controls = self.identity_told();
+        }
         self.log_result(id, Operation::Bind, &outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
-        let controls = self.response_controls(id, &[]);
+        let controls = self.response_controls(id, &outcome.controls);
         Message {
             id,
             op: Response::Bind(BindResponse {
                 result: LdapResult::new(outcome.code, ""),
-                server_sasl_credentials: Some(challenge),
+                server_sasl_credentials: Some(told),
             }),
             controls: Controls::from_ber(&controls).unwrap_or_default(),
         }

@@ -180,7 +180,7 @@ impl Session {
             }
         };
         match message.op {
-            Request::Bind(request) => self.bind(id, &request),
+            Request::Bind(request) => self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
                 return self.search(&message, &request, controls, bytes, search, burst);

@@ -26,6 +26,8 @@ pub(super) struct Operations {
     pub(super) exclusive: Option<u32>,
     /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
     pub(super) hashing: Option<Hashing>,
+    /// The client wants to know who it is when the bind under way succeeds.
+    pub(super) tells_identity: bool,
     /// A SASL bind that its client goes on with.
     pub(super) challenged: Option<Challenged>,
     pub(super) transactions: Transactions,
@@ -46,6 +48,7 @@ impl Default for Operations {
             shards: Vec::new(),
             exclusive: None,
             hashing: None,
+            tells_identity: false,
             challenged: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),

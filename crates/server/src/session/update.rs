@@ -14,7 +14,7 @@ use super::extended::transaction::refuse_proxied_authorization;
 use super::log::LoggedName;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
-use crate::password::{self, Hasher, Work, hash_work};
+use crate::password::{self, Hasher, Work};
 use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::workers::Turn;
 
@@ -218,7 +218,7 @@ impl Session {
         done: impl FnOnce(Result<UpdateRequest, Outcome>) + Send + 'static,
     ) {
         let directory = self.service.directory.clone();
-        let limits = self.settings.config.limits.passwords();
+        let hasher = self.hasher();
         let count = match &request {
             UpdateRequest::Message(bytes) => {
                 RequestMessage::decode(bytes).map_or(1, |message| cleartext_passwords(&message.op))
@@ -226,7 +226,9 @@ impl Session {
             _ => 1,
         };
         // More than an entry may have are refused before one is hashed.
-        let work = hash_work().times(count.clamp(1, limits.values_max) as u64);
+        let work = hasher
+            .work()
+            .times(count.clamp(1, hasher.limits.values_max) as u64);
         let mut waits = Some((PasswordHashing::new(request), done));
         self.have_hashed(id, work, move |turn| {
             let Some((hashing, done)) = waits.take() else {
@@ -234,7 +236,7 @@ impl Session {
             };
             let stepped = match turn {
                 Turn::Stop => Err(stopped()),
-                Turn::Step => hashing.step(directory.schema(), &Hasher { limits }),
+                Turn::Step => hashing.step(directory.schema(), &hasher),
             };
             let hashed = match stepped {
                 Ok(ControlFlow::Continue(hashing)) => {
@@ -247,6 +249,17 @@ impl Session {
             done(hashed);
             ControlFlow::Break(())
         });
+    }
+
+    /// How passwords in clear text are stored now.
+    pub(super) fn hasher(&self) -> Hasher {
+        // Without a snapshot the update that asks will fail, too.
+        let snapshot = self.service.directory.snapshot();
+        let schemes = snapshot.map(|snapshot| snapshot.settings().password_schemes);
+        Hasher {
+            limits: self.settings.config.limits.passwords(),
+            schemes: schemes.unwrap_or_default(),
+        }
     }
 
     /// Has a hasher work for the request with this message id, which nothing overlaps until `job` has sent what came of

@@ -209,6 +209,7 @@ fn updates_are_judged_by_what_those_before_them_did() {
         entry: None,
         dn: dn.into(),
         stored: b"{SSHA}new".to_vec(),
+        verifiers: Vec::new(),
         replaces: None,
     };
     assert_eq!(
@@ -269,6 +270,7 @@ fn who_was_renamed_is_named_as_they_are_called_now() {
         entry,
         dn: ANNE.into(),
         stored: b"{SSHA}new".to_vec(),
+        verifiers: Vec::new(),
         replaces: None,
     };
     let Identity::User { entry, .. } = anne else {

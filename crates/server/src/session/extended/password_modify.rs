@@ -11,7 +11,7 @@ use super::ExtendedOperation;
 use super::transaction::refuse_proxied_authorization;
 use crate::memory::Share;
 use crate::password::{
-    self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work, hash_work,
+    self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work,
 };
 use crate::session::bind::stopped;
 use crate::session::{Completion, Hashed, Session};
@@ -178,6 +178,7 @@ impl Session {
         let transaction = transaction.map(|at| self.transaction_identifier(at));
         let limits = self.settings.config.limits.passwords();
         let stored = stored_before.iter().map(Vec::as_slice);
+        let hasher = self.hasher();
         let mut verifier = old.map(|old| Verifier::new(&old, stored, limits));
         let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
         let mut waits = Some((dn, reply, transaction));
@@ -199,14 +200,15 @@ impl Session {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
-                    None => Ok(password::hash(&new)),
+                    None => Ok((password::hash(&new), password::verifiers(&new, hasher.schemes))),
                 },
             };
             if let Some((dn, reply, transaction)) = waits.take() {
-                let request = request.map(|stored| UpdateRequest::SetPassword {
+                let request = request.map(|(stored, verifiers)| UpdateRequest::SetPassword {
                     entry: own,
                     dn,
                     stored,
+                    verifiers,
                     replaces: replaces.take(),
                 });
                 let _ = session.send(Completion::Hashed(Box::new(Hashed {
@@ -218,7 +220,7 @@ impl Session {
             }
             ControlFlow::Break(())
         };
-        self.have_hashed(id, work.and(hash_work()), job);
+        self.have_hashed(id, work.and(hasher.work()), job);
         Ok(())
     }
 }
