@@ -26,6 +26,11 @@ fn getting_started() {
 }
 
 #[test]
+fn access() {
+    Page::read("access.md").run();
+}
+
+#[test]
 fn operating() {
     let mut names: Vec<String> = fs::read_dir(docs().join("operating"))
         .unwrap()

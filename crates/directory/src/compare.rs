@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter};
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{EntryGrants, Everywhere, Requester, Rights, Sight};
+use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight};
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId};
 use crate::error::{Error, Result};
@@ -185,7 +185,7 @@ fn begin<E: Engine>(
         let diagnostic = format!("{}: the asserted value is {error}", known.name());
         Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
     })?;
-    let requester = snapshot.directory().current(requester);
+    let requester = snapshot.current(requester)?;
     let grants = requester.grants();
     let synthetic = match Base::of_normal(snapshot, grants, (dn, &normal), options.channel)? {
         Base::InTree => None,
@@ -212,7 +212,13 @@ fn begin<E: Engine>(
             let target = find(snapshot, dn, normal, options.manage_dsa_it, viewer)?;
             let id = target.entry.id;
             if !grants.is_unlimited() {
-                let granted = grants.on_entry(&target.normal, id);
+                let asked = Asked {
+                    view: snapshot.view(),
+                    schema,
+                    dn: &target.normal,
+                    id,
+                };
+                let granted = grants.on_entry(&asked)?;
                 if !granted.has(slot, Rights::COMPARE) {
                     return Err(may_not_compare());
                 }

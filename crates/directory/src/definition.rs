@@ -13,6 +13,7 @@
 //! index <attribute type> eq|pres|sub|ord complete
 //! index <attribute type> eq|pres|sub|ord building <commit that began it>
 //! setting <attribute of cn=config> <value>
+//! access data|global <rule in the words of slapd.access(5)>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ```
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use crate::attributes::AttributeTable;
 use crate::config::Setting;
+use crate::config::access::AccessList;
 use crate::directory::{Config, Partition};
 use crate::engine::{self, CommitNo, EntryId, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
@@ -84,6 +86,7 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "index" => read_index(&mut state, schema, rest)?,
             "setting" => read_setting(&mut state, rest)?,
             "unique" => state.settings.unique.push(read_unique(rest)),
+            "access" => read_access(&mut state, rest)?,
             #[cfg(test)]
             "probe" => state.settings.probe = true,
             _ => {
@@ -95,6 +98,15 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
     }
     state.rules = Arc::new(RuleSet::new(schema, &state)?);
     Ok(state)
+}
+
+fn read_access(state: &mut State, line: &str) -> Result<()> {
+    let damaged = || Error::corrupt(format!("the definition has the access rule '{line}'"));
+    let (word, rule) = line.split_once(' ').ok_or_else(damaged)?;
+    let list = AccessList::ALL.into_iter().find(|list| list.word() == word);
+    let rules = list.ok_or_else(damaged)?.of_mut(&mut state.settings);
+    rules.push(rule.parse().map_err(|_| damaged())?);
+    Ok(())
 }
 
 fn read_unique(line: &str) -> UniqueRule {
@@ -236,6 +248,11 @@ pub(crate) fn store<W: Write>(
     for setting in Setting::all().filter(|setting| !setting.is_default(&state.settings)) {
         let value = setting.value(&state.settings);
         text.push_str(&format!("setting {} {value}\n", setting.attribute));
+    }
+    for list in AccessList::ALL {
+        for rule in list.of(&state.settings) {
+            text.push_str(&format!("access {} {rule}\n", list.word()));
+        }
     }
     for UniqueRule { attributes, base } in &state.settings.unique {
         text.push_str(&format!("unique {} {base}\n", attributes.join(",")));

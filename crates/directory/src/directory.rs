@@ -339,7 +339,7 @@ impl<E: Engine> Directory<E> {
             .unwrap_or_else(PoisonError::into_inner);
         if newest.commit < commit {
             let (before, now) = (&newest.state.settings, &known.state.settings);
-            if before.anonymous_read != now.anonymous_read {
+            if before.differ_in_access(now) {
                 self.set_access(&now.policy())?;
             }
             *newest = known.clone();
@@ -468,6 +468,10 @@ impl<E: Engine> Directory<E> {
         let given = (options, access, synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
+        // Updates that come behind are judged by them, whether anybody has looked at the data since or not.
+        if let Some(policy) = batch.new_policy() {
+            self.set_access(&policy)?;
+        }
         if batch.begins_indexes {
             self.shared.builder.wake();
         }

@@ -96,7 +96,10 @@ pub(crate) fn find<R: Read>(
         leads.then(|| schema.operational(OperationalAttribute::Ref))
     };
     let walk = match viewer {
-        Some(viewer) => walk.and_then(|walk| names::as_seen(walk, &normal, viewer, leads_by)),
+        Some(viewer) => {
+            let seen = |walk| names::as_seen((view, schema), walk, &normal, viewer, leads_by);
+            walk.map(seen).transpose()?.flatten()
+        }
         None => walk,
     };
     let Some(walk) = walk else {

@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Index(Index),
     /// Show or change what is configured with the data, also while a server runs
     Config(Configuration),
+    /// Set, show, explain or test who may do what, also while a server runs
+    Access(Access),
     /// Copy a directory to one file, with its configuration and all it takes to have it again, also while a server runs
     Backup(Backup),
     /// Make a directory from a backup
@@ -250,6 +252,55 @@ pub(crate) enum ConfigAction {
     Show,
     /// Change it
     Apply,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Access {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: AccessAction,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum AccessAction {
+    /// Put the rules of a file in force, in the place of those there are
+    Set {
+        /// Rules in the form of slapd.conf ('access to ... by ...'); '-' is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The naming context that they are about
+        #[arg(long, value_name = "DN", conflicts_with = "global")]
+        context: Option<String>,
+        /// Set the rules of all entries, which come behind those of the naming contexts
+        #[arg(long)]
+        global: bool,
+    },
+    /// Write the rules as a file that 'set' takes
+    Show,
+    /// Tell why somebody may do something or not: every rule that was tried, and the one that decided
+    Explain {
+        /// Who asks; nobody without it
+        #[arg(long = "as", value_name = "DN")]
+        identity: Option<String>,
+        /// The entry
+        #[arg(long, value_name = "DN")]
+        entry: String,
+        /// The attribute; without it the entry itself, and 'children' is what is directly below
+        #[arg(long, value_name = "NAME")]
+        attribute: Option<String>,
+        /// The right that is asked for: disclose, auth, compare, search, read, add, delete, write or manage
+        #[arg(long, value_name = "WORD", default_value = "read")]
+        operation: String,
+    },
+    /// Check expectations: lines 'allow|deny OPERATION WHO ENTRY [ATTRIBUTE]'
+    Test {
+        /// The expectations; '-' is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,10 @@ mod names;
 mod plain;
 mod scram;
 
+use std::sync::Arc;
+
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Channel, Directory, Identity, Outcome};
+use sapwood_directory::{Channel, Directory, Identity, Outcome, Requester};
 
 pub(crate) use self::certificate::ClientIdentity;
 use crate::password::Password;
@@ -74,6 +76,8 @@ pub(crate) struct Asked<'s> {
     pub(crate) settings: &'s Settings,
     pub(crate) directory: &'s Directory,
     pub(crate) schema: &'s Schema,
+    /// The connection as long as nobody is bound.
+    pub(crate) nobody: Arc<Requester>,
 }
 
 /// Reads a message as the mechanisms do whose messages have a form: for the fuzzer.

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use super::compile::Slot;
+use super::condition::Asked;
 use super::grants::{Grants, RuleFor, decide};
 use super::policy::Rights;
 use crate::engine::{EntryId, Read, Table};
@@ -39,7 +40,13 @@ impl Grants {
                 && apart.insert(child.id)
             {
                 others -= 1;
-                disclosed += u64::from(self.discloses(name, child.id));
+                let asked = Asked {
+                    view,
+                    schema,
+                    dn: name,
+                    id: child.id,
+                };
+                disclosed += u64::from(self.discloses(&asked)?);
             }
         }
         if let Some(own) = self.entry
@@ -48,7 +55,13 @@ impl Grants {
         {
             others -= 1;
             let name = names::normal_dn_of(view, schema, own)?;
-            disclosed += u64::from(self.discloses(&name, own));
+            let asked = Asked {
+                view,
+                schema,
+                dn: &name,
+                id: own,
+            };
+            disclosed += u64::from(self.discloses(&asked)?);
         }
         if others > 0 && self.discloses_other_children(dn) {
             disclosed += others;
@@ -62,12 +75,19 @@ impl Grants {
     }
 
     /// Whether the existence of those children may be told that no rule tells apart.
+    ///
+    /// Where that depends on more than their names, none of them is counted whose existence may be hidden.
     fn discloses_other_children(&self, dn: &NormalDn) -> bool {
+        if !self.conditions.is_empty() {
+            return self.bounds.least[Slot::ENTRY.index()].has(Rights::DISCLOSE);
+        }
         let holds = |rule: &&RuleFor| {
             let test = rule.entries.as_ref();
             test.is_none_or(|test| test.holds_for_children(dn))
         };
-        decide(self.rules_of_entries().filter(holds), false).has(Rights::DISCLOSE)
+        // No clause asks for a condition.
+        let rights = decide(self.rules_of_entries().filter(holds), false, |_| Ok(false));
+        rights.is_ok_and(|rights| rights.has(Rights::DISCLOSE))
     }
 }
 

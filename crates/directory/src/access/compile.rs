@@ -6,11 +6,18 @@
 
 use std::sync::Arc;
 
-use super::Identity;
-use super::grants::{Bounds, Clause, Grants, RuleFor};
-use super::policy::{Attributes, DnPattern, DnScope, Grant, Policy, Then, Who};
-use crate::engine::EntryId;
+use sapwood_ldap::filter_text;
+
+use super::condition::{Condition, Source};
+use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
+use super::policy::{Attributes, DnPattern, DnScope, Grant, Policy, Rule, Then};
+use super::regex::Regex;
+use super::who::CompiledWho;
+use super::{Connection, Identity};
+use crate::engine::{Embedded, Engine, EntryId, Read};
+use crate::error::Result;
 use crate::schema::{AttributeTypeId, NormalDn, Schema, TypeSet};
+use crate::state::State;
 
 /// Why rules cannot be used: they name what is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,30 +61,27 @@ pub(crate) struct AccessRules {
     pub(super) slots: usize,
     /// The slot of protected attributes, if rules name them.
     pub(super) protected: Option<Slot>,
+    /// Whether they ask for the content of entries, such as groups: what they grant is found out anew for each commit.
+    pub(super) needs_data: bool,
+    /// So many of the rules are about the naming contexts alone.
+    local: usize,
 }
 
 #[derive(Debug)]
 struct CompiledRule {
     entries: Option<EntryTest>,
+    /// What else is asked of the entry.
+    needs: Vec<Condition>,
     /// By slot, whether it is about it.
     slots: Box<[bool]>,
-    by: Vec<(CompiledWho, Grant, Then)>,
+    by: Vec<CompiledBy>,
 }
 
 #[derive(Debug)]
-enum CompiledWho {
-    Anyone,
-    Anonymous,
-    Users,
-    SelfEntry,
-    Dn(EntryTest),
-}
-
-/// The identity that grants are made for.
-struct Asks<'i> {
-    is_bound: bool,
-    entry: Option<EntryId>,
-    dn: Option<&'i NormalDn>,
+struct CompiledBy {
+    who: Vec<CompiledWho>,
+    grant: Grant,
+    then: Then,
 }
 
 /// Whether a DN stands in a relation to another one.
@@ -95,7 +99,26 @@ impl EntryTest {
             DnScope::One => dn.len() == self.dn.len() + 1 && dn.is_at_or_below(&self.dn),
             DnScope::Subtree => dn.is_at_or_below(&self.dn),
             DnScope::Children => dn.len() > self.dn.len() && dn.is_at_or_below(&self.dn),
+            DnScope::Level(level) => {
+                dn.len() == self.dn.len() + level as usize && dn.is_at_or_below(&self.dn)
+            }
+            DnScope::Regex => false,
         }
+    }
+
+    /// With a DN that is in normal form.
+    pub(super) fn of(scope: DnScope, dn: NormalDn) -> EntryTest {
+        EntryTest { scope, dn }
+    }
+
+    /// The DN.
+    pub(super) fn dn(&self) -> &NormalDn {
+        &self.dn
+    }
+
+    /// Whether it is about an entry alone.
+    fn is_base(&self) -> bool {
+        self.scope == DnScope::Base
     }
 
     /// Whether it may tell one child of an entry from the others.
@@ -113,13 +136,16 @@ impl EntryTest {
     /// Whether it holds for the other children of an entry.
     pub(super) fn holds_for_children(&self, parent: &NormalDn) -> bool {
         match self.scope {
-            DnScope::Base => false,
+            DnScope::Base | DnScope::Level(_) | DnScope::Regex => false,
             DnScope::One => *parent == self.dn,
             DnScope::Subtree | DnScope::Children => parent.is_at_or_below(&self.dn),
         }
     }
 
-    fn new(schema: &Schema, pattern: &DnPattern) -> Result<EntryTest, String> {
+    pub(super) fn new(
+        schema: &Schema,
+        pattern: &DnPattern,
+    ) -> std::result::Result<EntryTest, String> {
         let mut dn = NormalDn::new();
         let named = dn.parse(schema, pattern.dn.as_bytes());
         named.map_err(|invalid| format!("{:?} is not a DN: {invalid}", pattern.dn))?;
@@ -132,12 +158,14 @@ impl AccessRules {
     /// No rules, for who is above them.
     pub(super) fn none() -> AccessRules {
         AccessRules {
-            policy: Policy { rules: Vec::new() },
+            policy: Policy::from(Vec::new()),
             version: 0,
             rules: Vec::new(),
             by_type: Vec::new(),
             slots: Slot::OTHERS.index() + 1,
             protected: None,
+            needs_data: false,
+            local: 0,
         }
     }
 
@@ -145,11 +173,11 @@ impl AccessRules {
     ///
     /// # Errors
     /// When a rule names an attribute type or object class that the schema does not know, or what is not a DN.
-    pub(super) fn new(
+    pub(crate) fn new(
         schema: &Schema,
         policy: Policy,
         version: u64,
-    ) -> Result<AccessRules, PolicyError> {
+    ) -> std::result::Result<AccessRules, PolicyError> {
         let mut by_type = vec![Slot::OTHERS; schema.attribute_types().len()];
         let mut slots = Slot::OTHERS.index() + 1;
         let mut named = Vec::with_capacity(policy.rules.len());
@@ -160,13 +188,10 @@ impl AccessRules {
             }
         };
         for (number, rule) in policy.rules.iter().enumerate() {
-            let types = types_of(schema, &rule.to.attributes).map_err(at(number))?;
+            let types = NamedTypes::of(schema, &rule.to.attributes).map_err(at(number))?;
             // Rules of userPassword hold for authPassword, and nothing else does.
-            let types: Vec<_> = types
-                .iter()
-                .filter(|known| *known != schema.well_known().auth_password)
-                .collect();
-            for known in types.iter().copied() {
+            let is_told = |known: &AttributeTypeId| *known != schema.well_known().auth_password;
+            for known in types.all().filter(is_told) {
                 let slot = &mut by_type[known.index()];
                 if *slot == Slot::OTHERS {
                     // No schema has more types than a number of them says.
@@ -182,27 +207,30 @@ impl AccessRules {
         let mut rules = Vec::with_capacity(policy.rules.len());
         for (number, (rule, types)) in policy.rules.iter().zip(&named).enumerate() {
             let attributes = &rule.to.attributes;
-            let mut is_about = vec![attributes.is_empty(); slots].into_boxed_slice();
-            for known in types.iter().copied() {
+            let is_all = attributes.is_empty() || types.is_all;
+            let mut is_about = vec![is_all; slots].into_boxed_slice();
+            for excluded in &types.excluded {
+                let mut is_in = vec![true; slots];
+                for known in excluded.iter().filter(|id| *id != known.auth_password) {
+                    is_in[by_type[known.index()].index()] = false;
+                }
+                is_about
+                    .iter_mut()
+                    .zip(is_in)
+                    .for_each(|(about, is_in)| *about |= is_in);
+            }
+            let included = types.included.iter();
+            for known in included.filter(|id| *id != known.auth_password) {
                 is_about[by_type[known.index()].index()] = true;
             }
             is_about[Slot::ENTRY.index()] |= attributes.contains(&Attributes::Entry);
             is_about[Slot::CHILDREN.index()] |= attributes.contains(&Attributes::Children);
-            let entries = rule.to.entries.as_ref();
-            let entries = entries.map(|pattern| EntryTest::new(schema, pattern));
-            let mut by = Vec::with_capacity(rule.by.len());
-            for clause in &rule.by {
-                let who = CompiledWho::new(schema, &clause.who).map_err(at(number))?;
-                by.push((who, clause.grant, clause.then));
-            }
-            rules.push(CompiledRule {
-                entries: entries.transpose().map_err(at(number))?,
-                slots: is_about,
-                by,
-            });
+            rules.push(CompiledRule::new(schema, rule, is_about).map_err(at(number))?);
         }
         let protected = by_type[schema.well_known().user_password.index()];
         Ok(AccessRules {
+            needs_data: rules.iter().any(CompiledRule::needs_data),
+            local: policy.rules.len().saturating_sub(policy.global),
             policy,
             version,
             rules,
@@ -219,101 +247,286 @@ impl AccessRules {
         slot.copied().unwrap_or(Slot::OTHERS)
     }
 
-    /// What is granted to an identity.
-    pub(super) fn grants(self: &Arc<AccessRules>, schema: &Schema, identity: &Identity) -> Grants {
+    /// What is granted to an identity that comes from somewhere, as far as it is known without the data: if the rules
+    /// ask for them, nothing.
+    pub(super) fn grants(
+        self: &Arc<AccessRules>,
+        schema: &Schema,
+        identity: &Identity,
+        from: Option<&Connection>,
+    ) -> Grants {
+        match self.needs_data && !matches!(identity, Identity::Admin { .. }) {
+            true => self.put_together(Vec::new(), Vec::new(), identity, Arc::default()),
+            false => self
+                .grants_with(
+                    schema,
+                    identity,
+                    from,
+                    None::<(&<Embedded as Engine>::Snapshot, _)>,
+                )
+                .unwrap_or_else(|_| {
+                    self.put_together(Vec::new(), Vec::new(), identity, Arc::default())
+                }),
+        }
+    }
+
+    /// The same by the data.
+    pub(super) fn grants_with<R: Read>(
+        self: &Arc<AccessRules>,
+        schema: &Schema,
+        identity: &Identity,
+        from: Option<&Connection>,
+        data: Option<(&R, &Arc<State>)>,
+    ) -> Result<Grants> {
         let entry = match identity {
-            Identity::Admin { .. } => return Grants::unlimited(),
+            Identity::Admin { .. } => return Ok(Grants::unlimited()),
             Identity::User { entry, .. } => Some(*entry),
             Identity::External { .. } | Identity::Anonymous => None,
         };
         let is_bound = *identity != Identity::Anonymous;
         let mut dn = NormalDn::new();
         let is_named = is_bound && dn.parse(schema, identity.dn().as_bytes()).is_ok();
-        let asks = Asks {
+        let asker = Asker {
             is_bound,
             entry,
-            dn: is_named.then_some(&dn),
+            text: dn.to_text().into(),
+            dn: is_named.then(|| Arc::new(dn)),
+            from,
         };
-        let rules = self.rules.iter().map(|rule| rule.for_one(&asks));
-        let rules: Vec<RuleFor> = rules.collect();
+        let data = data.map(|(view, state)| ((view, schema), state));
+        let mut conditions = Vec::new();
+        let mut rules = Vec::with_capacity(self.rules.len());
+        for (number, rule) in self.rules.iter().enumerate() {
+            rules.push(rule.for_one(number, &asker, data, &mut conditions)?);
+        }
+        let state = data.map_or_else(Arc::default, |(_, state)| state.clone());
+        Ok(self.put_together(rules, conditions, identity, state))
+    }
+
+    fn put_together(
+        self: &Arc<AccessRules>,
+        rules: Vec<RuleFor>,
+        conditions: Vec<Condition>,
+        identity: &Identity,
+        state: Arc<State>,
+    ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots);
+        let synthetic = match self.policy.global {
+            // Everybody may read what no rule is about.
+            0 => Sight::Public,
+            _ => match Bounds::of(rules.get(self.local..).unwrap_or_default(), self.slots)
+                .sight(self.protected)
+            {
+                Sight::All | Sight::Public => Sight::Public,
+                Sight::Nothing | Sight::Decided => Sight::Nothing,
+            },
+        };
         Grants {
             sight: bounds.sight(self.protected),
+            synthetic,
             rules,
+            conditions,
+            state,
             set: self.clone(),
-            entry,
+            entry: match identity {
+                Identity::User { entry, .. } => Some(*entry),
+                _ => None,
+            },
             bounds,
             is_unlimited: false,
         }
     }
 }
 
+/// Who asks, when rules are made ready for them.
+pub(super) struct Asker<'a> {
+    pub(super) is_bound: bool,
+    pub(super) entry: Option<EntryId>,
+    pub(super) dn: Option<Arc<NormalDn>>,
+    /// The DN as text, empty for nobody.
+    pub(super) text: Arc<str>,
+    pub(super) from: Option<&'a Connection>,
+}
+
+/// What a clause asks besides who it is that asks.
+#[derive(Default)]
+pub(super) struct Need {
+    pub(super) of_self: bool,
+    pub(super) conditions: Vec<Condition>,
+}
+
+pub(super) type Data<'d, R> = Option<((&'d R, &'d Schema), &'d Arc<State>)>;
+
 impl CompiledRule {
-    /// What of the rule is about one identity.
-    fn for_one(&self, asks: &Asks<'_>) -> RuleFor {
-        let mut clauses = Vec::new();
-        for (who, grant, then) in &self.by {
-            let of_self = match who {
-                CompiledWho::Anyone => Some(false),
-                CompiledWho::Anonymous => (!asks.is_bound).then_some(false),
-                CompiledWho::Users => asks.is_bound.then_some(false),
-                CompiledWho::SelfEntry => asks.entry.is_some().then_some(true),
-                CompiledWho::Dn(test) => asks.dn.filter(|dn| test.holds(dn)).map(|_| false),
-            };
-            let Some(of_self) = of_self else { continue };
-            clauses.push(Clause {
-                of_self,
-                grant: *grant,
-                then: *then,
+    fn new(
+        schema: &Schema,
+        rule: &Rule,
+        slots: Box<[bool]>,
+    ) -> std::result::Result<CompiledRule, String> {
+        if rule.to.value.is_some() {
+            return Err("rules about single values (val) are not supported".into());
+        }
+        let mut needs = Vec::new();
+        let mut entries = None;
+        let mut source = Source::Whole;
+        match &rule.to.entries {
+            Some(pattern) if pattern.scope == DnScope::Regex => {
+                let regex = Arc::new(Regex::new(&pattern.dn)?);
+                needs.push(Condition::Matches(regex.clone()));
+                source = Source::Groups(regex);
+            }
+            Some(pattern) => {
+                let test = EntryTest::new(schema, pattern)?;
+                if !test.is_base() {
+                    source = Source::Below(test.clone());
+                }
+                entries = Some(test);
+            }
+            None => {}
+        }
+        if let Some(filter) = &rule.to.filter {
+            let filter = filter_text::parse(filter).map_err(|error| error.to_string())?;
+            needs.push(Condition::Filter(Arc::new(filter)));
+        }
+        let mut by = Vec::with_capacity(rule.by.len());
+        for clause in &rule.by {
+            if clause.own_values.is_some() {
+                return Err("access to one's own values (selfwrite) is not supported".into());
+            }
+            let who = clause
+                .who
+                .iter()
+                .map(|who| CompiledWho::new(schema, who, &source));
+            by.push(CompiledBy {
+                who: who.collect::<std::result::Result<_, String>>()?,
+                grant: clause.grant,
+                then: clause.then,
             });
-            if !of_self && *then != Then::Continue {
+        }
+        Ok(CompiledRule {
+            entries,
+            needs,
+            slots,
+            by,
+        })
+    }
+
+    fn needs_data(&self) -> bool {
+        let of_who = self.by.iter().flat_map(|by| &by.who).any(|who| {
+            matches!(
+                who,
+                CompiledWho::Group { .. }
+                    | CompiledWho::GroupOf { .. }
+                    | CompiledWho::DnAttribute(_)
+            )
+        });
+        of_who
+            || self
+                .needs
+                .iter()
+                .any(|need| matches!(need, Condition::Filter(_)))
+    }
+
+    /// What of the rule is about one identity.
+    fn for_one<R: Read>(
+        &self,
+        number: usize,
+        asker: &Asker<'_>,
+        data: Data<'_, R>,
+        conditions: &mut Vec<Condition>,
+    ) -> Result<RuleFor> {
+        let mut add = |needed: Vec<Condition>| -> Box<[usize]> {
+            let first = conditions.len();
+            conditions.extend(needed);
+            (first..conditions.len()).collect()
+        };
+        let mut clauses = Vec::new();
+        for (at, by) in self.by.iter().enumerate() {
+            let mut need = Need::default();
+            let mut is_meant = true;
+            for who in &by.who {
+                is_meant = is_meant && who.may_be(asker, data, &mut need)?;
+            }
+            if !is_meant {
+                continue;
+            }
+            let clause = Clause {
+                of_self: need.of_self,
+                needs: add(need.conditions),
+                grant: by.grant,
+                then: by.then,
+                number: at,
+            };
+            let ends = clause.is_always() && by.then != Then::Continue;
+            clauses.push(clause);
+            if ends {
                 break;
             }
         }
         // Who is none of those that a rule names has no rights by it.
-        let always = |clause: &Clause| !clause.of_self && clause.then != Then::Continue;
-        if !clauses.last().is_some_and(always) {
-            clauses.push(Clause::NOTHING);
+        let ends = |clause: &Clause| clause.is_always() && clause.then != Then::Continue;
+        if !clauses.last().is_some_and(ends) {
+            clauses.push(Clause::nothing(self.by.len()));
         }
-        RuleFor {
+        Ok(RuleFor {
             entries: self.entries.clone(),
+            needs: add(self.needs.clone()),
             slots: self.slots.clone(),
             clauses,
-        }
-    }
-}
-
-impl CompiledWho {
-    fn new(schema: &Schema, who: &Who) -> Result<CompiledWho, String> {
-        Ok(match who {
-            Who::Anyone => CompiledWho::Anyone,
-            Who::Anonymous => CompiledWho::Anonymous,
-            Who::Users => CompiledWho::Users,
-            Who::SelfEntry => CompiledWho::SelfEntry,
-            Who::Dn(pattern) => CompiledWho::Dn(EntryTest::new(schema, pattern)?),
+            number,
         })
     }
 }
 
 /// The types that a rule names.
-fn types_of(schema: &Schema, attributes: &[Attributes]) -> Result<TypeSet, String> {
-    let mut types = TypeSet::default();
-    for attribute in attributes {
-        match attribute {
-            Attributes::Type(name) => {
-                let known = schema.attribute_type(name.as_bytes());
-                let known = known.ok_or_else(|| format!("there is no attribute type {name:?}"))?;
-                types.extend(known.subtypes());
+#[derive(Default)]
+struct NamedTypes {
+    included: TypeSet,
+    /// Of each of them, what it is not about.
+    excluded: Vec<TypeSet>,
+    is_all: bool,
+}
+
+impl NamedTypes {
+    fn of(schema: &Schema, attributes: &[Attributes]) -> std::result::Result<NamedTypes, String> {
+        let mut types = NamedTypes::default();
+        for attribute in attributes {
+            match attribute {
+                Attributes::Type(name) => match schema.attribute_type(name.as_bytes()) {
+                    Some(known) => types.included.extend(known.subtypes()),
+                    // As slapd has it, names of classes stand for their attributes.
+                    None => types.include(schema, name).map_err(|_| {
+                        format!("there is no attribute type or object class {name:?}")
+                    })?,
+                },
+                Attributes::Class(name) => types.include(schema, name)?,
+                Attributes::NotClass(name) => types.excluded.push(of_class(schema, name)?),
+                Attributes::Entry | Attributes::Children => {}
             }
-            Attributes::Class(name) => {
-                let class = schema.object_class(name.as_bytes());
-                let class = class.ok_or_else(|| format!("there is no object class {name:?}"))?;
-                for known in class.must().iter().chain(class.may().iter()) {
-                    types.extend(schema.type_of(known).subtypes());
-                }
-            }
-            Attributes::Entry | Attributes::Children => {}
         }
+        Ok(types)
+    }
+
+    fn include(&mut self, schema: &Schema, class: &str) -> std::result::Result<(), String> {
+        self.is_all |= class.eq_ignore_ascii_case("extensibleObject");
+        self.included.extend(&of_class(schema, class)?);
+        Ok(())
+    }
+
+    /// All that are told from others.
+    fn all(&self) -> impl Iterator<Item = AttributeTypeId> {
+        let excluded = self.excluded.iter().flat_map(|types| types.iter());
+        self.included.iter().chain(excluded)
+    }
+}
+
+/// The types that a class requires or allows.
+fn of_class(schema: &Schema, name: &str) -> std::result::Result<TypeSet, String> {
+    let class = schema.object_class(name.as_bytes());
+    let class = class.ok_or_else(|| format!("there is no object class {name:?}"))?;
+    let mut types = TypeSet::default();
+    for known in class.must().iter().chain(class.may().iter()) {
+        types.extend(schema.type_of(known).subtypes());
     }
     Ok(types)
 }

@@ -1,14 +1,18 @@
 //! What is granted to an identity: on all entries, as far as that is known before any is looked at, and on one of them.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::compile::{AccessRules, EntryTest, Slot};
+use super::condition::{Asked, Condition};
 use super::policy::{Grant, Rights, Then};
 use super::{Requester, is_protected};
 use crate::attributes::AttributeTable;
-use crate::engine::{AttributeNo, EntryId};
+use crate::engine::{AttributeNo, EntryId, Read};
+use crate::error::Result;
 use crate::names::Superior;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::state::State;
 
 /// Most sets of rights that a search keeps, which all entries that the same rules hold for share.
 const KNOWN_MAX: usize = 64;
@@ -22,6 +26,12 @@ pub(crate) struct Grants {
     pub(super) entry: Option<EntryId>,
     pub(super) bounds: Bounds,
     pub(super) sight: Sight,
+    /// How much is seen of the synthetic entries.
+    pub(super) synthetic: Sight,
+    /// What rules and clauses ask of entries besides.
+    pub(super) conditions: Vec<Condition>,
+    /// What is known of the directory, if the rules ask for its data.
+    pub(super) state: Arc<State>,
     pub(super) is_unlimited: bool,
 }
 
@@ -29,27 +39,51 @@ pub(crate) struct Grants {
 #[derive(Debug)]
 pub(super) struct RuleFor {
     pub(super) entries: Option<EntryTest>,
+    /// The conditions that an entry must meet besides.
+    pub(super) needs: Box<[usize]>,
     pub(super) slots: Box<[bool]>,
     /// The last one holds for every entry, and ends the rule.
     pub(super) clauses: Vec<Clause>,
+    /// Its place among the rules as written.
+    pub(super) number: usize,
 }
 
 /// A clause that is about the identity.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Clause {
     /// Whether only on its own entry.
     pub(super) of_self: bool,
+    /// The conditions that an entry must meet.
+    pub(super) needs: Box<[usize]>,
     pub(super) grant: Grant,
     pub(super) then: Then,
+    /// Its place among the clauses as written.
+    pub(super) number: usize,
 }
 
 impl Clause {
     /// What ends every rule: `by * none`.
-    pub(super) const NOTHING: Clause = Clause {
-        of_self: false,
-        grant: Grant::Set(Rights::NONE),
-        then: Then::Stop,
-    };
+    pub(super) fn nothing(number: usize) -> Clause {
+        Clause {
+            of_self: false,
+            needs: [].into(),
+            grant: Grant::Set(Rights::NONE),
+            then: Then::Stop,
+            number,
+        }
+    }
+
+    /// Whether it holds for every entry.
+    pub(super) fn is_always(&self) -> bool {
+        !self.of_self && self.needs.is_empty()
+    }
+}
+
+impl RuleFor {
+    /// Whether it is about every entry.
+    pub(super) fn is_about_all(&self) -> bool {
+        self.entries.is_none() && self.needs.is_empty()
+    }
 }
 
 /// How much of every entry somebody sees.
@@ -127,11 +161,11 @@ impl Bounds {
                     Then::Stop => ended = Some(granted.or(ended)),
                     Then::Break => broken = Some(granted.or(broken)),
                     Then::Continue => {
-                        left = granted.or(clause.of_self.then_some(left));
+                        left = granted.or((!clause.is_always()).then_some(left));
                     }
                 }
             }
-            let passed = reaching.filter(|_| rule.entries.is_some());
+            let passed = reaching.filter(|_| !rule.is_about_all());
             reaching = match broken {
                 Some(broken) => Some(broken.or(passed)),
                 None => passed,
@@ -193,6 +227,9 @@ impl Grants {
             entry: None,
             bounds,
             sight: Sight::All,
+            synthetic: Sight::All,
+            conditions: Vec::new(),
+            state: Arc::default(),
             is_unlimited: true,
             set,
         }
@@ -202,6 +239,12 @@ impl Grants {
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.set.version
+    }
+
+    /// Whether the rules ask for the data, so that what they grant is found out for each commit.
+    #[inline]
+    pub(super) fn needs_data(&self) -> bool {
+        self.set.needs_data
     }
 
     /// Whether everything may be done, and no rule needs to be asked.
@@ -216,13 +259,10 @@ impl Grants {
         self.sight
     }
 
-    /// How much is seen of the synthetic entries, which everybody may read.
+    /// How much is seen of the synthetic entries, which only global rules are about.
     #[inline]
     pub(crate) fn sight_of_synthetic(&self) -> Sight {
-        match self.is_unlimited {
-            true => Sight::All,
-            false => Sight::Public,
-        }
+        self.synthetic
     }
 
     /// Whether these rights are given on entries, before any of them is looked at: who has them on none is refused
@@ -261,66 +301,149 @@ impl Grants {
     }
 
     /// The rights on a slot of an entry.
-    pub(crate) fn rights(&self, dn: &NormalDn, id: EntryId, slot: Slot) -> Rights {
+    pub(crate) fn rights<R: Read>(&self, asked: &Asked<'_, R>, slot: Slot) -> Result<Rights> {
         if self.is_unlimited {
-            return Rights::ALL;
+            return Ok(Rights::ALL);
         }
-        let holds = |rule: &RuleFor| rule.entries.as_ref().is_none_or(|test| test.holds(dn));
-        let rules = self.rules.iter();
-        let rules = rules.filter(|rule| rule.slots[slot.index()] && holds(rule));
-        decide(rules, Some(id) == self.entry)
+        let met = Met::new(self, asked);
+        let mut rules = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.slots[slot.index()]) {
+            if met.is_about(rule)? {
+                rules.push(rule);
+            }
+        }
+        decide(rules.into_iter(), Some(asked.id) == self.entry, |at| {
+            met.meets(at)
+        })
     }
 
     /// Whether the existence of an entry may be told.
-    pub(crate) fn discloses(&self, dn: &NormalDn, id: EntryId) -> bool {
-        self.rights(dn, id, Slot::ENTRY).has(Rights::DISCLOSE)
+    pub(crate) fn discloses<R: Read>(&self, asked: &Asked<'_, R>) -> Result<bool> {
+        Ok(self.rights(asked, Slot::ENTRY)?.has(Rights::DISCLOSE))
     }
 
     /// Whether a referral or an alias leads somebody elsewhere: they may know of the entry, and read it and the
     /// attribute that it leads by.
-    pub(crate) fn follows(&self, dn: &NormalDn, id: EntryId, by: AttributeTypeId) -> bool {
+    pub(crate) fn follows<R: Read>(
+        &self,
+        asked: &Asked<'_, R>,
+        by: AttributeTypeId,
+    ) -> Result<bool> {
         let seen = Rights::DISCLOSE | Rights::READ;
-        let reads_target = || self.rights(dn, id, self.slot(by)).has(Rights::READ);
-        self.rights(dn, id, Slot::ENTRY).has(seen) && reads_target()
+        Ok(self.rights(asked, Slot::ENTRY)?.has(seen)
+            && self.rights(asked, self.slot(by))?.has(Rights::READ))
+    }
+
+    /// Whether rights depend on more than the names of entries, which those that are not there yet have nothing of.
+    pub(crate) fn asks_for_content(&self) -> bool {
+        !self.conditions.is_empty()
     }
 
     /// The rights on all of an entry.
-    pub(crate) fn on_entry(&self, dn: &NormalDn, id: EntryId) -> EntryGrants {
-        let holds = |rule: &RuleFor| rule.entries.as_ref().is_none_or(|test| test.holds(dn));
-        self.on_entry_where(holds, id)
+    pub(crate) fn on_entry<R: Read>(&self, asked: &Asked<'_, R>) -> Result<EntryGrants> {
+        let met = Met::new(self, asked);
+        let mut rules = Vec::new();
+        for rule in &self.rules {
+            if met.is_about(rule)? {
+                rules.push(rule);
+            }
+        }
+        self.by_rules(&rules, Some(asked.id) == self.entry, |at| met.meets(at))
     }
 
-    fn on_entry_where(&self, holds: impl Fn(&RuleFor) -> bool, id: EntryId) -> EntryGrants {
-        let rules: Vec<&RuleFor> = self.rules.iter().filter(|rule| holds(rule)).collect();
-        let is_self = Some(id) == self.entry;
+    /// The rights on all of an entry that these rules are about.
+    fn by_rules(
+        &self,
+        rules: &[&RuleFor],
+        is_self: bool,
+        meets: impl Fn(usize) -> Result<bool>,
+    ) -> Result<EntryGrants> {
         let rights = |slot: usize| match self.is_unlimited {
-            true => Rights::ALL,
+            true => Ok(Rights::ALL),
             false => decide(
                 rules.iter().copied().filter(|rule| rule.slots[slot]),
                 is_self,
+                &meets,
             ),
         };
-        EntryGrants::new((0..self.set.slots).map(rights).collect(), self.set.clone())
+        let rights: Result<_> = (0..self.set.slots).map(rights).collect();
+        Ok(EntryGrants::new(rights?, self.set.clone()))
     }
 }
 
+/// Which conditions an entry meets, as far as somebody asked.
+pub(super) struct Met<'m, 'a, R: Read> {
+    grants: &'m Grants,
+    asked: &'m Asked<'a, R>,
+    known: RefCell<Vec<Option<bool>>>,
+}
+
+impl<'m, 'a, R: Read> Met<'m, 'a, R> {
+    pub(super) fn new(grants: &'m Grants, asked: &'m Asked<'a, R>) -> Met<'m, 'a, R> {
+        Met {
+            grants,
+            asked,
+            known: RefCell::new(vec![None; grants.conditions.len()]),
+        }
+    }
+
+    fn meets(&self, condition: usize) -> Result<bool> {
+        if let Some(known) = self.known.borrow()[condition] {
+            return Ok(known);
+        }
+        let meets = self.grants.conditions[condition].holds(self.asked, &self.grants.state)?;
+        self.known.borrow_mut()[condition] = Some(meets);
+        Ok(meets)
+    }
+
+    pub(super) fn is_about(&self, rule: &RuleFor) -> Result<bool> {
+        if !rule
+            .entries
+            .as_ref()
+            .is_none_or(|test| test.holds(self.asked.dn))
+        {
+            return Ok(false);
+        }
+        all(&rule.needs, |at| self.meets(at))
+    }
+
+    /// Whether a clause is about who asks.
+    pub(super) fn is_meant(&self, clause: &Clause, is_self: bool) -> Result<bool> {
+        Ok((!clause.of_self || is_self) && all(&clause.needs, |at| self.meets(at))?)
+    }
+}
+
+/// Whether all conditions are met; none is asked for behind one that is not.
+fn all(conditions: &[usize], meets: impl Fn(usize) -> Result<bool>) -> Result<bool> {
+    for condition in conditions {
+        if !meets(*condition)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The rights that rules give, all of which are about the same slot of an entry.
-pub(super) fn decide<'r>(rules: impl Iterator<Item = &'r RuleFor>, is_self: bool) -> Rights {
+pub(super) fn decide<'r>(
+    rules: impl Iterator<Item = &'r RuleFor>,
+    is_self: bool,
+    meets: impl Fn(usize) -> Result<bool>,
+) -> Result<Rights> {
     let mut rights = Rights::NONE;
     for rule in rules {
         for clause in &rule.clauses {
-            if clause.of_self && !is_self {
+            if (clause.of_self && !is_self) || !all(&clause.needs, &meets)? {
                 continue;
             }
             rights = clause.grant.after(rights);
             match clause.then {
-                Then::Stop => return rights,
+                Then::Stop => return Ok(rights),
                 Then::Break => break,
                 Then::Continue => {}
             }
         }
     }
-    Rights::NONE
+    Ok(Rights::NONE)
 }
 
 /// What a candidate answers: the rights on one entry, and on all that the same rules hold for.
@@ -426,75 +549,111 @@ impl Decider {
     }
 
     /// What is granted on an entry, besides what is granted on all; `None` on one whose name cannot be read.
-    pub(crate) fn decide(
+    pub(crate) fn decide<R: Read>(
         &mut self,
-        schema: &Schema,
+        (view, schema): (&R, &Schema),
         id: EntryId,
         rdn: &[u8],
         superior: Option<&Superior>,
-    ) -> Option<(&Grants, &EntryGrants)> {
+    ) -> Result<Option<(&Grants, &EntryGrants)>> {
         let is_own = Some(id) == self.requester.grants().entry;
         let parent = superior.map(|superior| superior.id);
         let siblings = self.siblings.as_ref();
         let known = siblings.filter(|known| !is_own && Some(known.parent) == parent);
         let decision = match known {
             Some(siblings) => siblings.decision,
-            None => self.decide_by_name(schema, id, rdn, superior)?,
+            None => match self.decide_by_name((view, schema), id, rdn, superior)? {
+                Some(decision) => decision,
+                None => return Ok(None),
+            },
         };
-        let (_, on_entry) = self.known.get(decision)?;
-        Some((self.requester.grants(), on_entry))
+        let on_entry = self.known.get(decision);
+        Ok(on_entry.map(|(_, on_entry)| (self.requester.grants(), on_entry)))
     }
 
     /// The place of the decision for an entry whose siblings do not tell.
-    fn decide_by_name(
+    fn decide_by_name<R: Read>(
         &mut self,
-        schema: &Schema,
+        (view, schema): (&R, &Schema),
         id: EntryId,
         rdn: &[u8],
         superior: Option<&Superior>,
-    ) -> Option<usize> {
+    ) -> Result<Option<usize>> {
         let grants = self.requester.grants();
         let is_own = Some(id) == grants.entry;
         self.text.clear();
-        self.text.push_str(std::str::from_utf8(rdn).ok()?);
+        let Ok(rdn) = std::str::from_utf8(rdn) else {
+            return Ok(None);
+        };
+        self.text.push_str(rdn);
         let mut are_alike = None;
         if let Some(superior) = superior {
-            self.normal.parse(schema, superior.dn.as_bytes()).ok()?;
+            if self.normal.parse(schema, superior.dn.as_bytes()).is_err() {
+                return Ok(None);
+            }
             let mut tests = grants.rules.iter().filter_map(|rule| rule.entries.as_ref());
-            let is_alone = is_own || tests.any(|test| test.tells_children_apart(&self.normal));
+            let is_alone = is_own
+                || !grants.conditions.is_empty()
+                || tests.any(|test| test.tells_children_apart(&self.normal));
             are_alike = (!is_alone).then_some(superior.id);
             self.text.push(',');
             self.text.push_str(&superior.dn);
         }
-        self.normal.parse(schema, self.text.as_bytes()).ok()?;
-        let decision = self.decision(id, is_own);
+        if self.normal.parse(schema, self.text.as_bytes()).is_err() {
+            return Ok(None);
+        }
+        let decision = self.decision((view, schema), id, is_own)?;
         if let Some(parent) = are_alike {
             self.siblings = Some(Siblings { parent, decision });
         }
-        Some(decision)
+        Ok(Some(decision))
     }
 
     /// The place of the decision for the entry whose name was read.
-    fn decision(&mut self, id: EntryId, is_own: bool) -> usize {
+    fn decision<R: Read>(
+        &mut self,
+        (view, schema): (&R, &Schema),
+        id: EntryId,
+        is_own: bool,
+    ) -> Result<usize> {
         let grants = self.requester.grants();
-        let holds = |rule: &RuleFor| {
-            rule.entries
-                .as_ref()
-                .is_none_or(|of| of.holds(&self.normal))
+        let dn = &self.normal;
+        let asked = Asked {
+            view,
+            schema,
+            dn,
+            id,
         };
-        let case: Box<[bool]> = [is_own]
-            .into_iter()
-            .chain(grants.rules.iter().map(holds))
-            .collect();
-        if let Some(at) = self.known.iter().position(|(known, _)| *known == case) {
-            return at;
+        let met = Met::new(grants, &asked);
+        let mut case = Vec::with_capacity(1 + grants.rules.len() + grants.conditions.len());
+        case.push(is_own);
+        for rule in &grants.rules {
+            case.push(met.is_about(rule)?);
         }
-        let decided = grants.on_entry_where(holds, id);
+        // Of rules that are about it, also what their clauses ask for.
+        if !grants.conditions.is_empty() {
+            for (at, rule) in grants.rules.iter().enumerate() {
+                let needs = rule.clauses.iter().flat_map(|clause| &clause.needs);
+                for need in needs {
+                    let is_met = case[at + 1] && met.meets(*need)?;
+                    case.push(is_met);
+                }
+            }
+        }
+        if let Some(at) = self.known.iter().position(|(known, _)| **known == case[..]) {
+            return Ok(at);
+        }
+        let rules = grants.rules.iter().zip(&case[1..]);
+        let rules: Vec<&RuleFor> = rules
+            .filter(|(_, is_about)| **is_about)
+            .map(|(rule, _)| rule)
+            .collect();
+        let decided = grants.by_rules(&rules, is_own, |at| met.meets(at))?;
         if self.known.len() == KNOWN_MAX {
             self.known.clear();
             self.siblings = None;
         }
-        self.known.push((case, decided));
-        self.known.len() - 1
+        self.known.push((case.into(), decided));
+        Ok(self.known.len() - 1)
     }
 }

@@ -3,8 +3,11 @@
 //! | file | its part |
 //! | --- | --- |
 //! | `policy` | rules as they are written |
-//! | `compile` | from rules to what they grant to an identity |
+//! | `parse`, `print` | their text |
+//! | `compile`, `who` | from rules to what they grant to an identity |
+//! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
 //! | `grants` | what is granted, on all entries and on one |
+//! | `explain` | why somebody has which rights |
 //! | `children` | how many children of an entry may be known |
 //!
 //! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A
@@ -14,24 +17,37 @@
 
 mod children;
 mod compile;
+mod condition;
+mod explain;
 mod grants;
+mod parse;
 mod policy;
+mod print;
+mod regex;
 #[cfg(test)]
 mod tests;
+mod who;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use self::compile::PolicyError;
 pub(crate) use self::compile::{AccessRules, Slot};
+pub(crate) use self::condition::Asked;
+pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
+pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 pub use self::policy::{
-    Attributes, By, DnPattern, DnScope, Grant, Policy, Rights, Rule, Then, What, Who,
+    Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, Peer, Policy, Rights, Rule,
+    SocketName, Strength, Subject, TextStyle, Then, ValuePattern, ValueStyle, What, Who,
 };
 use crate::directory::{Credentials, Directory, Snapshot};
-use crate::engine::{Engine, EntryId};
+use crate::engine::{CommitNo, Engine, EntryId, Read};
+use crate::error::Result;
 use crate::names;
 use crate::schema::{AttributeTypeId, Schema};
+use crate::state::State;
 
 /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
 pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
@@ -86,7 +102,23 @@ impl Identity {
 #[derive(Debug)]
 pub struct Requester {
     identity: Identity,
+    from: Option<Arc<Connection>>,
     grants: Grants,
+    /// With rules that ask for the data: who it is by the data of a commit, and the version of the rules.
+    known: Mutex<Option<(u64, CommitNo, Arc<Requester>)>>,
+}
+
+/// What rules may ask of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// The client's address; none on a local socket.
+    pub address: Option<SocketAddr>,
+    /// The client: `IP=127.0.0.1:4711`, `IP=[::1]:4711` or `PATH=/run/ldapi`.
+    pub peer_name: String,
+    /// How well the transport protects it: 71 on a local socket, as slapd has it.
+    pub transport_strength: u32,
+    /// How well TLS does, in bits of the key.
+    pub tls_strength: u32,
 }
 
 impl Requester {
@@ -94,12 +126,30 @@ impl Requester {
     pub fn administrator(dn: impl Into<String>) -> Arc<Requester> {
         let identity = Identity::Admin { dn: dn.into() };
         let grants = Grants::unlimited();
-        Arc::new(Requester { identity, grants })
+        Arc::new(Requester::new(identity, None, grants))
+    }
+
+    fn new(identity: Identity, from: Option<Arc<Connection>>, grants: Grants) -> Requester {
+        Requester {
+            identity,
+            from,
+            grants,
+            known: Mutex::default(),
+        }
     }
 
     /// Who it is.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The same somebody by the same rules and other data.
+    pub(crate) fn renewed_by<R: Read>(
+        &self,
+        schema: &Schema,
+        data: (&R, &Arc<State>),
+    ) -> Result<Arc<Requester>> {
+        self.grants.set.renewed(schema, self, data)
     }
 
     #[inline]
@@ -117,7 +167,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn new(schema: &Schema, policy: Policy) -> Result<Access, PolicyError> {
+    pub(crate) fn new(schema: &Schema, policy: Policy) -> std::result::Result<Access, PolicyError> {
         const FIRST: u64 = 1;
         let rules = AccessRules::new(schema, policy, FIRST)?;
         Ok(Access {
@@ -128,7 +178,11 @@ impl Access {
 
     /// Puts other rules in force. Operations that begin later heed them, and searches under way from their next step
     /// on.
-    pub(crate) fn set(&self, schema: &Schema, policy: &Policy) -> Result<(), PolicyError> {
+    pub(crate) fn set(
+        &self,
+        schema: &Schema,
+        policy: &Policy,
+    ) -> std::result::Result<(), PolicyError> {
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         if rules.policy != *policy {
             let version = rules.version + 1;
@@ -158,14 +212,28 @@ impl AccessRules {
         self: &Arc<AccessRules>,
         schema: &Schema,
         identity: Identity,
+        from: Option<Arc<Connection>>,
     ) -> Arc<Requester> {
-        let grants = self.grants(schema, &identity);
-        Arc::new(Requester { identity, grants })
+        let grants = self.grants(schema, &identity, from.as_deref());
+        Arc::new(Requester::new(identity, from, grants))
+    }
+
+    /// The same somebody by these rules, and by the data if they ask for them.
+    pub(crate) fn renewed<R: Read>(
+        self: &Arc<AccessRules>,
+        schema: &Schema,
+        requester: &Requester,
+        (view, state): (&R, &Arc<State>),
+    ) -> Result<Arc<Requester>> {
+        let (identity, from) = (requester.identity.clone(), requester.from.clone());
+        let grants = self.grants_with(schema, &identity, from.as_deref(), Some((view, state)))?;
+        Ok(Arc::new(Requester::new(identity, from, grants)))
     }
 
     /// Whether somebody has what these rules grant.
     pub(crate) fn is_of(&self, requester: &Requester) -> bool {
-        requester.grants.version() == self.version || requester.grants.is_unlimited()
+        let is_same = requester.grants.version() == self.version && !self.needs_data;
+        is_same || requester.grants.is_unlimited()
     }
 }
 
@@ -175,13 +243,34 @@ impl<E: Engine> Directory<E> {
     ///
     /// # Errors
     /// When a rule names what the schema does not know; the rules before stay in force.
-    pub fn set_access(&self, policy: &Policy) -> Result<(), PolicyError> {
+    pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
         self.access().set(self.schema(), policy)
+    }
+
+    /// The access rules in force.
+    pub fn access_in_force(&self) -> Policy {
+        self.access().rules().policy.clone()
     }
 
     /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
     pub fn requester(&self, identity: Identity) -> Arc<Requester> {
-        self.access().rules().requester(self.schema(), identity)
+        self.requester_from(identity, None)
+    }
+
+    /// The same of who comes over a connection.
+    pub fn requester_from(
+        &self,
+        identity: Identity,
+        from: Option<Arc<Connection>>,
+    ) -> Arc<Requester> {
+        self.access()
+            .rules()
+            .requester(self.schema(), identity, from)
+    }
+
+    /// The same somebody by the rules that are in force now.
+    pub fn renewed(&self, requester: &Requester) -> Arc<Requester> {
+        self.requester_from(requester.identity.clone(), requester.from.clone())
     }
 
     /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
@@ -190,33 +279,80 @@ impl<E: Engine> Directory<E> {
     pub fn is_current(&self, requester: &Requester) -> bool {
         self.access().is_current(requester)
     }
-
-    /// Somebody with what the rules in force grant.
-    #[inline]
-    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Arc<Requester> {
-        match self.is_current(requester) {
-            true => requester.clone(),
-            false => self.requester(requester.identity().clone()),
-        }
-    }
 }
 
 impl<E: Engine> Snapshot<E> {
+    /// Somebody with what the rules in force grant.
+    #[inline]
+    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Result<Arc<Requester>> {
+        match self.directory().is_current(requester) && !requester.grants.needs_data() {
+            true => Ok(requester.clone()),
+            false => self.current_by_data(requester),
+        }
+    }
+
+    #[cold]
+    fn current_by_data(&self, requester: &Arc<Requester>) -> Result<Arc<Requester>> {
+        let rules = self.directory().access().rules();
+        let commit = self.commit();
+        let mut known = requester
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((version, of, known)) = &*known
+            && (*version, *of) == (rules.version, commit)
+        {
+            return Ok(known.clone());
+        }
+        let renewed = rules.renewed(self.schema(), requester, (self.view(), self.state()))?;
+        *known = Some((rules.version, commit, renewed.clone()));
+        Ok(renewed)
+    }
+
+    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly.
+    pub fn may_authenticate(
+        &self,
+        requester: &Arc<Requester>,
+        target: &Credentials,
+    ) -> crate::Result<bool> {
+        let requester = self.current(requester)?;
+        let grants = requester.grants();
+        let slot = grants.slot(self.schema().well_known().user_password);
+        if grants.everywhere(slot, Rights::AUTH) == Everywhere::Always {
+            return Ok(true);
+        }
+        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
+        let asked = Asked {
+            view: self.view(),
+            schema: self.schema(),
+            dn: &dn,
+            id: target.entry,
+        };
+        Ok(grants.rights(&asked, slot)?.has(Rights::AUTH))
+    }
+
     /// Whether the password of an entry may be set, so that nobody works for who may not: the update is judged again
     /// when it is applied. `None` for who may not know of the entry.
     pub fn may_set_password(
         &self,
-        requester: &Requester,
+        requester: &Arc<Requester>,
         target: &Credentials,
     ) -> crate::Result<Option<bool>> {
+        let requester = self.current(requester)?;
         let grants = requester.grants();
         if grants.is_unlimited() {
             return Ok(Some(true));
         }
         let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
         let slot = grants.slot(self.schema().well_known().user_password);
-        let may_set = grants.rights(&dn, target.entry, slot).has(Rights::WRITE);
-        let is_seen = grants.discloses(&dn, target.entry);
+        let asked = Asked {
+            view: self.view(),
+            schema: self.schema(),
+            dn: &dn,
+            id: target.entry,
+        };
+        let may_set = grants.rights(&asked, slot)?.has(Rights::WRITE);
+        let is_seen = grants.discloses(&asked)?;
         Ok((may_set || is_seen).then_some(may_set))
     }
 }

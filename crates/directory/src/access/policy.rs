@@ -1,11 +1,12 @@
 //! Access rules as they are written: to what, by whom, which rights. The words and their meaning are those of
-//! slapd.access(5), so that a parser of `olcAccess` has only to build these.
+//! slapd.access(5); their text is read in `parse` and written in `print`.
 //!
 //! To find the rights on an attribute of an entry, the rules are tried in order. The first whose [`What`] holds for
 //! both decides: of its clauses the first whose [`Who`] is the requester gives the rights, and [`Then`] says whether
 //! more clauses or rules are tried. When no clause of the rule fits, or no rule does, there are no rights. The
 //! administrator is above all rules, as slapd's rootdn is.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, BitOr, Not};
 
 /// Rules in their order.
@@ -13,6 +14,15 @@ use std::ops::{BitAnd, BitOr, Not};
 pub struct Policy {
     /// The rules.
     pub rules: Vec<Rule>,
+    /// So many of the last are global: of the root DSE and the schema, which no others are about.
+    pub global: usize,
+}
+
+impl From<Vec<Rule>> for Policy {
+    /// Rules of the naming contexts alone.
+    fn from(rules: Vec<Rule>) -> Policy {
+        Policy { rules, global: 0 }
+    }
 }
 
 /// What some may do with some attributes of some entries: `to <what> by <who> <access> by …`.
@@ -29,8 +39,35 @@ pub struct Rule {
 pub struct What {
     /// The entries; all without it.
     pub entries: Option<DnPattern>,
+    /// The filter that an entry must match, as RFC 4515 writes it.
+    pub filter: Option<String>,
     /// The attributes; with none, all of them, [`Attributes::Entry`] and [`Attributes::Children`] included.
     pub attributes: Vec<Attributes>,
+    /// The values, of the only attribute; all without it.
+    pub value: Option<ValuePattern>,
+}
+
+/// Values of an attribute: `val[/matchingRule][.style]=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValuePattern {
+    /// The rule to compare by, in the place of the attribute's own.
+    pub rule: Option<String>,
+    /// How they stand to the value.
+    pub style: ValueStyle,
+    /// The value, or the regular expression.
+    pub value: String,
+}
+
+/// How values stand to the one that a rule names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueStyle {
+    /// They are equal to it.
+    #[default]
+    Exact,
+    /// They match it, a regular expression.
+    Regex,
+    /// They are names that stand so to it. Never [`DnScope::Regex`] or [`DnScope::Level`].
+    Dn(DnScope),
 }
 
 /// The entries whose DN is this one, or stands in a relation to it.
@@ -38,7 +75,7 @@ pub struct What {
 pub struct DnPattern {
     /// The relation.
     pub scope: DnScope,
-    /// The DN.
+    /// The DN, or the regular expression that it matches.
     pub dn: String,
 }
 
@@ -53,6 +90,10 @@ pub enum DnScope {
     Subtree,
     /// It is below.
     Children,
+    /// So many names below: an entry directly below is one. Of requesters alone.
+    Level(u32),
+    /// It matches a regular expression.
+    Regex,
 }
 
 /// Attributes of an entry.
@@ -62,6 +103,8 @@ pub enum Attributes {
     Type(String),
     /// What an object class requires and allows: `@class`.
     Class(String),
+    /// What an object class neither requires nor allows: `!class`.
+    NotClass(String),
     /// The entry itself: that it exists, is found, added and deleted.
     Entry,
     /// What stands directly below the entry: that entries are added and deleted there.
@@ -71,8 +114,10 @@ pub enum Attributes {
 /// A clause of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Whom it is about.
-    pub who: Who,
+    /// Whom it is about: all of these must hold.
+    pub who: Vec<Who>,
+    /// Only values that name who asks, if that is given.
+    pub own_values: Option<Subject>,
     /// What it does to the rights that clauses before it gave.
     pub grant: Grant,
     /// What comes after it.
@@ -90,8 +135,150 @@ pub enum Who {
     Users,
     /// Who is bound as the entry itself.
     SelfEntry,
-    /// Who was bound under such a DN.
+    /// Who is bound as an ancestor or a descendant of the entry: the n-th entry above who asks is the entry, or with a
+    /// negative number the n-th entry above the entry is who asks.
+    SelfLevel(i32),
+    /// Who was bound under such a DN. In a regular expression, `$1` and its like stand for what the rule's matched.
     Dn(DnPattern),
+    /// The same of a DN in which `$1` and its like stand for what the DN of the rule matched.
+    ExpandedDn(DnPattern),
+    /// Whom an attribute of the entry names.
+    DnAttribute(String),
+    /// The same of who is bound, where somebody asks in the name of somebody else.
+    Real(Box<Who>),
+    /// Who is in a group.
+    Group(Group),
+    /// For whom a set is not empty.
+    Set {
+        /// Whether `$1` and its like are to be replaced in it.
+        expand: bool,
+        /// The set.
+        pattern: String,
+    },
+    /// Who comes from an address.
+    Peer(Peer),
+    /// Who came in through a socket, or from a domain.
+    Socket {
+        /// What of the connection.
+        what: SocketName,
+        /// How it is compared.
+        style: TextStyle,
+        /// With what.
+        pattern: String,
+    },
+    /// Whose connection is at least so well protected.
+    Strength {
+        /// What protects it.
+        of: Strength,
+        /// The least factor, such as the bits of a key.
+        least: u32,
+    },
+}
+
+/// Who asks: in whose name, or who is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// In whose name.
+    Effective,
+    /// Who is bound.
+    Real,
+}
+
+/// A group: `group[/class[/attribute]][.exact|.expand]=DN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The class that its entry must have, in the place of groupOfNames.
+    pub class: Option<String>,
+    /// The attribute that names the members, in the place of member.
+    pub attribute: Option<String>,
+    /// What its DN is, and which members it has.
+    pub style: GroupStyle,
+    /// The DN.
+    pub dn: String,
+}
+
+/// Which members a group has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupStyle {
+    /// Those that it names.
+    #[default]
+    Exact,
+    /// The same, of the group whose DN is found by replacing `$1` and its like.
+    Expand,
+    /// Those that it names, and the members of groups that it names. A word of Sapwood's own.
+    Nested,
+}
+
+/// What of a connection is compared as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketName {
+    /// The address that the client connected to: `IP=127.0.0.1:389`, `PATH=/run/ldapi`.
+    Sockname,
+    /// The URL of the listener: `ldap:///`.
+    Sockurl,
+    /// The name of the client's host.
+    Domain,
+}
+
+/// How text is compared with a pattern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextStyle {
+    /// It is the same, whatever the case of its letters.
+    #[default]
+    Exact,
+    /// It matches a regular expression, in which `$1` and its like are replaced.
+    Regex,
+    /// It is the pattern, in which `$1` and its like are replaced.
+    Expand,
+    /// It is the pattern, or ends with a dot and the pattern. Of domains alone.
+    Subtree,
+    /// The same, after `$1` and its like were replaced.
+    SubtreeExpand,
+}
+
+/// Where a client comes from: `peername[.style]=…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Its name, such as `IP=127.0.0.1:4711` or `PATH=/run/ldapi`.
+    Name {
+        /// How the name is compared.
+        style: TextStyle,
+        /// With what.
+        pattern: String,
+    },
+    /// An IPv4 network.
+    Ip {
+        /// The address, of which the mask leaves all.
+        address: Ipv4Addr,
+        /// The bits of an address that count.
+        mask: Ipv4Addr,
+        /// The port, if it counts.
+        port: Option<u16>,
+    },
+    /// An IPv6 network.
+    Ipv6 {
+        /// The address, of which the mask leaves all.
+        address: Ipv6Addr,
+        /// The bits of an address that count.
+        mask: Ipv6Addr,
+        /// The port, if it counts.
+        port: Option<u16>,
+    },
+    /// The path of a local socket.
+    Path(String),
+}
+
+/// What protects a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// The strongest of them.
+    Any,
+    /// The transport: a local socket.
+    Transport,
+    /// TLS.
+    Tls,
+    /// SASL.
+    Sasl,
 }
 
 /// What a clause does to the rights that clauses before it gave.
@@ -155,6 +342,10 @@ impl Rights {
     pub const UP_TO_AUTH: Rights = Rights(Rights::COMPARE.0 - 1);
     /// The level `write`.
     pub const UP_TO_WRITE: Rights = Rights(Rights::MANAGE.0 - 1);
+    /// The level `add`.
+    pub const UP_TO_ADD: Rights = Rights(Rights::UP_TO_READ.0 | Rights::ADD.0);
+    /// The level `delete`.
+    pub const UP_TO_DELETE: Rights = Rights(Rights::UP_TO_READ.0 | Rights::DELETE.0);
 
     /// Whether all of these are among them.
     #[inline]
@@ -249,7 +440,12 @@ impl Rule {
 
     /// The same with one more clause.
     pub fn by_then(mut self, who: Who, grant: Grant, then: Then) -> Rule {
-        self.by.push(By { who, grant, then });
+        self.by.push(By {
+            who: vec![who],
+            own_values: None,
+            grant,
+            then,
+        });
         self
     }
 }
@@ -274,7 +470,7 @@ impl Policy {
                 .by(Who::Users, Rights::UP_TO_READ)
                 .by(Who::Anonymous, anonymous),
         ];
-        Policy { rules }
+        Policy::from(rules)
     }
 }
 

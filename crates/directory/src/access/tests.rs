@@ -8,7 +8,7 @@ use super::compile::Slot;
 use super::grants::Visible;
 use super::policy::*;
 use super::{Access, Decider, Everywhere, Identity, Requester, Sight};
-use crate::engine::EntryId;
+use crate::engine::{Engine, EntryId, Model};
 use crate::names::Superior;
 use crate::schema::{NormalDn, Schema};
 
@@ -64,6 +64,7 @@ fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rig
             DnScope::One => below.is_some_and(|below| !below.contains(',')),
             DnScope::Subtree => dn == pattern.dn || below.is_some(),
             DnScope::Children => below.is_some(),
+            DnScope::Level(_) | DnScope::Regex => unreachable!("none is made"),
         }
     };
     let own = match identity {
@@ -89,13 +90,14 @@ fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rig
             continue;
         }
         for by in &rule.by {
-            let is_meant = match &by.who {
+            let is_meant = by.who.iter().all(|who| match who {
                 Who::Anyone => true,
                 Who::Anonymous => own.is_none(),
                 Who::Users => own.is_some(),
                 Who::SelfEntry => own == Some(id),
                 Who::Dn(pattern) => own.is_some_and(|own| stands(pattern, dn_of(own))),
-            };
+                _ => unreachable!("none is made"),
+            });
             if !is_meant {
                 continue;
             }
@@ -167,7 +169,12 @@ fn by() -> impl Strategy<Value = By> {
         1 => Just(Then::Continue),
         1 => Just(Then::Break)
     ];
-    (who, grant, then).prop_map(|(who, grant, then)| By { who, grant, then })
+    (who, grant, then).prop_map(|(who, grant, then)| By {
+        who: vec![who],
+        own_values: None,
+        grant,
+        then,
+    })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -178,10 +185,11 @@ fn policy() -> impl Strategy<Value = Policy> {
     let what = what.prop_map(|(entries, attributes)| What {
         entries,
         attributes,
+        ..What::default()
     });
     let rule = (what, prop::collection::vec(by(), 0..4));
     let rules = prop::collection::vec(rule.prop_map(|(to, by)| Rule { to, by }), 0..8);
-    rules.prop_map(|rules| Policy { rules })
+    rules.prop_map(Policy::from)
 }
 
 /// The entry above others, as searches know it.
@@ -197,7 +205,7 @@ fn superior(id: u64) -> Option<Arc<Superior>> {
 
 fn requester(schema: &Schema, policy: Policy, identity: Identity) -> Arc<Requester> {
     let access = Access::new(schema, policy).unwrap();
-    access.rules().requester(schema, identity)
+    access.rules().requester(schema, identity, None)
 }
 
 fn normal(schema: &Schema, dn: &str) -> NormalDn {
@@ -222,6 +230,7 @@ proptest! {
         };
         let requester = requester(&schema, policy.clone(), identity.clone());
         let grants = requester.grants();
+        let view = Model::default().snapshot().unwrap();
         let slot = |asked| match asked {
             Asked::Entry => Slot::ENTRY,
             Asked::Children => Slot::CHILDREN,
@@ -239,12 +248,14 @@ proptest! {
             let id = EntryId(id);
             let superior = superior(parent);
             let superior = superior.as_deref();
-            let (_, decided) = decider.decide(&schema, id, rdn.as_bytes(), superior).unwrap();
+            let decided = decider.decide((&view, &schema), id, rdn.as_bytes(), superior);
+            let (_, decided) = decided.unwrap().unwrap();
             let dn = normal(&schema, dn);
+            let entry = super::Asked { view: &view, schema: &schema, dn: &dn, id };
             for asked in &all {
                 let expected = model(&policy, &identity, id, *asked);
                 let slot = slot(*asked);
-                prop_assert_eq!(grants.rights(&dn, id, slot), expected, "{:?} of {}", asked, id);
+                prop_assert_eq!(grants.rights(&entry, slot).unwrap(), expected, "{:?} of {}", asked, id);
                 for right in RIGHTS {
                     prop_assert_eq!(decided.has(slot, right), expected.has(right));
                     match grants.everywhere(slot, right) {
@@ -312,7 +323,7 @@ fn rules_that_name_what_is_not_there_are_refused() {
     let refused = |what: What, who: Who| {
         let last = Rule::to(what).by(who, Rights::NONE);
         let rules = vec![Rule::to(What::everything()), last];
-        let error = Access::new(&schema, Policy { rules }).unwrap_err();
+        let error = Access::new(&schema, Policy::from(rules)).unwrap_err();
         assert_eq!(error.rule, 2);
         error.to_string()
     };

@@ -67,8 +67,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         "olcSizeLimit and olcTimeLimit are the limits of all but the administrator, who has none",
     ),
     (
-        &["olcAccess", "olcDisallows", "olcRequires"],
-        "there are no access rules of one's own: sapwoodAnonymousRead says whether who is not bound may read",
+        &["olcDisallows", "olcRequires"],
+        "olcAccess says what who is not bound may do",
     ),
     (
         &["olcThreads", "olcToolThreads", "olcListenerThreads"],

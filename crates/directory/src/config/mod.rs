@@ -2,6 +2,7 @@
 //! changes while it runs. The administrator sees and changes it as attributes of `cn=config`; a line each in the table
 //! below. What is configured elsewhere is in [`elsewhere`].
 
+pub(crate) mod access;
 pub(crate) mod elsewhere;
 pub(crate) mod unique;
 
@@ -10,7 +11,7 @@ use std::str::FromStr;
 
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::Policy;
+use crate::access::{Policy, Rule};
 use crate::outcome::Stop;
 use crate::update::UniqueRule;
 
@@ -27,6 +28,10 @@ pub struct Settings {
     pub password_schemes: PasswordSchemes,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
+    /// Who may do what with the entries of the naming contexts.
+    pub access: Vec<Rule>,
+    /// Who may do what with all entries, as far as no rule of `access` decides it.
+    pub global_access: Vec<Rule>,
     /// Whether the rule for tests is there.
     #[cfg(test)]
     pub(crate) probe: bool,
@@ -157,9 +162,22 @@ impl Setting {
 }
 
 impl Settings {
+    /// Whether others ask for other access rules.
+    pub(crate) fn differ_in_access(&self, others: &Settings) -> bool {
+        self.anonymous_read != others.anonymous_read
+            || self.access != others.access
+            || self.global_access != others.global_access
+    }
+
     /// The access rules that they ask for.
     pub(crate) fn policy(&self) -> Policy {
-        Policy::standard(self.anonymous_read)
+        if self.access.is_empty() && self.global_access.is_empty() {
+            return Policy::standard(self.anonymous_read);
+        }
+        Policy {
+            rules: [&self.access[..], &self.global_access].concat(),
+            global: self.global_access.len(),
+        }
     }
 }
 

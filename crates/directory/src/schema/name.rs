@@ -153,6 +153,19 @@ impl NormalDn {
         })
     }
 
+    /// It as a string: what the DN would be if all its values were written in normal form. Access rules compare it with
+    /// regular expressions.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = String::with_capacity(self.bytes.len());
+        for (at, rdn) in self.rdns().rev().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            append_text(rdn.strip_suffix(&RDN_END).unwrap_or(rdn), &mut text);
+        }
+        text
+    }
+
     /// Whether this is `other` or below it.
     pub fn is_at_or_below(&self, other: &NormalDn) -> bool {
         self.bytes.starts_with(&other.bytes)
@@ -169,6 +182,42 @@ impl NormalDn {
         rdns.checked_sub(1)
             .and_then(|last| self.ends.get(last))
             .map_or(0, |end| *end as usize)
+    }
+}
+
+/// Appends an RDN in normal form, without its end, as text.
+fn append_text(rdn: &[u8], out: &mut String) {
+    let text = String::from_utf8_lossy(rdn);
+    let mut letters = text.chars().peekable();
+    let (mut is_value, mut is_first) = (false, true);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\0' if letters.peek() == Some(&'\u{1}') => {
+                letters.next();
+                out.push('+');
+                (is_value, is_first) = (false, true);
+                continue;
+            }
+            // Behind it stands what is not UTF-8.
+            '\0' => {
+                letters.next();
+                out.push_str("\\00");
+            }
+            '=' if !is_value => {
+                is_value = true;
+                out.push('=');
+                continue;
+            }
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => {
+                out.push_str(&format!("\\{:02X}", u32::from(letter)))
+            }
+            ' ' | '#' if is_value && is_first => {
+                out.push_str(&format!("\\{:02X}", u32::from(letter)))
+            }
+            ' ' if letters.peek().is_none() => out.push_str("\\20"),
+            letter => out.push(letter),
+        }
+        is_first = !is_value;
     }
 }
 

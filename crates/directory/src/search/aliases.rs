@@ -15,6 +15,7 @@ use sapwood_ldap::result::ResultCode;
 use super::locate::{Locator, Manner};
 use super::plan::{Planner, Stream, Term};
 use super::scope::{self, Covered};
+use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -213,7 +214,13 @@ impl Following {
         if let Some(viewer) = locator.viewer {
             let dn = normal_dn_of(locator.view, locator.schema, alias)?;
             let by = locator.schema.well_known().aliased_object_name;
-            if !viewer.grants().follows(&dn, alias, by) {
+            let asked = Asked {
+                view: locator.view,
+                schema: locator.schema,
+                dn: &dn,
+                id: alias,
+            };
+            if !viewer.grants().follows(&asked, by)? {
                 return Ok(FOLLOW_WORK);
             }
         }

@@ -17,7 +17,7 @@ use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
 use super::{Limits, Running, SearchOptions, Source, subentry_term};
-use crate::access::{Decider, Identity, Requester, Rights, Sight, Slot};
+use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::Result;
@@ -74,7 +74,7 @@ impl<'r> Draft<'r> {
         options: SearchOptions,
     ) -> Result<Begun<Drafted<'r>>> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
-        let requester = snapshot.directory().current(requester);
+        let requester = snapshot.current(requester)?;
         let grants = requester.grants();
         let base = match Base::of(snapshot, grants, request.base, options.channel)? {
             Base::InTree => None,
@@ -367,7 +367,13 @@ pub(super) fn may_begin_at<E: Engine>(
     base: EntryId,
 ) -> Result<Begun<()>> {
     let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
-    let rights = requester.grants().rights(&dn, base, Slot::ENTRY);
+    let asked = Asked {
+        view: snapshot.view(),
+        schema: snapshot.schema(),
+        dn: &dn,
+        id: base,
+    };
+    let rights = requester.grants().rights(&asked, Slot::ENTRY)?;
     Ok(match rights.has(Rights::SEARCH) {
         true => Ok(()),
         false => {

@@ -69,7 +69,9 @@ impl<R: Read> Locator<'_, R> {
             let walk = match self.viewer {
                 Some(viewer) => {
                     let leads_by = |flags| manner.leads_by(self.schema, flags);
-                    walk.and_then(|walk| names::as_seen(walk, &normal, viewer, leads_by))
+                    let reading = (self.view, self.schema);
+                    let seen = |walk| names::as_seen(reading, walk, &normal, viewer, leads_by);
+                    walk.map(seen).transpose()?.flatten()
                 }
                 None => walk,
             };

@@ -44,7 +44,7 @@ use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
 use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{Decider, Requester, Sight};
+use crate::access::{Asked, Decider, Requester, Sight};
 use crate::collective::Collective;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
@@ -405,7 +405,7 @@ impl Running {
     /// the candidate at which it stopped counts for nothing.
     #[cold]
     fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
-        self.requester = snapshot.directory().current(&self.requester);
+        self.requester = snapshot.current(&self.requester)?;
         if matches!(self.source, Source::Synthetic) {
             return Ok(Ok(()));
         }
@@ -438,7 +438,13 @@ impl Running {
         let on_base = match (synthetic, &self.decider) {
             (None, Some(_)) => {
                 let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
-                Some(grants.on_entry(&dn, base))
+                let asked = Asked {
+                    view: snapshot.view(),
+                    schema: snapshot.schema(),
+                    dn: &dn,
+                    id: base,
+                };
+                Some(grants.on_entry(&asked)?)
             }
             _ => None,
         };

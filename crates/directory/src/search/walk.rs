@@ -71,17 +71,17 @@ fn restrict<'c, R: Read>(
     candidate: &mut Candidate<'c, R>,
     id: EntryId,
     decider: &'c mut Decider,
-    schema: &Schema,
+    reading: (&R, &Schema),
     superior: Option<&Superior>,
-) -> bool {
+) -> Result<bool> {
     let rdn = candidate.entry().rdn_bytes();
-    match decider.decide(schema, id, rdn, superior) {
+    Ok(match decider.decide(reading, id, rdn, superior)? {
         Some((grants, on_entry)) if on_entry.visible() != Visible::Nothing => {
             candidate.restrict(grants, Some(on_entry));
             true
         }
         _ => false,
-    }
+    })
 }
 
 /// What becomes of a candidate.
@@ -338,7 +338,13 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if Some(flags) != self.usual {
             if let Some(decider) = &mut self.decider
-                && !restrict(&mut candidate, id, decider, self.schema, superior)
+                && !restrict(
+                    &mut candidate,
+                    id,
+                    decider,
+                    (self.view, self.schema),
+                    superior,
+                )?
             {
                 return Ok(Flow::Next);
             }

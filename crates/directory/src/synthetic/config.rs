@@ -2,7 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Server};
-use crate::config::{Setting, unique};
+use crate::config::{Setting, access, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 
 /// What `cn=config` shows of what is configured with the server.
@@ -16,6 +16,8 @@ pub struct LocalConfig {
 
 /// The entry of the database that has the data.
 pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
+/// The entry of what holds of all databases.
+pub(crate) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
 /// The entry of the rules of unique values, if there are any.
 pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 
@@ -33,7 +35,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     let mut entries = vec![
         global(),
         schema(server),
-        database(-1, "frontend", DATABASE, &["olcFrontendConfig"], Vec::new()),
+        database(-1, "frontend", DATABASE, &["olcFrontendConfig"], global_access(server)),
         database(0, "config", DATABASE, &[], vec![root_dn(server)]),
         database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
     ];
@@ -108,6 +110,11 @@ fn database(
     }
 }
 
+/// The access rules of all entries.
+fn global_access(server: &Server<'_>) -> Attributes {
+    vec![(access::ACCESS, access::values(&server.state.settings.global_access))]
+}
+
 fn root_dn(server: &Server<'_>) -> (&'static str, Vec<String>) {
     let administrator = &server.local.administrator;
     let known = (!administrator.is_empty()).then(|| administrator.clone());
@@ -135,6 +142,7 @@ fn data(server: &Server<'_>) -> Attributes {
         root_dn(server),
     ];
     attributes.extend(settings);
+    attributes.push((access::ACCESS, access::values(&state.settings.access)));
     attributes.push(("olcDbIndex", indexes.collect()));
     attributes
 }

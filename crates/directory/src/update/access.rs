@@ -12,16 +12,19 @@
 //! Who has a right on no entry at all is refused before any is looked for. Of an entry that may not be disclosed it is
 //! said that it is not there.
 
+use std::sync::Arc;
+
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::result::ResultCode;
 
 use super::rules::Origin;
 use super::{Run, rdn_of, read};
-use crate::access::{Everywhere, Identity, Requester, Rights, Slot};
+use crate::access::{Asked, Everywhere, Identity, Requester, Rights, Slot};
 use crate::engine::{EntryId, Table, Write};
 use crate::names::NamingContext;
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn};
+use crate::state::State;
 use crate::target::Target;
 
 impl<'r, T: Write> Run<'r, T> {
@@ -68,9 +71,18 @@ impl<'r, T: Write> Run<'r, T> {
         (slot, rights): (Slot, Rights),
         what: &str,
     ) -> Result<(), Stop> {
-        match self.limited() {
-            Some(who) if !who.grants().rights(dn, id, slot).has(rights) => Err(may_not(what)),
-            _ => Ok(()),
+        let Some(who) = self.limited() else {
+            return Ok(());
+        };
+        let asked = Asked {
+            view: &*self.txn,
+            schema: self.schema,
+            dn,
+            id,
+        };
+        match who.grants().rights(&asked, slot)?.has(rights) {
+            true => Ok(()),
+            false => Err(may_not(what)),
         }
     }
 
@@ -105,9 +117,43 @@ impl<'r, T: Write> Run<'r, T> {
         superior.truncate(normal.len() - 1);
         let superior = self.find(above.as_str(), superior, false)?;
         self.require_above(normal, superior.entry.id, Rights::ADD)?;
+        if self.asks_for_content() {
+            // It has none yet: see `require_added`.
+            return Ok(());
+        }
         // It has no id yet, and so is nobody's own.
         let wanted = (Slot::ENTRY, Rights::ADD);
         self.require(normal, EntryId::ROOT, wanted, "add this entry")
+    }
+
+    /// Whether what somebody may do depends on more than the names of entries.
+    fn asks_for_content(&self) -> bool {
+        self.limited()
+            .is_some_and(|who| who.grants().asks_for_content())
+    }
+
+    /// Refuses who may not add an entry with the content that it has got.
+    pub(super) fn require_added(&self, normal: &NormalDn, id: EntryId) -> Result<(), Stop> {
+        let Some(who) = self.limited().filter(|_| self.asks_for_content()) else {
+            return Ok(());
+        };
+        // Attributes may have got their numbers with it.
+        let state = Arc::new(State::clone(self.state));
+        let renewed = who.renewed_by(self.schema, (&*self.txn, &state))?;
+        let asked = Asked {
+            view: &*self.txn,
+            schema: self.schema,
+            dn: normal,
+            id,
+        };
+        match renewed
+            .grants()
+            .rights(&asked, Slot::ENTRY)?
+            .has(Rights::ADD)
+        {
+            true => Ok(()),
+            false => Err(may_not("add this entry")),
+        }
     }
 
     /// Refuses who may not take an entry away from its place, or not change the attributes of its name.

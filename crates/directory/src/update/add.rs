@@ -56,6 +56,7 @@ impl<T: Write> Run<'_, T> {
             draft.add(schema, known, &options, values)?;
         }
         self.require_place(request.dn, &normal)?;
+        let place = normal.clone();
         let vacancy = target::find_vacancy(self.txn, schema, self.state, request.dn, normal)?;
         let name = parsed(request.dn)?;
         if let Some(rdn) = name.rdn() {
@@ -93,6 +94,7 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
         self.write_records(id, None)?;
+        self.require_added(&place, id)?;
         self.record_change(ChangeKind::Added, id, drawn, None);
         self.assert(id, controls)?;
         self.post_read(id, controls)

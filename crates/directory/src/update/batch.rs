@@ -10,13 +10,14 @@ use super::draft::Records;
 use super::reindex;
 use super::rules::{CANDIDATES_MAX, Origin, Queue};
 use super::{Run, Update, UpdateRequest};
-use crate::access::{AccessRules, Requester};
+use crate::access::{AccessRules, Policy, Requester};
 use crate::changes::clock::{Drawing, HybridClock};
 use crate::changes::record::RecordBuf;
 use crate::changes::{Added, watermark};
 use crate::definition;
 use crate::directory::Options;
 use crate::engine::{self, Bundle, CommitNo, EntryId, StoreSet, Verdict, Write};
+use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
@@ -90,6 +91,8 @@ pub(crate) struct Batch<'b> {
     is_read: bool,
     /// Whether it begins indexes, which are to be built.
     pub(crate) begins_indexes: bool,
+    /// Whether access rules were changed.
+    changes_access: bool,
     /// The ids that new entries get next, in the stores that have got some.
     next_ids: Vec<EntryId>,
 }
@@ -131,8 +134,14 @@ impl<'b> Batch<'b> {
             drawing,
             is_read,
             begins_indexes: false,
+            changes_access: false,
             next_ids: Vec::new(),
         }
+    }
+
+    /// The access rules that hold from it on, if it changed them.
+    pub(crate) fn new_policy(&self) -> Option<Policy> {
+        self.changes_access.then(|| self.state.settings.policy())
     }
 
     /// Whether it takes entries away.
@@ -183,7 +192,12 @@ impl Batch<'_> {
                 if self.access.is_of(requester) {
                     requester
                 } else {
-                    renewed = self.access.requester(schema, requester.identity().clone());
+                    let state = Arc::new(State::clone(&self.state));
+                    let by_data = self.access.renewed(schema, requester, (&*txn, &state));
+                    renewed = by_data.map_err(|error| match error {
+                        Error::Engine(error) => error,
+                        other => engine::Error::Corrupt(other.to_string()),
+                    })?;
                     &renewed
                 }
             }
@@ -220,6 +234,7 @@ impl Batch<'_> {
             origin: Origin::Client,
             in_transaction,
             begins_indexes: &mut self.begins_indexes,
+            changes_access: &mut self.changes_access,
             next_ids: &mut self.next_ids,
             response: None,
             assertion_work: ASSERTION_WORK_MAX,

@@ -11,6 +11,8 @@ use sapwood_ldap::result::ResultCode;
 
 use super::Run;
 use super::rules::{RuleSet, UniqueRule};
+use crate::access::AccessRules;
+use crate::config::access::{self, ACCESS, AccessList};
 use crate::config::unique::{self, UNIQUE_URI};
 use crate::config::{Setting, Settings, elsewhere};
 use crate::definition;
@@ -23,7 +25,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::synthetic::config::{DATA, UNIQUE};
+use crate::synthetic::config::{DATA, FRONTEND, UNIQUE};
 use crate::synthetic::root_dse::Channel;
 
 impl<T: Write> Run<'_, T> {
@@ -47,15 +49,22 @@ impl<T: Write> Run<'_, T> {
         let mut begins_indexes = false;
         for change in request.changes {
             let target = self.configured(change.attribute.description)?;
-            if entry != target.entry() {
-                let (attribute, entry) = (target.attribute(), target.entry());
-                let diagnostic = format!("{attribute} is set in {entry}");
+            if !target.entries().contains(&entry.as_str()) {
+                let (attribute, entries) = (target.attribute(), target.entries());
+                let diagnostic = format!("{attribute} is set in {}", entries.join(" and "));
                 return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
             }
             match target {
                 Target::Setting(setting) => make(setting, &mut state.settings, &change)?,
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Unique => change_rules(&mut state.settings.unique, &change)?,
+                Target::Access => {
+                    let list = match entry == FRONTEND {
+                        true => AccessList::Global,
+                        false => AccessList::Data,
+                    };
+                    access::change(list.of_mut(&mut state.settings), &change)?;
+                }
             }
         }
         self.put(state)?;
@@ -75,6 +84,12 @@ impl<T: Write> Run<'_, T> {
             state.rules.check(self.schema, &state).map_err(refused)?;
             // Updates of all stores are ended with the rules that were, or begun with those that are.
             self.txn.guard_move()?;
+        }
+        if state.settings.differ_in_access(&self.state.settings) {
+            // Whether they can be put in force.
+            let rules = AccessRules::new(self.schema, state.settings.policy(), 0);
+            rules.map_err(|error| refused(Error::Config(format!("{ACCESS}: {error}"))))?;
+            *self.changes_access = true;
         }
         definition::store(self.txn, self.schema, &mut state)?;
         *self.state = state;
@@ -260,6 +275,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(UNIQUE_URI) {
             return Ok(Target::Unique);
         }
+        if name.eq_ignore_ascii_case(ACCESS) {
+            return Ok(Target::Access);
+        }
         let (code, diagnostic) = match (elsewhere::remedy(name), known) {
             (Some(remedy), _) => {
                 let diagnostic = format!("{name} is not set here: {remedy}");
@@ -284,6 +302,7 @@ enum Target {
     Setting(&'static Setting),
     Indexes,
     Unique,
+    Access,
 }
 
 impl Target {
@@ -292,14 +311,16 @@ impl Target {
             Target::Setting(setting) => setting.attribute,
             Target::Indexes => INDEXES,
             Target::Unique => UNIQUE_URI,
+            Target::Access => ACCESS,
         }
     }
 
-    /// The entry that has the attribute.
-    fn entry(self) -> &'static str {
+    /// The entries that have the attribute.
+    fn entries(self) -> &'static [&'static str] {
         match self {
-            Target::Setting(_) | Target::Indexes => DATA,
-            Target::Unique => UNIQUE,
+            Target::Setting(_) | Target::Indexes => &[DATA],
+            Target::Unique => &[UNIQUE],
+            Target::Access => &[DATA, FRONTEND],
         }
     }
 }

@@ -9,7 +9,7 @@ use sapwood_ldap::message::RequestMessage;
 use sapwood_ldap::result::ResultCode;
 
 use super::Run;
-use crate::access::{EntryGrants, Rights, Sight, Slot};
+use crate::access::{Asked, EntryGrants, Rights, Sight, Slot};
 use crate::collective::Collective;
 use crate::engine::{EntryId, IndexKind, Write};
 use crate::names;
@@ -115,7 +115,13 @@ impl<T: Write> Run<'_, T> {
             return Ok(None);
         };
         let dn = names::normal_dn_of(self.txn, self.schema, id)?;
-        let granted = requester.grants().on_entry(&dn, id);
+        let asked = Asked {
+            view: &*self.txn,
+            schema: self.schema,
+            dn: &dn,
+            id,
+        };
+        let granted = requester.grants().on_entry(&asked)?;
         if !granted.has(Slot::ENTRY, right) {
             let diagnostic = "you may not read this entry, as the controls of the update ask for";
             return Err(Stop::refuse(

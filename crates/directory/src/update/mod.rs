@@ -88,6 +88,8 @@ pub(crate) struct Run<'r, T> {
     in_transaction: bool,
     /// Whether indexes were begun, which are to be built.
     begins_indexes: &'r mut bool,
+    /// Becomes true when access rules are changed.
+    changes_access: &'r mut bool,
     next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,

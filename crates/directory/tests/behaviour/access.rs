@@ -1,5 +1,6 @@
 //! Access rules: what is hidden is as if it were not there, and what may not be changed stays as it is.
 
+mod rules;
 mod updates;
 
 use std::sync::Arc;
@@ -54,8 +55,8 @@ fn user(directory: &Directory, dn: &str) -> Identity {
 }
 
 fn set(directory: &Directory, rules: impl IntoIterator<Item = Rule>) {
-    let rules = rules.into_iter().collect();
-    directory.set_access(&Policy { rules }).unwrap();
+    let rules: Vec<Rule> = rules.into_iter().collect();
+    directory.set_access(&Policy::from(rules)).unwrap();
 }
 
 /// Who is bound reads everything.

@@ -183,12 +183,6 @@ fn what_is_set_elsewhere_is_refused_with_what_sets_it() {
         ),
         (
             DATA,
-            "olcAccess",
-            ResultCode::UnwillingToPerform,
-            "sapwoodAnonymousRead",
-        ),
-        (
-            DATA,
             "olcDatabase",
             ResultCode::UnwillingToPerform,
             "cannot be changed",

@@ -119,7 +119,11 @@ pub(crate) fn by_command(
 }
 
 /// Applies changes, each durable before the next one; ends at the first that is refused. Says how many there were.
-fn apply(directory: &Directory, administrator: &str, changes: &str) -> Result<String, String> {
+pub(crate) fn apply(
+    directory: &Directory,
+    administrator: &str,
+    changes: &str,
+) -> Result<String, String> {
     let requester = Requester::administrator(administrator);
     let mut reader = ldif::Reader::new(changes.as_bytes(), ldif::Options::default());
     let mut done = 0;

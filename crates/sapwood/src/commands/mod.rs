@@ -1,5 +1,6 @@
 //! One file for each command.
 
+pub(crate) mod access;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod config;

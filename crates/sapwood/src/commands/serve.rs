@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
-use crate::commands::{config, index};
+use crate::commands::{access, config, index};
 use crate::open::SchemaFiles;
 use crate::output::LogOutput;
 use crate::{memory, open};
@@ -152,6 +152,9 @@ fn control_socket(
         match words.first().map(String::as_str) {
             Some("reload") => reload(&server, &schema),
             Some("index") => index::by_command(&directory, &words[1..], notes),
+            Some("access") => {
+                access::by_command(&directory, &server.administrator(), &words[1..], notes)
+            }
             Some("config") => {
                 config::by_command(&directory, &server.administrator(), &words[1..], notes)
             }

@@ -25,7 +25,8 @@ pub(super) fn is_same(schema: &Schema, authzid: &str, authcid: &str) -> bool {
     authzid.is_empty() || authzid == authcid || is_same()
 }
 
-/// The passwords of the entry with a DN.
+/// The passwords of the entry with a DN, if the access rules let it be bound by them: otherwise it is as if there were
+/// no such entry.
 pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credentials>, Outcome> {
     if dn.len() > NAME_BYTES_MAX || asked.settings.is_admin(asked.schema, dn) {
         return Ok(None);
@@ -35,8 +36,14 @@ pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credenti
         .snapshot()
         .map_err(|error| refusal(&error))?;
     let values_max = asked.settings.config.limits.password_values_max;
-    let found = snapshot.credentials(dn, values_max);
-    found.map_err(|error| refusal(&error))
+    let found = || {
+        let Some(found) = snapshot.credentials(dn, values_max)? else {
+            return Ok(None);
+        };
+        let may = snapshot.may_authenticate(&asked.nobody, &found)?;
+        Ok(may.then_some(found))
+    };
+    found().map_err(|error: sapwood_directory::Error| refusal(&error))
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 //! busy.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::{Credentials, Identity, Outcome};
+use sapwood_directory::{Credentials, Identity, Outcome, Requester};
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, RequestControls, authorization_identity_response,
 };
@@ -222,6 +223,11 @@ impl Session {
             return Ok(Some(Bindable { identity, stored }));
         }
         let found = self.credentials(name)?;
+        let found = match found {
+            // As if there were no such entry, also in the time that it takes.
+            Some(found) if !self.may_authenticate(&found)? => None,
+            found => found,
+        };
         Ok(found.map(|found| {
             let Credentials {
                 entry, dn, stored, ..
@@ -304,6 +310,21 @@ impl Session {
         )
     }
 
+    /// Whether the access rules let somebody who is not bound yet bind as an entry.
+    fn may_authenticate(&self, found: &Credentials) -> Result<bool, Outcome> {
+        let snapshot = self.service.directory.snapshot();
+        let may = snapshot.and_then(|snapshot| snapshot.may_authenticate(&self.nobody(), found));
+        may.map_err(|error| refusal(&error))
+    }
+
+    /// The connection as long as nobody is bound.
+    fn nobody(&self) -> Arc<Requester> {
+        match self.is_anonymous() {
+            true => self.context.requester.clone(),
+            false => self.requester(Identity::Anonymous),
+        }
+    }
+
     pub(super) fn credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
         let snapshot = self
             .service
@@ -344,6 +365,7 @@ impl Session {
             settings: &self.settings,
             directory: &self.service.directory,
             schema: self.service.directory.schema(),
+            nobody: self.nobody(),
         };
         let came = Instant::now();
         match bind.exchange.step(&asked, credentials)? {

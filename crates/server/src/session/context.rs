@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sapwood_directory::access::Connection;
 use sapwood_directory::{Channel, EntryId, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
@@ -28,6 +29,22 @@ impl Peer {
             Self::Tcp(_) => false,
             Self::Local { uid, .. } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
         }
+    }
+
+    /// What access rules may ask of a connection of it.
+    pub(super) fn connection(&self, tls_strength: u32) -> Arc<Connection> {
+        /// What slapd counts for a local socket.
+        const LOCAL_STRENGTH: u32 = 71;
+        let (address, peer_name) = match self {
+            Self::Tcp(address) => (Some(*address), format!("IP={address}")),
+            Self::Local { .. } => (None, "PATH=".to_owned()),
+        };
+        Arc::new(Connection {
+            transport_strength: if address.is_none() { LOCAL_STRENGTH } else { 0 },
+            tls_strength,
+            address,
+            peer_name,
+        })
     }
 
     /// Where its work comes from, for what is shared by address.
@@ -88,8 +105,15 @@ impl Session {
             self.context.claimant = self.context.claimant.bound_as(&identity);
             let is_bound = identity != Identity::Anonymous;
             self.admission.bind(&self.context.claimant, is_bound);
-            self.context.requester = self.service.directory.requester(identity);
+            self.context.requester = self.requester(identity);
         }
+    }
+
+    /// Somebody who asks over this connection.
+    pub(super) fn requester(&self, identity: Identity) -> Arc<Requester> {
+        let Context { peer, tls, .. } = &self.context;
+        let from = peer.connection(tls.as_ref().map_or(0, |tls| u32::from(tls.ssf)));
+        self.service.directory.requester_from(identity, Some(from))
     }
 
     /// For whom work is done that somebody with this identity asks for, or that is about its password.

@@ -119,7 +119,9 @@ impl Session {
                 is_under_tls: false,
             },
             tls: None,
-            requester: service.directory.requester(Identity::Anonymous),
+            requester: service
+                .directory
+                .requester_from(Identity::Anonymous, Some(peer.connection(0))),
             deletions: 0,
             claimant: admission.claimant(),
         };
@@ -208,6 +210,7 @@ impl Session {
         self.context.channel.is_under_tls = true;
         self.context.channel.is_vouched_for |= has_certificate;
         self.context.tls = Some(Box::new(established));
+        self.context.requester = self.requester(self.context.identity().clone());
         self.input.bytes.clear();
         self.input.needed = 0;
         self.then = Then::Continue;
@@ -219,8 +222,7 @@ impl Session {
         self.service.renew(&mut self.settings);
         let directory = &self.service.directory;
         if !directory.is_current(&self.context.requester) {
-            let identity = self.context.identity().clone();
-            self.context.requester = directory.requester(identity);
+            self.context.requester = directory.renewed(&self.context.requester);
         }
         if let Identity::User { entry, .. } = *self.context.identity()
             && self.context.deletions != self.service.directory.deletions()

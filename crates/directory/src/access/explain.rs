@@ -1,0 +1,148 @@
+//! Why somebody may do something: the rules that were tried, one after the other.
+
+use std::sync::Arc;
+
+use super::Requester;
+use super::compile::Slot;
+use super::condition::Asked;
+use super::grants::{Grants, Met};
+use super::policy::{Rights, Rule, Then};
+use crate::directory::Snapshot;
+use crate::engine::{Engine, Read};
+use crate::error::{Error, Result};
+use crate::names;
+use crate::schema::NormalDn;
+
+/// What rules say of somebody, an entry and an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The rights that they give.
+    pub rights: Rights,
+    /// Whether no rules are asked, as of the administrator.
+    pub is_above_rules: bool,
+    /// The rules that were tried, in their order; the last one decided, unless `is_decided` is false.
+    pub tried: Vec<TriedRule>,
+    /// Whether a rule decided. Where none does, there are no rights.
+    pub is_decided: bool,
+}
+
+/// A rule that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriedRule {
+    /// Its place among all, counted from 0.
+    pub number: usize,
+    /// The rule.
+    pub rule: Rule,
+    /// What became of it.
+    pub what: Tried,
+}
+
+/// What became of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// It is about other entries.
+    OtherEntries,
+    /// It is about other attributes.
+    OtherAttributes,
+    /// These of its clauses, counted from 0, were about who asks; one behind the last is the implied `by * none`.
+    Applied(Vec<usize>),
+}
+
+impl Grants {
+    /// How the rights on a slot of an entry come about.
+    fn explain<R: Read>(&self, asked: &Asked<'_, R>, slot: Slot) -> Result<Explanation> {
+        let mut explanation = Explanation {
+            rights: Rights::NONE,
+            is_above_rules: self.is_unlimited(),
+            tried: Vec::new(),
+            is_decided: false,
+        };
+        if self.is_unlimited() {
+            explanation.rights = Rights::ALL;
+            return Ok(explanation);
+        }
+        let met = Met::new(self, asked);
+        let is_self = Some(asked.id) == self.entry;
+        let mut rights = Rights::NONE;
+        for known in &self.rules {
+            let mut tried = |what| {
+                let rule = self.set.policy.rules[known.number].clone();
+                explanation.tried.push(TriedRule {
+                    number: known.number,
+                    rule,
+                    what,
+                });
+            };
+            if !known.slots[slot.index()] {
+                tried(Tried::OtherAttributes);
+                continue;
+            }
+            if !met.is_about(known)? {
+                tried(Tried::OtherEntries);
+                continue;
+            }
+            let mut applied = Vec::new();
+            let mut then = Then::Continue;
+            for clause in &known.clauses {
+                if !met.is_meant(clause, is_self)? {
+                    continue;
+                }
+                rights = clause.grant.after(rights);
+                applied.push(clause.number);
+                then = clause.then;
+                if then != Then::Continue {
+                    break;
+                }
+            }
+            tried(Tried::Applied(applied));
+            if then == Then::Stop {
+                explanation.rights = rights;
+                explanation.is_decided = true;
+                return Ok(explanation);
+            }
+        }
+        Ok(explanation)
+    }
+}
+
+impl<E: Engine> Snapshot<E> {
+    /// Why somebody has which rights on an attribute of an entry, on the entry itself (`entry`), or on what is directly
+    /// below it (`children`).
+    ///
+    /// # Errors
+    /// When there is no such entry or attribute, or the engine fails.
+    pub fn explain_access(
+        &self,
+        requester: &Arc<Requester>,
+        dn: &str,
+        attribute: &str,
+    ) -> Result<Explanation> {
+        let requester = self.current(requester)?;
+        let schema = self.schema();
+        let mut normal = NormalDn::new();
+        let parsed = normal.parse(schema, dn.as_bytes());
+        parsed.map_err(|error| Error::Config(format!("{dn:?} is not a DN: {error}")))?;
+        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
+        let found = walk.and_then(|walk| walk.found());
+        let found = found.ok_or_else(|| Error::Config(format!("there is no entry {dn:?}")))?;
+        let slot = match attribute {
+            "entry" => Slot::ENTRY,
+            "children" => Slot::CHILDREN,
+            name => match schema.attribute_type(name.as_bytes()) {
+                Some(known) => requester.grants().slot(known.id()),
+                None => {
+                    return Err(Error::Config(format!(
+                        "there is no attribute type {name:?}"
+                    )));
+                }
+            },
+        };
+        let asked = Asked {
+            view: self.view(),
+            schema,
+            dn: &normal,
+            id: found.id,
+        };
+        requester.grants().explain(&asked, slot)
+    }
+}

@@ -1,0 +1,280 @@
+//! Whom a clause is about, made ready: what the identity and its connection tell is decided here, and what depends on
+//! the entry is left as a [`Condition`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Connection;
+use super::compile::{Asker, Data, EntryTest, Need};
+use super::condition::{
+    Condition, Expansion, GroupTest, Source, entry_matches, group_filter, naming_filter, text_is,
+};
+use super::policy::{
+    DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
+};
+use super::regex::Regex;
+use crate::engine::Read;
+use crate::error::{Error, Result};
+use crate::schema::{NormalDn, Schema};
+
+/// Whom a clause is about.
+#[derive(Debug)]
+pub(super) enum CompiledWho {
+    Anyone,
+    Anonymous,
+    Users,
+    SelfEntry,
+    Near(i32),
+    Dn(EntryTest),
+    Matches(Box<Regex>),
+    /// Text that depends on the entry.
+    ExpandedDn(Arc<Expansion>, DnScope),
+    DnAttribute(String),
+    Group {
+        dn: NormalDn,
+        class: String,
+        attribute: String,
+    },
+    /// A group whose DN depends on the entry.
+    GroupOf {
+        dn: Arc<Expansion>,
+        class: String,
+        attribute: String,
+    },
+    Network(Peer),
+    Named(TextStyle, String),
+    /// The same with text that depends on the entry.
+    NamedOf(TextStyle, Arc<Expansion>),
+    Strength(Strength, u32),
+}
+
+type Made<T> = std::result::Result<T, String>;
+
+impl CompiledWho {
+    pub(super) fn new(schema: &Schema, who: &Who, source: &Source) -> Made<CompiledWho> {
+        let expansion =
+            |pattern: &str| Ok::<_, String>(Arc::new(Expansion::new(source.clone(), pattern)?));
+        Ok(match who {
+            Who::Anyone => CompiledWho::Anyone,
+            Who::Anonymous => CompiledWho::Anonymous,
+            Who::Users => CompiledWho::Users,
+            Who::SelfEntry => CompiledWho::SelfEntry,
+            Who::SelfLevel(level) => CompiledWho::Near(*level),
+            // Nobody asks in the name of others yet.
+            Who::Real(who) => CompiledWho::new(schema, who, source)?,
+            Who::Dn(DnPattern {
+                scope: DnScope::Regex,
+                dn,
+            }) => {
+                let expansion = expansion(dn)?;
+                match expansion.constant() {
+                    Some(pattern) => CompiledWho::Matches(Box::new(Regex::new(pattern)?)),
+                    None => CompiledWho::ExpandedDn(expansion, DnScope::Regex),
+                }
+            }
+            Who::Dn(pattern) if pattern.dn.is_empty() && pattern.scope == DnScope::Base => {
+                CompiledWho::Anonymous
+            }
+            Who::Dn(pattern) if pattern.dn.is_empty() && pattern.scope == DnScope::Subtree => {
+                CompiledWho::Anyone
+            }
+            Who::Dn(pattern) => CompiledWho::Dn(EntryTest::new(schema, pattern)?),
+            Who::ExpandedDn(pattern) => {
+                CompiledWho::ExpandedDn(expansion(&pattern.dn)?, pattern.scope)
+            }
+            Who::DnAttribute(name) => match schema.attribute_type(name.as_bytes()) {
+                Some(known) => CompiledWho::DnAttribute(known.name().to_owned()),
+                None => return Err(format!("there is no attribute type {name:?}")),
+            },
+            Who::Group(group) => CompiledWho::group(schema, group, &expansion)?,
+            Who::Set { .. } => return Err("sets are not supported".into()),
+            Who::Peer(Peer::Name { style, pattern }) => {
+                CompiledWho::named(*style, pattern, &expansion)?
+            }
+            Who::Peer(network) => CompiledWho::Network(network.clone()),
+            Who::Socket {
+                what: SocketName::Domain,
+                ..
+            } => return Err("names of hosts (domain) are not looked up: name addresses".into()),
+            Who::Socket { .. } => {
+                return Err(
+                    "sockname and sockurl are not supported: name addresses of clients".into(),
+                );
+            }
+            Who::Strength { of, least } => CompiledWho::Strength(*of, *least),
+        })
+    }
+
+    fn group(
+        schema: &Schema,
+        group: &Group,
+        expansion: &impl Fn(&str) -> Made<Arc<Expansion>>,
+    ) -> Made<CompiledWho> {
+        let class = group.class.as_deref().unwrap_or("groupOfNames").to_owned();
+        let attribute = group.attribute.as_deref().unwrap_or("member").to_owned();
+        if schema.object_class(class.as_bytes()).is_none() {
+            return Err(format!("there is no object class {class:?}"));
+        }
+        let Some(known) = schema.attribute_type(attribute.as_bytes()) else {
+            return Err(format!("there is no attribute type {attribute:?}"));
+        };
+        let url = schema.attribute_type(b"labeledURI");
+        if url.is_some_and(|url| url.subtypes().contains(known.id())) {
+            return Err("groups by URLs are not supported".into());
+        }
+        match group.style {
+            GroupStyle::Exact => {
+                let mut dn = NormalDn::new();
+                let named = dn.parse(schema, group.dn.as_bytes());
+                named.map_err(|error| format!("{:?} is not a DN: {error}", group.dn))?;
+                Ok(CompiledWho::Group {
+                    dn,
+                    class,
+                    attribute,
+                })
+            }
+            GroupStyle::Expand => Ok(CompiledWho::GroupOf {
+                dn: expansion(&group.dn)?,
+                class,
+                attribute,
+            }),
+            GroupStyle::Nested => Err("group.nested is not supported".into()),
+        }
+    }
+
+    fn named(
+        style: TextStyle,
+        pattern: &str,
+        expansion: &impl Fn(&str) -> Made<Arc<Expansion>>,
+    ) -> Made<CompiledWho> {
+        if style == TextStyle::Exact {
+            return Ok(CompiledWho::Named(style, pattern.to_owned()));
+        }
+        let expansion = expansion(pattern)?;
+        let Some(pattern) = expansion.constant() else {
+            return Ok(CompiledWho::NamedOf(style, expansion));
+        };
+        if style == TextStyle::Regex {
+            Regex::new(pattern)?;
+        }
+        Ok(CompiledWho::Named(style, pattern.to_owned()))
+    }
+
+    /// Whether it may be somebody, and what of that depends on the entry.
+    pub(super) fn may_be<R: Read>(
+        &self,
+        asker: &Asker<'_>,
+        data: Data<'_, R>,
+        need: &mut Need,
+    ) -> Result<bool> {
+        let is_bound = asker.is_bound;
+        let peer_name = asker.from.map(|from| from.peer_name.as_str());
+        let condition = match self {
+            CompiledWho::Anyone => return Ok(true),
+            CompiledWho::Anonymous => return Ok(!is_bound),
+            CompiledWho::Users => return Ok(is_bound),
+            CompiledWho::SelfEntry => {
+                need.of_self = true;
+                return Ok(asker.entry.is_some());
+            }
+            CompiledWho::Dn(test) => return Ok(asker.dn.as_ref().is_some_and(|dn| test.holds(dn))),
+            CompiledWho::Matches(regex) => return Ok(regex.is_match(&asker.text)),
+            CompiledWho::Network(network) => {
+                return Ok(asker.from.is_some_and(|from| from.is_in(network)));
+            }
+            CompiledWho::Named(style, pattern) => {
+                return Ok(
+                    peer_name.is_some_and(|text| pattern == "*" || text_is(*style, text, pattern))
+                );
+            }
+            CompiledWho::Strength(of, least) => {
+                return Ok(asker.from.is_some_and(|from| from.strength(*of) >= *least));
+            }
+            CompiledWho::NamedOf(style, expansion) => {
+                let Some(text) = peer_name else {
+                    return Ok(false);
+                };
+                Condition::Text(expansion.clone(), *style, text.into())
+            }
+            CompiledWho::ExpandedDn(expansion, DnScope::Regex) => {
+                Condition::Text(expansion.clone(), TextStyle::Regex, asker.text.clone())
+            }
+            CompiledWho::Near(level) => match &asker.dn {
+                Some(dn) => Condition::Near(*level, dn.clone()),
+                None => return Ok(false),
+            },
+            CompiledWho::ExpandedDn(expansion, scope) => match &asker.dn {
+                Some(dn) => Condition::Dn(expansion.clone(), *scope, dn.clone()),
+                None => return Ok(false),
+            },
+            CompiledWho::DnAttribute(attribute) if is_bound => {
+                let filter = naming_filter(attribute, &asker.text).map_err(Error::Config)?;
+                Condition::Filter(Arc::new(filter))
+            }
+            CompiledWho::Group {
+                dn,
+                class,
+                attribute,
+            } if is_bound => {
+                let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
+                return match data {
+                    Some((reading, state)) => entry_matches(reading, state, dn, &filter),
+                    None => Ok(false),
+                };
+            }
+            CompiledWho::GroupOf {
+                dn,
+                class,
+                attribute,
+            } if is_bound => {
+                let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
+                Condition::Group(dn.clone(), Arc::new(GroupTest { filter }))
+            }
+            CompiledWho::DnAttribute(_)
+            | CompiledWho::Group { .. }
+            | CompiledWho::GroupOf { .. } => {
+                return Ok(false);
+            }
+        };
+        need.conditions.push(condition);
+        Ok(true)
+    }
+}
+
+impl Connection {
+    fn strength(&self, of: Strength) -> u32 {
+        match of {
+            Strength::Any => self.transport_strength.max(self.tls_strength),
+            Strength::Transport => self.transport_strength,
+            Strength::Tls => self.tls_strength,
+            Strength::Sasl => 0,
+        }
+    }
+
+    fn is_in(&self, network: &Peer) -> bool {
+        let has_port = |port: &Option<u16>| {
+            port.is_none_or(|port| self.address.is_some_and(|address| address.port() == port))
+        };
+        let address = self.address.map(|address| address.ip().to_canonical());
+        match (network, address) {
+            (
+                Peer::Ip {
+                    address: wanted,
+                    mask,
+                    port,
+                },
+                Some(IpAddr::V4(address)),
+            ) => address.to_bits() & mask.to_bits() == wanted.to_bits() && has_port(port),
+            (
+                Peer::Ipv6 {
+                    address: wanted,
+                    mask,
+                    port,
+                },
+                Some(IpAddr::V6(address)),
+            ) => address.to_bits() & mask.to_bits() == wanted.to_bits() && has_port(port),
+            (Peer::Path(path), None) => self.peer_name.strip_prefix("PATH=") == Some(path),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Rules in the words of slapd.access(5), as `cn=config` takes them.
+
+use super::*;
+
+const DATA: &str = "olcDatabase={1}mdb,cn=config";
+const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
+const GROUP: &str = "cn=helpdesk,ou=People,dc=example,dc=com";
+
+fn put(directory: &Directory, rules: &[&str]) {
+    succeed(directory, modify(DATA, &[(Replace, "olcAccess", rules)]));
+}
+
+fn shown(directory: &Directory, entry: &str) -> Vec<String> {
+    let found = search(directory, &query(entry, Scope::Base, EVERYTHING));
+    let lines = found.entries[0].1.iter();
+    let values = lines.filter_map(|line| line.strip_prefix("olcAccess: "));
+    values.map(str::to_owned).collect()
+}
+
+fn sees_mail(directory: &Directory, who: &Identity, of: &str) -> bool {
+    let found = search(directory, &by(who, of, Scope::Base, EVERYTHING));
+    found
+        .entries
+        .iter()
+        .any(|(_, lines)| lines.iter().any(|line| line.starts_with("mail:")))
+}
+
+#[test]
+fn rules_are_values_in_order_that_change_while_the_directory_is_served() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    assert!(sees_mail(&directory, &anne, BERT));
+    put(
+        &directory,
+        &["{1}to * by users read", "{0}to attrs=mail by self read"],
+    );
+    let expected = ["{0}to attrs=mail by self read", "{1}to * by users read"];
+    assert_eq!(shown(&directory, DATA), expected);
+    assert!(sees_mail(&directory, &anne, ANNE));
+    assert!(!sees_mail(&directory, &anne, BERT));
+    // One is added before the others, and one behind them.
+    let more =
+        ["{0}to attrs=mail by dn.base=\"uid=anne,ou=people,dc=example,dc=com\" read by * break"];
+    succeed(&directory, modify(DATA, &[(Add, "olcAccess", &more)]));
+    succeed(
+        &directory,
+        modify(DATA, &[(Add, "olcAccess", &["to * by * none"])]),
+    );
+    assert_eq!(shown(&directory, DATA).len(), 4);
+    assert!(sees_mail(&directory, &anne, BERT));
+    succeed(
+        &directory,
+        modify(DATA, &[(Delete, "olcAccess", &["{0}", "to * by * none"])]),
+    );
+    assert_eq!(shown(&directory, DATA), expected);
+    // Global ones come behind.
+    put(&directory, &["to attrs=mail by self read"]);
+    let found = search(&directory, &by(&anne, ANNE, Scope::Base, EVERYTHING));
+    assert!(found.entries.is_empty());
+    succeed(
+        &directory,
+        modify(FRONTEND, &[(Replace, "olcAccess", &["to * by users read"])]),
+    );
+    assert!(sees_mail(&directory, &anne, ANNE));
+    assert!(!sees_mail(&directory, &anne, BERT));
+    // What cannot be is refused.
+    for wrong in [
+        "to * by users reed",
+        "to attrs=nonsense by * read",
+        "to dn.regex=( by * read",
+        "{x}to * by * read",
+    ] {
+        let refused = apply(&directory, modify(DATA, &[(Add, "olcAccess", &[wrong])]));
+        assert_ne!(refused.code, ResultCode::Success, "{wrong}");
+        assert!(refused.diagnostic.contains("olcAccess"), "{refused:?}");
+    }
+}
+
+#[test]
+fn regular_expressions_filters_attributes_and_levels_decide_for_each_entry() {
+    let directory = directory();
+    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
+    let rest = "to * by users read";
+    let sees = |rule: &str| {
+        put(&directory, &[rule, rest]);
+        [ANNE, BERT, CARL].map(|of| sees_mail(&directory, &anne, of))
+    };
+    let regex = "to dn.regex=\"^uid=([^,]+),ou=people,dc=example,dc=com$\" attrs=mail";
+    let only_anne = [true, false, true];
+    assert_eq!(
+        sees(&format!(
+            "{regex} by dn.exact,expand=\"uid=$1,ou=People,dc=example,dc=com\" read"
+        )),
+        only_anne
+    );
+    assert_eq!(
+        sees(&format!("{regex} by dn.regex=\"^uid=$1,ou=people\" read")),
+        only_anne
+    );
+    assert_eq!(sees("to filter=(uid=bert) attrs=mail by * none"), only_anne);
+    assert_eq!(
+        sees("to dn.subtree=\"ou=People,dc=example,dc=com\" attrs=mail by self.level{0} read"),
+        only_anne
+    );
+    assert_eq!(sees("to attrs=!person by * none"), [false; 3]);
+    assert_eq!(sees("to attrs=@inetOrgPerson by * break"), [true; 3]);
+    // The value of an attribute names who may read it.
+    let manager = [(Add, "manager", &[ANNE][..])];
+    succeed(&directory, modify(BERT, &manager));
+    assert_eq!(
+        sees("to attrs=mail by dnattr=manager read by self read"),
+        [true, true, false]
+    );
+    put(&directory, &["to attrs=mail by dnattr=manager read", rest]);
+    assert!(!sees_mail(&directory, &bert, BERT));
+    // What may be added depends on the content.
+    let rules = [
+        "to filter=(ou=good) by users write",
+        "to attrs=children by users write",
+        rest,
+    ];
+    put(&directory, &rules);
+    let as_anne = |name: &str| {
+        let entry = add(
+            &format!("ou={name},{PEOPLE}"),
+            &format!("objectClass: organizationalUnit\nou: {name}"),
+        );
+        let outcome = apply_as(&directory, anne.clone(), entry);
+        (outcome.code, outcome.diagnostic)
+    };
+    assert_eq!(as_anne("good"), (ResultCode::Success, String::new()));
+    assert_eq!(as_anne("bad").0, ResultCode::InsufficientAccessRights);
+}
+
+#[test]
+fn members_of_a_group_have_its_rights_from_the_next_operation_on() {
+    let directory = directory();
+    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
+    let group = format!(
+        "objectClass: groupOfNames\ncn: helpdesk\nmember: {}",
+        BERT.to_uppercase()
+    );
+    succeed(&directory, add(GROUP, &group));
+    put(
+        &directory,
+        &[
+            "to attrs=mail by group=\"cn=Helpdesk,ou=People,dc=example,dc=com\" write",
+            "to * by users read",
+        ],
+    );
+    assert!(!sees_mail(&directory, &anne, CARL));
+    assert!(sees_mail(&directory, &bert, CARL));
+    let change = || modify(CARL, &[(Replace, "mail", &["new@example.com"])]);
+    assert_eq!(
+        apply_as(&directory, anne.clone(), change()).code,
+        ResultCode::InsufficientAccessRights
+    );
+    assert_eq!(
+        apply_as(&directory, bert.clone(), change()).code,
+        ResultCode::Success
+    );
+    succeed(&directory, modify(GROUP, &[(Replace, "member", &[ANNE])]));
+    assert!(sees_mail(&directory, &anne, CARL));
+    assert!(!sees_mail(&directory, &bert, CARL));
+    // A group of another class is none.
+    put(
+        &directory,
+        &[
+            "to attrs=mail by group/organizationalRole/roleOccupant=\"cn=Helpdesk,ou=People,dc=example,dc=com\" read",
+            "to * by users read",
+        ],
+    );
+    assert!(!sees_mail(&directory, &anne, CARL));
+}
+
+#[test]
+fn explanations_name_the_rules_that_were_tried() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    put(
+        &directory,
+        &[
+            "to dn.base=\"dc=example,dc=com\" by * read",
+            "to attrs=mail by self write by * break",
+            "to * by users read",
+        ],
+    );
+    let explain = |dn: &str, attribute: &str| {
+        let requester = directory.requester(anne.clone());
+        directory
+            .snapshot()
+            .unwrap()
+            .explain_access(&requester, dn, attribute)
+            .unwrap()
+    };
+    use sapwood_directory::access::Tried;
+    let explained = explain(BERT, "mail");
+    let tried: Vec<Tried> = explained
+        .tried
+        .into_iter()
+        .map(|tried| tried.what)
+        .collect();
+    assert_eq!(
+        tried,
+        [
+            Tried::OtherEntries,
+            Tried::Applied(vec![1]),
+            Tried::Applied(vec![0])
+        ]
+    );
+    assert_eq!(explained.rights, Rights::UP_TO_READ);
+    assert_eq!(explain(ANNE, "mail").rights, Rights::UP_TO_WRITE);
+    assert_eq!(explain(ANNE, "cn").tried[1].what, Tried::OtherAttributes);
+}
