@@ -468,6 +468,34 @@ fn the_configuration_is_read_over_ldapi() {
     expect(modify(index), 0, "");
     let one = succeeded(search(&external, "olcDatabase={1}mdb,cn=config"));
     assert!(one.contains("\nolcDbIndex: givenName eq,sub\n"), "{one}");
+    // A file of definitions, as Debian's packages have them: macros, numbers, folded lines.
+    let add = |input: &str| {
+        let mut command = program("ldapadd", "ldap-utils");
+        command.args(["-Q", "-Y", "EXTERNAL", "-H", server.ldapi()]);
+        fed(&mut command, input)
+    };
+    let coats = "dn: cn=coats,cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: coats\n\
+                 olcObjectIdentifier: {0}Coat 1.3.6.1.4.1.99999\n\
+                 olcAttributeTypes: {0}( Coat:1 NAME 'coatSize' EQUALITY integerMatch SYN\n \
+                 TAX 1.3.6.1.4.1.1466.115.121.1.27 )\n\
+                 olcObjectClasses: {0}( Coat:2 NAME 'coat' SUP top AUXILIARY MAY coatSize )\n";
+    expect(add(coats), 0, "cn=coats,cn=schema,cn=config");
+    expect(add(coats), 68, "Already exists");
+    let entry = "dn: dc=example,dc=com\nobjectClass: domain\nobjectClass: coat\ndc: example\ncoatSize: 50\n";
+    expect(add(entry), 0, "");
+    let schema = succeeded(search(&external, "cn=schema,cn=config"));
+    assert!(
+        schema.contains("\ndn: cn={0}coats,cn=schema,cn=config\n"),
+        "{schema}"
+    );
+    let without = "dn: cn={0}coats,cn=schema,cn=config\nchangetype: modify\ndelete: olcObjectClasses\nolcObjectClasses: {0}\n";
+    expect(modify(without), 53, "dc=example,dc=com");
+    let length = "dn: cn=schema,cn=config\nchangetype: modify\nadd: olcAttributeTypes\n\
+                  olcAttributeTypes: ( 1.3.6.1.4.1.99999.3 NAME 'coatLength' SUP coatSize )\n";
+    expect(modify(length), 0, "");
+    let subschema = "dn: cn=Subschema\nchangetype: modify\ndelete: attributeTypes\n\
+                     attributeTypes: ( 1.3.6.1.4.1.99999.3 NAME 'coatLength' SUP coatSize )\n";
+    expect(modify(subschema), 0, "");
     let hidden = search(&["-x"], "cn=config");
     assert!(!hidden.status.success() && hidden.stdout.is_empty());
 }

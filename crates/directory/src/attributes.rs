@@ -35,6 +35,9 @@ struct OfType {
     by_options: HashMap<Box<str>, AttributeNo>,
 }
 
+/// What stands before the description of a number whose type was removed from the schema: nothing has it any more.
+const REMOVED: char = '-';
+
 /// Descriptions of a type that are looked at one by one.
 const SEARCHED_MAX: usize = 16;
 
@@ -118,6 +121,10 @@ impl AttributeTable {
                     "the number of the attribute description {text} does not follow the one before"
                 )));
             }
+            if let Some(text) = text.strip_prefix(REMOVED) {
+                self.push(AttributeTypeId::GONE, text.into(), text.len());
+                continue;
+            }
             let description = AttributeDescription::parse(text).map_err(|error| {
                 Error::corrupt(format!("attribute description {text}: {error}"))
             })?;
@@ -125,7 +132,7 @@ impl AttributeTable {
                 .attribute_type(description.attribute_type().as_bytes())
                 .ok_or_else(|| {
                     Error::State(format!(
-                        "the directory has values of {text}, which its schema files do not define (any more)"
+                        "the directory has values of {text}, which its schema does not define (any more)"
                     ))
                 })?;
             self.has_collective |= attribute_type.is_collective();
@@ -220,6 +227,24 @@ impl AttributeTable {
         self.has_collective
     }
 
+    /// Marks the numbers of a type as those of a type that was removed, in the table of a transaction. The definition
+    /// is to be written, too, so that the table is read again.
+    pub(crate) fn remove<W: Write>(
+        &self,
+        txn: &mut W,
+        attribute_type: AttributeTypeId,
+    ) -> engine::Result<()> {
+        for known in self.of_type(attribute_type) {
+            let text = format!("{REMOVED}{}", known.text);
+            txn.put(
+                Table::Attribute,
+                &known.number.0.to_be_bytes(),
+                text.as_bytes(),
+            )?;
+        }
+        Ok(())
+    }
+
     /// How many numbers there are.
     pub(crate) fn len(&self) -> usize {
         self.known.len()
@@ -241,6 +266,15 @@ impl AttributeTable {
 
     fn push(&mut self, attribute_type: AttributeTypeId, text: Box<str>, type_bytes: usize) {
         let number = AttributeNo(self.known.len() as u16);
+        if attribute_type == AttributeTypeId::GONE {
+            self.known.push(KnownAttribute {
+                number,
+                attribute_type,
+                text,
+                type_bytes,
+            });
+            return;
+        }
         let at = attribute_type.index();
         if self.by_type.len() <= at {
             self.by_type.resize_with(at + 1, OfType::default);

@@ -19,7 +19,7 @@ impl<E: Engine> Directory<E> {
     pub fn check_new_context(&self, dn: &str) -> Result<()> {
         let snapshot = self.snapshot()?;
         let mut state = State::clone(snapshot.state());
-        add(snapshot.view(), &mut state, self.schema(), dn, 0)
+        add(snapshot.view(), &mut state, snapshot.schema(), dn, 0)
     }
 
     /// Adds a naming context in one of the stores: the first, or one that no naming context has, so that it gets this
@@ -29,7 +29,7 @@ impl<E: Engine> Directory<E> {
     /// [`Error::Config`] when there is a naming context or an entry with this DN, or the store is another's.
     pub fn add_naming_context(&self, dn: &str, store: u16) -> Result<()> {
         let mut add = Add {
-            schema: self.schema(),
+            schema: &self.options().schema,
             stores: self.stores(),
             dn,
             store,
@@ -60,6 +60,7 @@ impl Add<'_> {
             schema, dn, store, ..
         } = *self;
         let mut state = definition::load(txn, schema)?;
+        let schema = &state.schema.clone();
         let is_partition = |(first, stores): (u16, u16)| (first..first + stores).contains(&store);
         let mut partitions = state
             .partitioned
@@ -81,7 +82,7 @@ impl Add<'_> {
                 }
             }
         }
-        Ok(definition::store(txn, schema, &mut state)?)
+        Ok(definition::store(txn, &mut state)?)
     }
 }
 

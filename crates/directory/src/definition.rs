@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! form 4
+//! schema <how often it was added to> <when it last was>
 //! preparation <version of the string preparation the indexes were built with>
 //! context <DN>
 //! context-in <store> <DN>
@@ -16,6 +17,9 @@
 //! access data|global <rule in the words of slapd.access(5)>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ```
+//!
+//! What is added to the schema is a record of its own ([`crate::schema::additions`]), read again when its time in the
+//! definition is another one.
 
 use std::sync::Arc;
 
@@ -28,14 +32,17 @@ use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
 use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::names::{self, NamingContext, PartitionedParent};
+use crate::schema::additions::Additions;
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
 use crate::update::UniqueRule;
 use crate::update::rules::RuleSet;
+use crate::update::stamp::generalized_time;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
+const SCHEMA_KEY: &[u8] = b"schema";
 const GENERATION_KEY: &[u8] = b"feed generation";
 const FORM_LINE: &str = "form 4";
 
@@ -47,18 +54,12 @@ pub(crate) fn record<R: Read>(read: &R) -> engine::Result<Option<R::Value<'_>>> 
     read.get(Table::Meta, DEFINITION_KEY)
 }
 
-/// Reads what a snapshot knows of the directory.
+/// Reads what a snapshot knows of the directory; `schema` is the one of the program, or another one of the directory.
 pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
     let record = record(read)?
         .ok_or_else(|| Error::State("there is no directory here: make one first".into()))?;
     let text =
         std::str::from_utf8(&record).map_err(|_| Error::corrupt("the definition is not text"))?;
-    let attributes = AttributeTable::load(schema, read)?;
-    let mut state = State {
-        definition: text.into(),
-        attributes,
-        ..State::default()
-    };
     let mut lines = text.lines();
     match lines.next() {
         Some(FORM_LINE) => {}
@@ -69,9 +70,24 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             )));
         }
     }
+    let mut changed = lines.clone();
+    let changed = changed.find_map(|line| line.strip_prefix("schema ")?.split_once(' '));
+    let (version, changed) = changed.unwrap_or(("0", ""));
+    let version = version.parse();
+    let version = version.map_err(|_| Error::corrupt("the schema's version is no number"))?;
+    let schema = &added_to(read, schema, version > 0)?;
+    let mut state = State {
+        definition: text.into(),
+        attributes: AttributeTable::load(schema, read)?,
+        schema: schema.clone(),
+        schema_version: version,
+        schema_changed: changed.into(),
+        ..State::default()
+    };
     for line in lines {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
+            "schema" => {}
             "preparation" => state.preparation = rest.parse().unwrap_or_default(),
             "context" => state.contexts.push(context(schema, rest, 0)?),
             "context-in" => {
@@ -107,6 +123,30 @@ fn read_access(state: &mut State, line: &str) -> Result<()> {
     let rules = list.ok_or_else(damaged)?.of_mut(&mut state.settings);
     rules.push(rule.parse().map_err(|_| damaged())?);
     Ok(())
+}
+
+/// The schema with what the data add to it.
+fn added_to<R: Read>(read: &R, schema: &Schema, is_there: bool) -> Result<Schema> {
+    let mut additions = Additions::default();
+    if is_there {
+        let record = read.get(Table::Meta, SCHEMA_KEY)?;
+        let record = record.ok_or_else(|| Error::corrupt("the schema's record is not there"))?;
+        let text = std::str::from_utf8(&record);
+        let text = text.map_err(|_| Error::corrupt("the schema's record is not text"))?;
+        let damaged = |line: &str| Error::corrupt(format!("the schema's record has '{line}'"));
+        additions = Additions::parse(text).map_err(damaged)?;
+    }
+    let made = schema.with(additions);
+    made.map_err(|error| {
+        Error::State(format!(
+            "the schema that is kept with the data does not fit this program: {error}"
+        ))
+    })
+}
+
+/// Writes what is added to the schema. The definition is to be written, too.
+pub(crate) fn put_schema<W: Write>(txn: &mut W, additions: &Additions) -> engine::Result<()> {
+    txn.put(Table::Meta, SCHEMA_KEY, additions.text().as_bytes())
 }
 
 fn read_unique(line: &str) -> UniqueRule {
@@ -176,7 +216,7 @@ fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
     };
     let known = schema.attribute_type(name.as_bytes()).ok_or_else(|| {
         Error::State(format!(
-            "there is an index on {name}, which the schema files do not define (any more)"
+            "there is an index on {name}, which the schema does not define (any more)"
         ))
     })?;
     let number = state
@@ -212,12 +252,18 @@ pub(crate) fn place_of<'i>(
 }
 
 /// Writes the definition of a state.
-pub(crate) fn store<W: Write>(
-    txn: &mut W,
-    schema: &Schema,
-    state: &mut State,
-) -> engine::Result<()> {
-    let mut text = format!("{FORM_LINE}\npreparation {}\n", state.preparation);
+pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<()> {
+    let schema = &state.schema;
+    let mut text = format!("{FORM_LINE}\n");
+    if state.schema_version > 0 {
+        let State {
+            schema_version,
+            schema_changed,
+            ..
+        } = state;
+        text.push_str(&format!("schema {schema_version} {schema_changed}\n"));
+    }
+    text.push_str(&format!("preparation {}\n", state.preparation));
     for NamingContext { dn, root, .. } in &state.contexts {
         text.push_str(&match root.store() {
             0 => format!("context {dn}\n"),
@@ -355,13 +401,20 @@ pub(crate) fn create<W: Write>(
     txn: &mut W,
     schema: &Schema,
     config: &Config,
-    generation: u64,
+    (now, generation): (u64, u64),
 ) -> Result<State> {
+    let schema = &config.schema(schema)?;
     let mut state = State {
         preparation: PREPARATION_VERSION,
         settings: config.settings.clone(),
+        schema: schema.clone(),
         ..State::default()
     };
+    if !schema.additions().is_empty() {
+        state.schema_version = 1;
+        state.schema_changed = generalized_time(now).into();
+        put_schema(txn, schema.additions())?;
+    }
     place(schema, config, &mut state)?;
     let always = ALWAYS_INDEXED.map(|attribute| IndexDefinition {
         attribute: attribute.to_owned(),
@@ -383,7 +436,7 @@ pub(crate) fn create<W: Write>(
         }
     }
     state.rules = Arc::new(RuleSet::new(schema, &state)?);
-    store(txn, schema, &mut state)?;
+    store(txn, &mut state)?;
     put_feed_generation(txn, generation)?;
     Ok(state)
 }

@@ -24,6 +24,7 @@ use crate::import::Prepared;
 use crate::index_change::Builder;
 use crate::index_definition::IndexDefinition;
 use crate::names::{self, DnCache};
+use crate::schema::additions::Additions;
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
 use crate::shards;
@@ -48,6 +49,9 @@ pub struct Config {
     pub own_stores: bool,
     /// What is configured with the data.
     pub settings: Settings,
+    /// Schema files that add to the schema, each with its name and its text: `.schema` files as OpenLDAP has them, or
+    /// LDIF.
+    pub schema_files: Vec<(String, String)>,
 }
 
 /// An entry whose children are spread over several stores, by a hash of their RDN; what is below a child is in its
@@ -66,14 +70,23 @@ impl Config {
     /// # Errors
     /// When the definition cannot be.
     pub fn stores(&self, schema: &Schema) -> Result<u16> {
-        definition::place(schema, self, &mut State::default())
+        definition::place(&self.schema(schema)?, self, &mut State::default())
+    }
+
+    /// The schema of such a directory, which is that of the program with what its files add.
+    ///
+    /// # Errors
+    /// When a file does not fit.
+    pub fn schema(&self, schema: &Schema) -> Result<Schema> {
+        let made = Additions::of_files(&self.schema_files).and_then(|added| schema.with(added));
+        made.map_err(|error| Error::Config(error.to_string()))
     }
 }
 
 /// What a directory is opened with; not kept.
 #[derive(Clone)]
 pub struct Options {
-    /// The schema.
+    /// The schema of the program, which the data of a directory may add to.
     pub schema: Schema,
     /// What the root DSE says about the server.
     pub root_dse: RootDse,
@@ -171,6 +184,7 @@ impl<E: Engine> Directory<E> {
             schema: &options.schema,
             stores: engine.stores(),
             config,
+            now: options.clock.now_micros(),
             generation: generation::of_uuid(options.uuids.uuid()),
             failure: None,
         };
@@ -188,12 +202,12 @@ impl<E: Engine> Directory<E> {
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
         let view = engine.snapshot()?;
         let state = definition::load(&view, &options.schema)?;
-        subentries::flag(&engine, &view, &options.schema, &state)?;
+        subentries::flag(&engine, &view, &state.schema, &state)?;
         drop(view);
         let view = engine.snapshot()?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
-        let synthetic = SyntheticContexts::new(&options.schema, &options.root_dse, &state, opened)?;
-        let access = Access::new(&options.schema, state.settings.policy())?;
+        let synthetic = SyntheticContexts::new(&options.root_dse, &state, opened)?;
+        let access = Access::new(&state.schema, state.settings.policy())?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
@@ -219,9 +233,10 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// The schema.
-    pub fn schema(&self) -> &Schema {
-        &self.shared.options.schema
+    /// The schema as of the newest commit that was read from. Another one is in force after a commit that changes it;
+    /// what is read from a snapshot goes with [that of the snapshot](Snapshot::schema).
+    pub fn schema(&self) -> Schema {
+        self.newest_known().state.schema.clone()
     }
 
     /// The access rules in force.
@@ -317,7 +332,7 @@ impl<E: Engine> Directory<E> {
         let known = &known.state;
         let record = definition::record(view)?;
         let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
-            Arc::new(definition::load(view, self.schema())?)
+            Arc::new(definition::load(view, &self.options().schema)?)
         } else if view
             .get(
                 Table::Attribute,
@@ -326,7 +341,7 @@ impl<E: Engine> Directory<E> {
             .is_some()
         {
             let mut state = State::clone(known);
-            state.attributes.extend(self.schema(), view)?;
+            state.attributes.extend(&state.schema, view)?;
             Arc::new(state)
         } else {
             known.clone()
@@ -339,8 +354,15 @@ impl<E: Engine> Directory<E> {
             .unwrap_or_else(PoisonError::into_inner);
         if newest.commit < commit {
             let (before, now) = (&newest.state.settings, &known.state.settings);
+            let is_same_schema = newest.state.schema.is_same(&known.state.schema);
             if before.differ_in_access(now) {
-                self.set_access(&now.policy())?;
+                let schema = &known.state.schema;
+                self.shared.access.set(schema, &now.policy())?;
+            }
+            if !is_same_schema {
+                // Rules that name what was removed stay as they were looked up before: numbers of types keep their
+                // meaning.
+                let _ = self.shared.access.follow(&known.state.schema);
             }
             *newest = known.clone();
         }
@@ -400,7 +422,7 @@ impl<E: Engine> Directory<E> {
         if !state.rules.is_local() {
             return StoreSet::all(self.stores());
         }
-        shards::of_request(self.schema(), state, self.stores(), request)
+        shards::of_request(&state.schema, state, self.stores(), request)
     }
 
     /// The [shards](Self::shards) of an update that is decoded already.
@@ -412,7 +434,7 @@ impl<E: Engine> Directory<E> {
         if !state.rules.is_local() {
             return StoreSet::all(self.stores());
         }
-        shards::of_message(self.schema(), state, self.stores(), request)
+        shards::of_message(&state.schema, state, self.stores(), request)
     }
 
     /// Refuses a directory whose rules cannot be kept, which is told of each update otherwise.
@@ -424,7 +446,7 @@ impl<E: Engine> Directory<E> {
         snapshot
             .state()
             .rules
-            .check(self.schema(), snapshot.state())
+            .check(snapshot.schema(), snapshot.state())
     }
 
     fn newest_known(&self) -> Arc<Known> {
@@ -536,6 +558,8 @@ struct Create<'c> {
     schema: &'c Schema,
     stores: usize,
     config: &'c Config,
+    /// The time, in microseconds since 1970.
+    now: u64,
     /// Of the change feed.
     generation: u64,
     failure: Option<Error>,
@@ -560,7 +584,7 @@ impl Bundle for Create<'_> {
             self.failure = Some(Error::State("there is a directory here already".into()));
             return Ok(Verdict::Undo);
         }
-        let made = definition::create(txn, self.schema, self.config, self.generation);
+        let made = definition::create(txn, self.schema, self.config, (self.now, self.generation));
         Error::verdict(made, &mut self.failure)
     }
 
@@ -624,8 +648,9 @@ impl<E: Engine> Snapshot<E> {
     }
 
     /// The schema.
+    #[inline]
     pub fn schema(&self) -> &Schema {
-        self.seen.directory.schema()
+        &self.seen.known.state.schema
     }
 
     /// Ends it. Nothing is left while there are clones, with the last of which it ends.
@@ -703,11 +728,9 @@ impl<E: Engine> Snapshot<E> {
         channel: Channel,
     ) -> Result<Arc<Context>> {
         let directory = self.directory();
-        let options = directory.options();
-        let made_of = (&options.schema, &options.root_dse);
-        directory
-            .synthetic()
-            .get(context, channel, made_of, self.state())
+        let root_dse = &directory.options().root_dse;
+        let contexts = directory.synthetic();
+        contexts.get(context, channel, root_dse, self.state())
     }
 
     /// What is configured with the data.

@@ -50,7 +50,7 @@ impl<E: Engine> Directory<E> {
         let snapshot = self.snapshot()?;
         let mut list = Vec::new();
         for indexes in snapshot.state().indexes.iter() {
-            let attribute = self.schema().type_of(indexes.attribute_type).name();
+            let attribute = snapshot.schema().type_of(indexes.attribute_type).name();
             let of = |kind| {
                 let index = Index {
                     attribute: indexes.number,
@@ -118,7 +118,7 @@ impl<E: Engine> Directory<E> {
             return Ok(0);
         }
         let mut file = File {
-            schema: self.schema(),
+            schema: &self.options().schema,
             builds,
             state: State::default(),
             after: None,
@@ -152,7 +152,7 @@ impl<E: Engine> Directory<E> {
     /// Changes the definition in a transaction of its own, durable on return.
     fn change_definition<'s>(&'s self, step: Step<'s>) -> Result<Change<'s>> {
         let mut change = Change {
-            schema: self.schema(),
+            schema: &self.options().schema,
             step,
             builds: Vec::new(),
             dropped: 0,
@@ -228,8 +228,8 @@ struct Change<'s> {
 
 impl Change<'_> {
     fn make<T: Write>(&mut self, txn: &mut T) -> Result<()> {
-        let schema = self.schema;
-        let mut state = definition::load(txn, schema)?;
+        let mut state = definition::load(txn, self.schema)?;
+        let schema = &state.schema.clone();
         match self.step {
             Step::Look => {
                 self.builds = building(&state);
@@ -254,7 +254,7 @@ impl Change<'_> {
                 self.dropped = drop_from(txn, schema, &mut state, unwanted)?;
             }
         }
-        Ok(definition::store(txn, schema, &mut state)?)
+        Ok(definition::store(txn, &mut state)?)
     }
 }
 
@@ -417,7 +417,7 @@ impl File<'_> {
             .map_or(Bound::Unbounded, |end| Bound::Excluded(end.as_slice()));
         let mut entries = txn.scan(Table::Entry, Range { from, to }, Direction::Forward)?;
         let vocabulary = Vocabulary {
-            schema: self.schema,
+            schema: &self.state.schema,
             attributes: &self.state.attributes,
         };
         let mut spelled = Vec::new();
@@ -453,7 +453,7 @@ impl File<'_> {
                 let attributes = &self.state.attributes;
                 match posting_kind(build.kind) {
                     Some(kind) => index_keys(
-                        self.schema,
+                        &self.state.schema,
                         attributes,
                         indexes,
                         kind,
@@ -462,7 +462,7 @@ impl File<'_> {
                         &mut scratch,
                     ),
                     None => ordering_keys(
-                        self.schema,
+                        &self.state.schema,
                         attributes,
                         indexes,
                         id,

@@ -7,11 +7,18 @@ use crate::config::Settings;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
 use crate::names::{NamingContext, PartitionedParent};
+use crate::schema::Schema;
 use crate::update::rules::RuleSet;
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
+    /// The schema.
+    pub(crate) schema: Schema,
+    /// How often it was added to; 0 if it has only what the program defines.
+    pub(crate) schema_version: u64,
+    /// When it was last added to, as a Generalized Time; empty if it never was.
+    pub(crate) schema_changed: Box<str>,
     /// The naming contexts.
     pub(crate) contexts: Vec<NamingContext>,
     /// The entries whose children are spread over several stores.

@@ -98,6 +98,9 @@ pub(crate) struct Init {
     /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"; replaces the usual set
     #[arg(long = "index", value_name = "SPEC")]
     pub(crate) indexes: Vec<IndexSpec>,
+    /// Add the definitions of a file to the schema, a '.schema' file as OpenLDAP has them or LDIF; may be repeated
+    #[arg(long = "schema", value_name = "FILE")]
+    pub(crate) schema_files: Vec<PathBuf>,
     /// Keep the entries in memory only: a server begins with the file "memory", and writes it when it stops unless the
     /// configuration says otherwise; a crash loses what is newer
     #[arg(long)]

@@ -180,7 +180,7 @@ impl Server {
         flags: Flags,
     ) -> Result<Self, StartError> {
         flags.override_in(&mut config);
-        let settings = Settings::new(folder, config.clone(), directory.schema())?;
+        let settings = Settings::new(folder, config.clone(), &directory.schema())?;
         let files = tls_files(folder, &config);
         let mut urls = config.listen.iter().map(|listener| &listener.url);
         let wants_tls = urls.any(|url| matches!(url, ListenUrl::Ldaps(..)));

@@ -217,7 +217,7 @@ impl Service {
         let running = wanted.running_since(&self.started);
         running.check_together()?;
         let mut reloaded = Reloaded::new(&self.settings().config, &running, &wanted);
-        let settings = Settings::new(&self.folder, running, self.directory.schema())?;
+        let settings = Settings::new(&self.folder, running, &self.directory.schema())?;
         let files = tls_files(&self.folder, &settings.config);
         match &self.tls {
             Some(tls) => tls.reload(&files)?,

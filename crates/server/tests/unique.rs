@@ -38,6 +38,7 @@ fn server() -> TestServer {
             }],
             ..Settings::default()
         },
+        ..sapwood_directory::Config::default()
     };
     let server = TestServer::of(&contents, "", |_| Embedded::in_memory_with(5).unwrap());
     server.add(&[(OTHER, &[("objectClass", "organization"), ("o", "other")])]);

@@ -192,6 +192,15 @@ impl Access {
         Ok(())
     }
 
+    /// Looks the names of the rules in force up again, in another schema of the directory.
+    pub(crate) fn follow(&self, schema: &Schema) -> std::result::Result<(), PolicyError> {
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let version = rules.version + 1;
+        *rules = Arc::new(AccessRules::new(schema, rules.policy.clone(), version)?);
+        self.version.store(version, Ordering::Release);
+        Ok(())
+    }
+
     /// The rules in force.
     pub(crate) fn rules(&self) -> Arc<AccessRules> {
         let rules = self.rules.read();
@@ -244,7 +253,7 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When a rule names what the schema does not know; the rules before stay in force.
     pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
-        self.access().set(self.schema(), policy)
+        self.access().set(&self.schema(), policy)
     }
 
     /// The access rules in force.
@@ -265,7 +274,7 @@ impl<E: Engine> Directory<E> {
     ) -> Arc<Requester> {
         self.access()
             .rules()
-            .requester(self.schema(), identity, from)
+            .requester(&self.schema(), identity, from)
     }
 
     /// The same somebody by the rules that are in force now.

@@ -60,7 +60,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
             "olcLdapSyntaxes",
             "olcObjectIdentifier",
         ],
-        "files in the folder 'schema' of the directory add to the schema when the server starts",
+        "cn=schema,cn=config and the entries below it have the schema",
     ),
     (
         &["olcLimits"],

@@ -290,7 +290,7 @@ impl<E: Engine> Build<'_, E> {
         let receive = Arc::new(Mutex::new(receive));
         // Memory that is given back and fetched again for each batch takes longer than the batch.
         let (give_back, emptied) = channel::<Batch>();
-        let (schema, state) = (self.shared.directory.schema(), self.state);
+        let (schema, state) = (&self.state.schema, self.state);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|_| {
@@ -363,7 +363,7 @@ impl<E: Engine> Build<'_, E> {
         let batch_bytes_max = BATCH_BYTES / batches.len();
         // Which store a name is in.
         let view = self.shared.directory.snapshot()?;
-        let schema = self.shared.directory.schema();
+        let schema = &self.state.schema;
         let is_ordered = matches!(self.source, Source::Ordered(_));
         // Their ids stand behind all others of the first store.
         let mut partitioned = BTreeMap::new();

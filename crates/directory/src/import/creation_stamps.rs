@@ -53,8 +53,8 @@ struct Form {
 impl<'b, E: Engine> CreationStamps<'b, E> {
     /// Gives numbers to the attributes, in transactions of their own.
     pub(super) fn new(shared: &'b Shared<'b, E>, spelled: Spelled) -> Result<Self> {
-        let schema = shared.directory.schema();
         let snapshot = shared.directory.snapshot()?;
+        let schema = snapshot.schema();
         let mut attributes = AttributeTable::clone(&snapshot.state().attributes);
         let mut numbers = Vec::new();
         for attribute in OperationalAttribute::STORED {
@@ -102,7 +102,7 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
         out.clear();
         let options = self.shared.directory.options();
         let vocabulary = Vocabulary {
-            schema: self.shared.directory.schema(),
+            schema: &self.shared.directory.schema(),
             attributes: &self.attributes,
         };
         if !prepared.records[1].is_empty() {
@@ -174,7 +174,7 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
         uuid: [u8; 16],
         numbers: &[(OperationalAttribute, AttributeNo)],
     ) -> Result<Form> {
-        let schema = self.shared.directory.schema();
+        let schema = &self.shared.directory.schema();
         let damaged = || Error::corrupt("a sorted entry has no structural class");
         let class = schema.object_classes().get(class).ok_or_else(damaged)?;
         let mut builder = RecordBuilder::new();

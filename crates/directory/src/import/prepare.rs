@@ -368,7 +368,7 @@ impl<'w, E: Engine> Worker<'w, E> {
         let (state, sink) = common;
         Worker {
             shared,
-            schema: shared.directory.schema(),
+            schema: &state.schema,
             state,
             attributes: state.attributes.clone(),
             sink,
@@ -376,7 +376,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             records: Records::default(),
             names: Siblings::default(),
             descriptions: Descriptions::default(),
-            patterns: Patterns::new(shared.directory.schema()),
+            patterns: Patterns::new(&state.schema),
         }
     }
 
@@ -698,7 +698,7 @@ pub(super) fn number<E: Engine>(
         return number.ok_or_else(|| shared.out_of_order().into());
     }
     let mut mint = Mint {
-        schema: shared.directory.schema(),
+        schema: &shared.directory.schema(),
         wanted: (attribute_type, options),
         answer: None,
     };

@@ -54,6 +54,11 @@ impl ObjectClass {
         self.id
     }
 
+    /// Whether it only keeps the number of a class that was removed. Nothing has its name.
+    pub fn is_gone(&self) -> bool {
+        self.definition.oid.is_empty()
+    }
+
     /// The object identifier in dotted-decimal form.
     pub fn oid(&self) -> &str {
         &self.definition.oid

@@ -7,15 +7,16 @@ use sapwood_ldap::ldif::{Block, Body, Options};
 use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::{AttributeUsage, Definition, Macros, ObjectClassKind};
 
+use super::base::{Base, gone_type};
 use super::lookup::NameTable;
 use super::operational::OperationalAttribute;
 use super::options::can_be_registered;
 use super::prepare::Case;
 use super::rule::Method;
 use super::{
-    ATTRIBUTE_TYPES_MAX, AttributeType, AttributeTypeId, ClassKind, ClassSet, Content,
-    MatchingRule, OBJECT_CLASSES_MAX, ObjectClass, ObjectClassId, RuleKind, Schema, Syntax,
-    TypeSet, Usage, WellKnown,
+    ATTRIBUTE_TYPES_MAX, AttributeType, AttributeTypeId, ClassKind, ClassSet, MatchingRule,
+    OBJECT_CLASSES_MAX, ObjectClass, ObjectClassId, RuleKind, Schema, Syntax, TypeSet, Usage,
+    WellKnown,
 };
 
 /// Most attribute types that one derives from, all in one line. Each knows them all.
@@ -43,13 +44,16 @@ static STANDARD: [(&str, &str); 7] = [
 pub struct Source {
     /// The file's name as given, or that of a built-in file.
     pub file: Arc<str>,
-    /// The line the definition begins at, the first being 1.
+    /// The line the definition begins at, the first being 1; 0 for what has no lines.
     pub line: u64,
 }
 
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
     }
 }
 
@@ -126,10 +130,29 @@ pub struct SchemaBuilder {
     options: Vec<String>,
 }
 
-struct Defined<T> {
-    definition: T,
-    at: Source,
-    built_in: bool,
+#[derive(Clone)]
+pub(super) struct Defined<T> {
+    pub(super) definition: T,
+    pub(super) at: Source,
+    /// Whether the program has it, and not a file: a later definition may take its place.
+    pub(super) built_in: bool,
+    /// Whether it only keeps its number, which was another's: nothing has its name.
+    pub(super) is_gone: bool,
+}
+
+impl<T: Default> Defined<T> {
+    /// What keeps a number.
+    pub(super) fn gone() -> Defined<T> {
+        Defined {
+            definition: T::default(),
+            at: Source {
+                file: "".into(),
+                line: 0,
+            },
+            built_in: false,
+            is_gone: true,
+        }
+    }
 }
 
 impl Default for SchemaBuilder {
@@ -141,12 +164,7 @@ impl Default for SchemaBuilder {
 impl SchemaBuilder {
     /// A builder that has the built-in definitions.
     pub fn new() -> SchemaBuilder {
-        let mut builder = SchemaBuilder {
-            types: Vec::new(),
-            classes: Vec::new(),
-            macros: Macros::default(),
-            options: Vec::new(),
-        };
+        let mut builder = SchemaBuilder::empty();
         let operational = OperationalAttribute::schema_file();
         for (file, text) in STANDARD
             .into_iter()
@@ -306,11 +324,13 @@ impl SchemaBuilder {
                 definition,
                 at,
                 built_in,
+                is_gone: false,
             }),
             Definition::ObjectClass(definition) => self.classes.push(Defined {
                 definition,
                 at,
                 built_in,
+                is_gone: false,
             }),
             _ => {}
         }
@@ -321,28 +341,28 @@ impl SchemaBuilder {
     /// # Errors
     /// When a definition refers to something undefined, something is defined twice, or a rule of RFC 4512 is broken.
     pub fn build(self) -> Result<Schema, SchemaError> {
-        let types = replace_built_in(self.types, |definition| &definition.oid)?;
-        let classes = replace_built_in(self.classes, |definition| &definition.oid)?;
-        if types.len() > ATTRIBUTE_TYPES_MAX || classes.len() > OBJECT_CLASSES_MAX {
-            return Err(SchemaError::TooMany);
+        let types = replace_built_in(self.types, &|definition| &definition.oid)?;
+        let classes = replace_built_in(self.classes, &|definition| &definition.oid)?;
+        Base::new(types, classes, self.options).schema(Arc::default())
+    }
+
+    /// A builder without definitions.
+    pub(super) fn empty() -> SchemaBuilder {
+        SchemaBuilder {
+            types: Vec::new(),
+            classes: Vec::new(),
+            macros: Macros::default(),
+            options: Vec::new(),
         }
-        let type_names = name_table(&types, |definition| (&definition.oid, &definition.names))?;
-        let class_names = name_table(&classes, |definition| (&definition.oid, &definition.names))?;
-        let types = link_types(types, &type_names)?;
-        let classes = link_classes(classes, &class_names, &type_names)?;
-        let well_known = well_known(&type_names, &class_names)?;
-        let operational = OperationalAttribute::resolve(|oid| attribute_of(&type_names, oid))?;
-        Ok(Schema {
-            content: Arc::new(Content {
-                types,
-                classes,
-                type_names,
-                class_names,
-                options: self.options,
-                well_known,
-                operational,
-            }),
-        })
+    }
+
+    /// Takes the definitions out of it; the macros stay.
+    pub(super) fn take(&mut self) -> Vec<Definition> {
+        let types = self.types.drain(..);
+        let types = types.map(|known| Definition::AttributeType(known.definition));
+        let classes = self.classes.drain(..);
+        let classes = classes.map(|known| Definition::ObjectClass(known.definition));
+        types.chain(classes).collect()
     }
 }
 
@@ -384,9 +404,9 @@ pub(super) fn standard() -> Schema {
 }
 
 /// Lets definitions of files take the places of built-in ones.
-fn replace_built_in<T>(
+pub(super) fn replace_built_in<T>(
     defined: Vec<Defined<T>>,
-    oid_of: impl Fn(&T) -> &String,
+    oid_of: &impl Fn(&T) -> &String,
 ) -> Result<Vec<Defined<T>>, SchemaError> {
     let mut places: HashMap<String, usize> = HashMap::with_capacity(defined.len());
     let mut kept: Vec<Defined<T>> = Vec::with_capacity(defined.len());
@@ -411,12 +431,13 @@ fn replace_built_in<T>(
     Ok(kept)
 }
 
-fn name_table<T>(
+pub(super) fn name_table<T>(
     defined: &[Defined<T>],
     names_of: impl Fn(&T) -> (&String, &Vec<String>),
 ) -> Result<NameTable, SchemaError> {
     let mut table = NameTable::default();
-    for (number, entry) in defined.iter().enumerate() {
+    let there = defined.iter().enumerate();
+    for (number, entry) in there.filter(|(_, entry)| !entry.is_gone) {
         let (oid, names) = names_of(&entry.definition);
         for name in std::iter::once(oid).chain(names) {
             if let Err(first) = table.insert(name, number as u16)
@@ -479,7 +500,7 @@ fn derivation_order(superiors: &[Vec<u16>]) -> Result<Vec<u16>, u16> {
     Ok(order)
 }
 
-fn link_types(
+pub(super) fn link_types(
     defined: Vec<Defined<language::AttributeType>>,
     names: &NameTable,
 ) -> Result<Vec<AttributeType>, SchemaError> {
@@ -506,6 +527,11 @@ fn link_types(
     let mut types = Vec::with_capacity(defined.len());
     for (number, entry) in defined.iter().enumerate() {
         let definition = &entry.definition;
+        if entry.is_gone {
+            superiors.push(Vec::new());
+            types.push(gone_type());
+            continue;
+        }
         superiors.push(match &definition.superior {
             None => Vec::new(),
             Some(name) => {
@@ -631,7 +657,7 @@ fn plain_text(known: &AttributeType) -> Option<Case> {
     }
 }
 
-fn link_classes(
+pub(super) fn link_classes(
     defined: Vec<Defined<language::ObjectClass>>,
     names: &NameTable,
     type_names: &NameTable,
@@ -737,12 +763,12 @@ fn missing(name: &str) -> SchemaError {
     }
 }
 
-fn attribute_of(types: &NameTable, oid: &str) -> Result<AttributeTypeId, SchemaError> {
+pub(super) fn attribute_of(types: &NameTable, oid: &str) -> Result<AttributeTypeId, SchemaError> {
     let found = types.get(oid.as_bytes()).map(AttributeTypeId);
     found.ok_or_else(|| missing(oid))
 }
 
-fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, SchemaError> {
+pub(super) fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, SchemaError> {
     let attribute = |oid: &str| attribute_of(types, oid);
     let class = |name: &str| {
         classes

@@ -8,7 +8,9 @@
 //! exactly when the rule says the values match, and whose `memcmp` order is the order of the rule. They
 //! are the keys of names and indexes; [`PREPARATION_VERSION`] says when they have to be rebuilt.
 
+pub(crate) mod additions;
 mod assertion;
+mod base;
 mod check;
 mod class;
 mod load;
@@ -63,6 +65,19 @@ struct Content {
     well_known: WellKnown,
     /// By [`OperationalAttribute`].
     operational: [AttributeTypeId; OPERATIONAL_ATTRIBUTES],
+    /// What is read in the place of a type that is not there.
+    gone: AttributeType,
+    /// What was added to the definitions of the program.
+    additions: Arc<additions::Additions>,
+    /// What it was made of, and others can be.
+    base: Arc<base::Base>,
+}
+
+impl Default for Schema {
+    /// The schema built in.
+    fn default() -> Schema {
+        Schema::standard()
+    }
 }
 
 impl std::fmt::Debug for Schema {
@@ -111,22 +126,29 @@ impl Schema {
         self.content.classes.get(usize::from(number))
     }
 
-    /// All attribute types; the index of each is its id.
+    /// All attribute types; the index of each is its id. In the place of one that was removed while the process runs
+    /// stands one that [is gone](AttributeType::is_gone).
     pub fn attribute_types(&self) -> &[AttributeType] {
         &self.content.types
     }
 
-    /// All object classes; the index of each is its id.
+    /// All object classes; the index of each is its id. In the place of one that was removed while the process runs
+    /// stands one that [is gone](ObjectClass::is_gone).
     pub fn object_classes(&self) -> &[ObjectClass] {
         &self.content.classes
     }
 
-    /// The attribute type of an id handed out by this schema.
-    ///
-    /// # Panics
-    /// With an id of another schema that has more types.
+    /// The attribute type of an id handed out by this schema or another one of the same directory; one that
+    /// [is gone](AttributeType::is_gone) if this schema does not have it.
+    #[inline]
     pub fn type_of(&self, id: AttributeTypeId) -> &AttributeType {
-        &self.content.types[id.index()]
+        let known = self.content.types.get(id.index());
+        known.unwrap_or(&self.content.gone)
+    }
+
+    /// Whether both are one.
+    pub(crate) fn is_same(&self, other: &Schema) -> bool {
+        Arc::ptr_eq(&self.content, &other.content)
     }
 
     /// The object class of an id handed out by this schema.

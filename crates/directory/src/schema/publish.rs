@@ -7,15 +7,17 @@ use super::{MatchingRule, Schema, Syntax};
 impl Schema {
     /// The values of attributeTypes.
     pub fn attribute_type_values(&self) -> impl Iterator<Item = String> {
-        self.attribute_types()
-            .iter()
+        let types = self.attribute_types().iter();
+        types
+            .filter(|known| !known.is_gone())
             .map(|known| known.definition.to_string())
     }
 
     /// The values of objectClasses.
     pub fn object_class_values(&self) -> impl Iterator<Item = String> {
-        self.object_classes()
-            .iter()
+        let classes = self.object_classes().iter();
+        classes
+            .filter(|known| !known.is_gone())
             .map(|known| known.definition.to_string())
     }
 

@@ -10,6 +10,9 @@ use super::{MatchingRule, Syntax};
 pub struct AttributeTypeId(pub(super) u16);
 
 impl AttributeTypeId {
+    /// That of no type: of what was removed.
+    pub(crate) const GONE: AttributeTypeId = AttributeTypeId(u16::MAX);
+
     /// The position in [`Schema::attribute_types`](super::Schema::attribute_types).
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -51,6 +54,16 @@ impl AttributeType {
     /// The number of this type in its schema.
     pub fn id(&self) -> AttributeTypeId {
         self.id
+    }
+
+    /// Whether it only keeps the number of a type that was removed. Nothing has its name.
+    pub fn is_gone(&self) -> bool {
+        self.id == AttributeTypeId::GONE
+    }
+
+    /// Its definition.
+    pub(crate) fn definition(&self) -> &language::AttributeType {
+        &self.definition
     }
 
     /// The object identifier in dotted-decimal form.

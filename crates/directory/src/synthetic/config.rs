@@ -1,9 +1,10 @@
 //! The configuration (`cn=config`), in OpenLDAP's names where OpenLDAP has one; values with an order and entries with
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
-use super::{Content, Definition, Server};
+use super::{Content, Definition, Follows, Server};
 use crate::config::{Setting, access, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
+use crate::schema::additions::Kind;
 
 /// What `cn=config` shows of what is configured with the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,27 +19,29 @@ pub struct LocalConfig {
 pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
 /// The entry of what holds of all databases.
 pub(crate) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
+/// The entry of the schema.
+pub(crate) const SCHEMA: &str = "cn=schema,cn=config";
 /// The entry of the rules of unique values, if there are any.
 pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 
 pub(super) const CONTEXT: Definition = Definition {
     suffix: "cn=config",
     what: "the configuration",
-    remedy: "what changes it is a modify of the attributes that docs/operating/configuration.md names, sapwood.toml, the \
-             schema files, and 'sapwood index'",
+    remedy: "what changes it is a modify of the attributes that docs/operating/configuration.md names, sapwood.toml, and \
+             'sapwood index'",
     is_hidden: true,
-    follows_state: true,
+    follows: Follows::State,
     make,
 };
 
 fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
-    let mut entries = vec![
-        global(),
-        schema(server),
+    let mut entries = vec![global()];
+    entries.extend(schema(server));
+    entries.extend([
         database(-1, "frontend", DATABASE, &["olcFrontendConfig"], global_access(server)),
         database(0, "config", DATABASE, &[], vec![root_dn(server)]),
         database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
-    ];
+    ]);
     entries.extend(unique_values(server));
     vec![entries]
 }
@@ -61,20 +64,52 @@ fn global() -> Content {
     }
 }
 
-fn schema(server: &Server<'_>) -> Content {
+/// The schema, and below it what was added to it by entries of their own.
+fn schema(server: &Server<'_>) -> Vec<Content> {
+    const CLASS: &str = "olcSchemaConfig";
     let schema = server.schema;
-    Content {
-        dn: format!("cn=schema,{}", CONTEXT.suffix),
-        also: Vec::new(),
-        attributes: vec![
-            ("objectClass", one("olcSchemaConfig")),
-            ("cn", one("schema")),
-            ("olcAttributeTypes", ordered(schema.attribute_type_values())),
-            ("olcObjectClasses", ordered(schema.object_class_values())),
-            ("olcLdapSyntaxes", ordered(schema.syntax_values())),
-            ("structuralObjectClass", one("olcSchemaConfig")),
-        ],
-    }
+    let additions = schema.additions();
+    let entries = additions.entries.iter().enumerate().map(|(at, entry)| {
+        let shown = |kind| {
+            let mut all = match at {
+                0 => schema.built_in(kind, additions),
+                _ => Vec::new(),
+            };
+            let own = entry.definitions.iter().filter(|known| Kind::of(known) == Some(kind));
+            all.extend(own.cloned());
+            ordered(all.iter().map(|definition| definition.to_string()))
+        };
+        let macros = entry.macros.iter().map(|(name, oid)| format!("{name} {oid}"));
+        let (cn, dn, also) = match at {
+            0 => ("schema".to_owned(), SCHEMA.to_owned(), Vec::new()),
+            _ => {
+                let (number, name) = (at - 1, &entry.name);
+                let dn = |name: &str| format!("cn={name},{SCHEMA}");
+                let also = vec![dn(name), dn(&format!("{{{number}}}"))];
+                let cn = format!("{{{number}}}{name}");
+                let numbered = dn(&cn);
+                (cn, numbered, also)
+            }
+        };
+        let syntaxes = match at {
+            0 => ordered(schema.syntax_values()),
+            _ => Vec::new(),
+        };
+        Content {
+            dn,
+            also,
+            attributes: vec![
+                ("objectClass", one(CLASS)),
+                ("cn", one(&cn)),
+                ("olcObjectIdentifier", ordered(macros)),
+                (Kind::AttributeTypes.of_config(), shown(Kind::AttributeTypes)),
+                (Kind::ObjectClasses.of_config(), shown(Kind::ObjectClasses)),
+                ("olcLdapSyntaxes", syntaxes),
+                ("structuralObjectClass", one(CLASS)),
+            ],
+        }
+    });
+    entries.collect()
 }
 
 /// Values with their places before them.

@@ -25,10 +25,32 @@ struct Definition {
     remedy: &'static str,
     /// Whether it exists for the administrator alone.
     is_hidden: bool,
-    /// Whether it follows the state of the directory. Others are made once, when it is opened.
-    follows_state: bool,
+    /// What of the directory it follows.
+    follows: Follows,
     /// Makes its entries, each before those below it: one list for all connections, or one for each kind of them.
     make: fn(&Server<'_>) -> Vec<Vec<Content>>,
+}
+
+/// What a context follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// Nothing: it is made once, when the directory is opened.
+    Nothing,
+    /// The schema.
+    Schema,
+    /// All of its state.
+    State,
+}
+
+impl Follows {
+    /// Whether what was made in one state is good in another.
+    fn is_good(self, made_in: &Arc<State>, state: &Arc<State>) -> bool {
+        match self {
+            Follows::Nothing => true,
+            Follows::Schema => made_in.schema.is_same(&state.schema),
+            Follows::State => Arc::ptr_eq(made_in, state),
+        }
+    }
 }
 
 macro_rules! synthetic_contexts {
@@ -138,13 +160,13 @@ impl SyntheticContexts {
     /// # Errors
     /// When the schema lacks an attribute of one, or the form of entries cannot hold it.
     pub(crate) fn new(
-        schema: &Schema,
         root_dse: &RootDse,
         state: &State,
         opened: String,
     ) -> Result<SyntheticContexts> {
         let mut fixed = Vec::new();
         let local = LocalConfig::default();
+        let schema = &state.schema;
         let server = Server {
             schema,
             root_dse,
@@ -184,10 +206,11 @@ impl SyntheticContexts {
         &self,
         context: SyntheticContext,
         channel: Channel,
-        (schema, root_dse): (&Schema, &RootDse),
+        root_dse: &RootDse,
         state: &Arc<State>,
     ) -> Result<Arc<Context>> {
-        if !context.definition().follows_state {
+        let follows = context.definition().follows;
+        if follows == Follows::Nothing {
             let made = self.fixed.get(context as usize);
             let made = made.and_then(|made| made.get(channel.kind()).or(made.first()));
             let missing = || Error::State(format!("{} was not made", context.what()));
@@ -198,7 +221,8 @@ impl SyntheticContexts {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut known = following.made.iter();
-        let is_of = |of: &Arc<State>| Arc::ptr_eq(of, state);
+        let is_of = |of: &Arc<State>| follows.is_good(of, state);
+        let schema = &state.schema;
         if let Some((.., made)) = known.find(|(which, of, _)| *which == context && is_of(of)) {
             return Ok(made.clone());
         }

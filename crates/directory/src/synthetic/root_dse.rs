@@ -1,6 +1,6 @@
 //! The root DSE (RFC 4512 §5.1): what the server says about itself.
 
-use super::{Content, Definition, Server};
+use super::{Content, Definition, Follows, Server};
 
 /// What only the server knows of the root DSE.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ pub(super) const CONTEXT: Definition = Definition {
     what: "the root DSE",
     remedy: "it says what the server is and can do",
     is_hidden: false,
-    follows_state: false,
+    follows: Follows::Nothing,
     make,
 };
 
@@ -135,10 +135,9 @@ mod tests {
             definition::add_context(&mut state, &schema, &[], dn, 0).unwrap();
         }
         let opened = "20260101000000Z".to_owned();
-        let contexts = SyntheticContexts::new(&schema, &root_dse, &state, opened).unwrap();
-        let made = (&schema, &root_dse);
+        let contexts = SyntheticContexts::new(&root_dse, &state, opened).unwrap();
         let which = SyntheticContext::RootDse;
-        let context = contexts.get(which, Channel::default(), made, &Arc::new(state)).unwrap();
+        let context = contexts.get(which, Channel::default(), &root_dse, &Arc::new(state)).unwrap();
         let (user, operational) = context.entry(0).unwrap().records().unwrap();
         let values = |record: &crate::entry::Entry<'_>, name: &str| {
             let id = schema.attribute_type(name.as_bytes()).unwrap().id();

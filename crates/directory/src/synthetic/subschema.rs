@@ -1,21 +1,28 @@
 //! The subschema subentry (RFC 4512 §4.2): the schema as clients discover it.
 
-use super::{Content, Definition, Server};
+use super::{Content, Definition, Follows, Server};
 
 pub(super) const CONTEXT: Definition = Definition {
     // Of one RDN, of type cn.
     suffix: "cn=Subschema",
     what: "the subschema subentry",
-    remedy: "files in the folder 'schema' add to it",
+    remedy: "a modify of attributeTypes and objectClasses adds to it, as one of cn=schema,cn=config does",
     is_hidden: false,
-    follows_state: false,
+    follows: Follows::Schema,
     make,
 };
 
 /// Its attributes. The times tell clients that keep a copy of the schema whether theirs is still good.
 fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     const DN: &str = CONTEXT.suffix;
-    let Server { schema, opened, .. } = *server;
+    let Server {
+        schema,
+        opened,
+        state,
+        ..
+    } = *server;
+    // Another version of the program may have other definitions.
+    let modified = opened.max(&*state.schema_changed);
     let one = |value: &str| vec![value.to_owned()];
     let classes = ["top", "subentry", "subschema", "extensibleObject"];
     let cn = DN.split_once('=').map_or(DN, |(_, cn)| cn);
@@ -33,7 +40,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
         ("ldapSyntaxes", schema.syntax_values().collect()),
         ("structuralObjectClass", one("subentry")),
         ("createTimestamp", one(opened)),
-        ("modifyTimestamp", one(opened)),
+        ("modifyTimestamp", one(modified)),
     ];
     vec![vec![Content {
         dn: DN.to_owned(),
@@ -55,10 +62,9 @@ mod tests {
         let schema = Schema::standard();
         let (root_dse, state) = (RootDse::default(), State::default());
         let opened = "20260101000000Z".to_owned();
-        let contexts = SyntheticContexts::new(&schema, &root_dse, &state, opened).unwrap();
+        let contexts = SyntheticContexts::new(&root_dse, &state, opened).unwrap();
         let (which, state) = (SyntheticContext::Subschema, Arc::new(state));
-        let made = (&schema, &root_dse);
-        let made = contexts.get(which, Channel::default(), made, &state).unwrap();
+        let made = contexts.get(which, Channel::default(), &root_dse, &state).unwrap();
         let (user, operational) = made.entry(0).unwrap().records().unwrap();
         let mut attributes = Vec::new();
         for record in [&user, &operational] {

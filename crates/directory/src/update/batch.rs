@@ -184,7 +184,7 @@ impl Batch<'_> {
 impl Batch<'_> {
     /// Applies one operation, and notes its outcome.
     fn apply_one<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
-        let schema = &self.options.schema;
+        let schema = &self.state.schema.clone();
         let renewed;
         let requester = match self.work {
             Work::Updates(updates) => {
@@ -320,7 +320,6 @@ impl Bundle for Batch<'_> {
         {
             self.clock.recover(last);
         }
-        let schema = &self.options.schema;
         // The first run begins with what the last batch knew, a later one with what this batch knew before it gave any
         // numbers.
         match self.begun_with {
@@ -337,9 +336,12 @@ impl Bundle for Batch<'_> {
             && definition::record(txn)?
                 .is_some_and(|record| *record == *self.state.definition.as_bytes());
         if is_current {
-            self.state.attributes.extend(schema, txn)?;
+            let State {
+                attributes, schema, ..
+            } = &mut self.state;
+            attributes.extend(schema, txn)?;
         } else {
-            self.state = definition::load(txn, schema)?;
+            self.state = definition::load(txn, &self.options.schema)?;
         }
         self.begun_with = Some(self.state.attributes.len());
         // They may have come since the batch was given its stores.

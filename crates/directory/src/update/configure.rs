@@ -1,6 +1,9 @@
 //! Updates of `cn=config`, which change what is configured with the data. They are updates as others are: in a batch,
 //! durable when they are answered, and seen by whoever takes a snapshot behind them. Only the administrator comes here.
 
+mod schema;
+mod schema_use;
+
 use std::sync::Arc;
 
 use sapwood_ldap::controls::RequestControls;
@@ -43,6 +46,9 @@ impl<T: Write> Run<'_, T> {
             return check_modules(all);
         }
         let entry = self.configured_entry(normal)?;
+        if self.configure_schema(&entry, request)? {
+            return Ok(());
+        }
         // What is known of the directory changes when all is written: what is refused before that is undone by the
         // engine.
         let mut state = State::clone(self.state);
@@ -91,7 +97,7 @@ impl<T: Write> Run<'_, T> {
             rules.map_err(|error| refused(Error::Config(format!("{ACCESS}: {error}"))))?;
             *self.changes_access = true;
         }
-        definition::store(self.txn, self.schema, &mut state)?;
+        definition::store(self.txn, &mut state)?;
         *self.state = state;
         Ok(())
     }
@@ -159,6 +165,9 @@ impl<T: Write> Run<'_, T> {
         if is_overlay(request.dn, "unique") && self.is_in_data(request.dn) {
             return self.add_unique(request);
         }
+        if self.add_schema_entry(request)? {
+            return Ok(());
+        }
         if !is_module_list(normal, request.dn) {
             return Err(super::no_update_of(SyntheticContext::Config, "added to"));
         }
@@ -206,7 +215,11 @@ impl<T: Write> Run<'_, T> {
         controls: &RequestControls<'_>,
     ) -> Result<(), Stop> {
         self.check_alone(controls)?;
-        if self.configured_entry(normal)? != UNIQUE {
+        let entry = self.configured_entry(normal)?;
+        if self.delete_schema_entry(&entry)? {
+            return Ok(());
+        }
+        if entry != UNIQUE {
             return Err(super::no_update_of(SyntheticContext::Config, "deleted"));
         }
         let mut state = State::clone(self.state);
@@ -230,15 +243,15 @@ impl<T: Write> Run<'_, T> {
     /// Refuses what an update of the configuration cannot be part of.
     fn check_alone(&self, controls: &RequestControls<'_>) -> Result<(), Stop> {
         if self.in_transaction {
-            let diagnostic = "an update of cn=config cannot be part of a transaction";
+            let diagnostic =
+                "an update of cn=config or of the schema cannot be part of a transaction";
             return Err(Stop::refuse(ResultCode::AffectsMultipleDsas, diagnostic));
         }
         if controls.assertion.is_some()
             || controls.pre_read.is_some()
             || controls.post_read.is_some()
         {
-            let diagnostic =
-                "an update of cn=config takes no assertion, pre-read or post-read control";
+            let diagnostic = "an update of cn=config or of the schema takes no assertion, pre-read or post-read control";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         Ok(())
@@ -246,12 +259,12 @@ impl<T: Write> Run<'_, T> {
 
     /// The DN of the entry that a name leads to, as it is written in `cn=config`.
     fn configured_entry(&self, normal: &NormalDn) -> Result<String, Stop> {
-        let made_of = (self.schema, &self.options.root_dse);
+        let root_dse = &self.options.root_dse;
         let state = Arc::new(State::clone(self.state));
         let channel = Channel::default();
         let context = self
             .synthetic
-            .get(SyntheticContext::Config, channel, made_of, &state)?;
+            .get(SyntheticContext::Config, channel, root_dse, &state)?;
         match context.find(normal) {
             Ok(at) => Ok(context.entry(at).map_or("", |entry| entry.dn()).to_owned()),
             Err(above) => {

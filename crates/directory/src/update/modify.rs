@@ -58,6 +58,9 @@ impl<T: Write> Run<'_, T> {
                     Some(SyntheticContext::Config) => {
                         return self.configure(&normal, request, controls);
                     }
+                    Some(SyntheticContext::Subschema) => {
+                        return self.configure_subschema(request, controls);
+                    }
                     Some(context) => return Err(no_update_of(context, "modified")),
                 }
             }

@@ -22,6 +22,7 @@ mod options;
 mod query;
 mod restarts;
 mod root;
+mod schema;
 mod search;
 mod stores;
 mod subentries;

@@ -184,7 +184,7 @@ fn only_context(directory: &Directory, context: &str) -> Result<(), String> {
     let normal = |dn: &str| {
         let mut normal = NormalDn::new();
         normal
-            .parse(schema, dn.as_bytes())
+            .parse(&schema, dn.as_bytes())
             .is_ok()
             .then_some(normal)
     };
@@ -247,9 +247,9 @@ impl Question<'_> {
         }
         let schema = directory.schema();
         let (mut who, mut admin) = (NormalDn::new(), NormalDn::new());
-        let parsed = who.parse(schema, self.who.as_bytes());
+        let parsed = who.parse(&schema, self.who.as_bytes());
         parsed.map_err(|error| format!("{:?} is not a DN: {error}", self.who))?;
-        if admin.parse(schema, administrator.as_bytes()).is_ok() && who == admin {
+        if admin.parse(&schema, administrator.as_bytes()).is_ok() && who == admin {
             return Ok(Requester::administrator(administrator));
         }
         let snapshot = directory.snapshot().map_err(|error| error.to_string())?;

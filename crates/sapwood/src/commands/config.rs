@@ -174,7 +174,7 @@ fn one(directory: &Directory, update: Update) -> Result<(), String> {
 
 /// The update that a record asks for.
 fn message(directory: &Directory, record: &Record<'_>) -> Result<Vec<u8>, String> {
-    let schema = directory.schema();
+    let schema = &directory.schema();
     let (mut name, mut suffix) = (NormalDn::new(), NormalDn::new());
     let named = name.parse(schema, record.dn.as_bytes());
     named.map_err(|error| format!("this is not a DN: {error}"))?;

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &Demo, out: &mut Output) -> Result<ExitCode> {
         .into_iter()
         .collect::<Result<_, _>>()
         .map_err(anyhow::Error::msg)?,
+        schema_files: Vec::new(),
         in_memory: false,
         own_stores: false,
         partitions: Vec::new(),

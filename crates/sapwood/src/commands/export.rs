@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
         Some(base) => vec![base.clone()],
         None => snapshot.naming_contexts().map(str::to_owned).collect(),
     };
-    let mut exporter = Exporter::new(&directory, snapshot, &config.admin.dn, out);
+    let mut exporter = Exporter::new(snapshot, &config.admin.dn, out);
     ldif::write_version(&mut exporter.ldif.text);
     for base in &bases {
         let result = match &filter {
@@ -66,23 +66,24 @@ pub(crate) fn tree(
     administrator: &str,
     out: impl Write,
 ) -> Result<()> {
-    let mut exporter = Exporter::new(directory, directory.snapshot()?, administrator, out);
+    let mut exporter = Exporter::new(directory.snapshot()?, administrator, out);
     match exporter.walk(base)? {
         (ResultCode::Success, _) => Ok(exporter.finish()?),
         (code, diagnostic) => bail!("{base}: {code} {diagnostic}"),
     }
 }
 
-struct Exporter<'d, W: Write> {
+struct Exporter<W: Write> {
     snapshot: Snapshot,
     requester: Arc<Requester>,
     attributes: OctetStringsBuf,
     out: BufWriter<W>,
-    ldif: Ldif<'d>,
+    ldif: Ldif,
 }
 
-impl<'d, W: Write> Exporter<'d, W> {
-    fn new(directory: &'d Directory, snapshot: Snapshot, administrator: &str, out: W) -> Self {
+impl<W: Write> Exporter<W> {
+    fn new(snapshot: Snapshot, administrator: &str, out: W) -> Self {
+        let schema = snapshot.schema().clone();
         Exporter {
             snapshot,
             // Everything may be read by who can read the file.
@@ -90,7 +91,7 @@ impl<'d, W: Write> Exporter<'d, W> {
             attributes: OctetStringsBuf::from_iter([b"*", b"+"]),
             out: BufWriter::with_capacity(PIECE_BYTES, out),
             ldif: Ldif {
-                schema: directory.schema(),
+                schema,
                 text: Vec::new(),
                 are_subentries: false,
                 with_subordinates: Vec::new(),
@@ -168,8 +169,8 @@ impl<'d, W: Write> Exporter<'d, W> {
 }
 
 /// Writes entries as LDIF (RFC 2849), without what a server makes anew where they are added.
-struct Ldif<'d> {
-    schema: &'d Schema,
+struct Ldif {
+    schema: Schema,
     text: Vec<u8>,
     /// What is found are subentries: in them stands what other entries have of a collective attribute.
     are_subentries: bool,
@@ -177,9 +178,9 @@ struct Ldif<'d> {
     with_subordinates: Vec<String>,
 }
 
-impl<'d> Sink for Ldif<'d> {
+impl Sink for Ldif {
     type Entry<'s>
-        = LdifEntry<'s, 'd>
+        = LdifEntry<'s>
     where
         Self: 's;
 
@@ -192,7 +193,7 @@ impl<'d> Sink for Ldif<'d> {
         0
     }
 
-    fn begin_entry(&mut self, dn: &[u8], _bytes: usize) -> LdifEntry<'_, 'd> {
+    fn begin_entry(&mut self, dn: &[u8], _bytes: usize) -> LdifEntry<'_> {
         let before = self.text.len();
         let dn = String::from_utf8_lossy(dn).into_owned();
         ldif::write_dn(&mut self.text, &dn);
@@ -209,15 +210,15 @@ impl<'d> Sink for Ldif<'d> {
 }
 
 /// An entry on its way.
-struct LdifEntry<'s, 'd> {
-    ldif: &'s mut Ldif<'d>,
+struct LdifEntry<'s> {
+    ldif: &'s mut Ldif,
     dn: String,
     has_subordinates: bool,
     /// Length of the text before it, while there may be more of it.
     unfinished: Option<usize>,
 }
 
-impl EntrySink for LdifEntry<'_, '_> {
+impl EntrySink for LdifEntry<'_> {
     fn put_ber(&mut self, attributes: &[u8]) {
         for attribute in Attributes::from_checked(attributes) {
             self.put_attribute(attribute.description, attribute.values);
@@ -260,7 +261,7 @@ impl EntrySink for LdifEntry<'_, '_> {
     }
 }
 
-impl Drop for LdifEntry<'_, '_> {
+impl Drop for LdifEntry<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.unfinished {
             self.ldif.text.truncate(before);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -103,6 +103,16 @@ pub(crate) fn make(
     made
 }
 
+/// The texts of schema files, each with its name.
+fn read_all(files: &[PathBuf]) -> Result<Vec<(String, String)>> {
+    let read = |file: &PathBuf| {
+        let name = file.display().to_string();
+        let text = fs::read_to_string(file).with_context(|| name.clone())?;
+        Ok((name, text))
+    };
+    files.iter().map(read).collect()
+}
+
 fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -132,6 +142,7 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         indexes: index_spec::definitions(&args.indexes),
         partitions: args.partitions.clone(),
         own_stores: args.own_stores,
+        schema_files: read_all(&args.schema_files)?,
         ..sapwood_directory::Config::default()
     };
     let options = open::options(folder, &config)?;

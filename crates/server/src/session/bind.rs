@@ -113,7 +113,8 @@ impl Session {
             } => self.sasl(id, mechanism, credentials, challenged),
         };
         if self.settings.config.log.access {
-            let dn = LoggedName::dn(self.service.directory.schema(), request.name);
+            let schema = self.service.directory.schema();
+            let dn = LoggedName::dn(&schema, request.name);
             tracing::info!(target: "access", conn = self.context.number, id, %dn, "bind");
         }
         match outcome {
@@ -214,7 +215,7 @@ impl Session {
         }
         if self
             .settings
-            .is_admin(self.service.directory.schema(), name)
+            .is_admin(&self.service.directory.schema(), name)
         {
             let identity = Identity::Admin {
                 dn: self.settings.config.admin.dn.clone(),
@@ -364,7 +365,7 @@ impl Session {
             tls: self.context.tls.as_deref(),
             settings: &self.settings,
             directory: &self.service.directory,
-            schema: self.service.directory.schema(),
+            schema: &self.service.directory.schema(),
             nobody: self.nobody(),
         };
         let came = Instant::now();

@@ -484,7 +484,7 @@ impl Session {
             return false;
         };
         if self.settings.config.log.access {
-            let schema = self.service.directory.schema();
+            let schema = &self.service.directory.schema();
             let attribute = log::description(schema, request.assertion.attribute);
             let dn = LoggedName::dn(schema, request.dn);
             tracing::info!(target: "access", conn = self.context.number, id, %dn, attribute, "compare");
@@ -515,7 +515,7 @@ impl Session {
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
         if self.settings.config.log.access {
-            let schema = self.service.directory.schema();
+            let schema = &self.service.directory.schema();
             let is_secret = |description: &[u8]| is_secret(schema, description);
             let base = LoggedName::dn(schema, request.base);
             let filter = LoggedFilter::new(request.filter, &is_secret);

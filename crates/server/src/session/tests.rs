@@ -126,7 +126,7 @@ impl Bench {
 
 fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
     let settings =
-        Settings::new(folder, Config::load(folder).unwrap(), directory.schema()).unwrap();
+        Settings::new(folder, Config::load(folder).unwrap(), &directory.schema()).unwrap();
     let (writer, threads) = Writer::start(directory.clone()).unwrap();
     let hashers = HasherPool::start(1).unwrap();
     let preparers = Workers::start("preparer", 1, 1).unwrap();

@@ -236,7 +236,7 @@ impl Session {
             };
             let stepped = match turn {
                 Turn::Stop => Err(stopped()),
-                Turn::Step => hashing.step(directory.schema(), &hasher),
+                Turn::Step => hashing.step(&directory.schema(), &hasher),
             };
             let hashed = match stepped {
                 Ok(ControlFlow::Continue(hashing)) => {
@@ -288,7 +288,8 @@ impl Session {
 
     fn log_update(&self, message: &RequestMessage<'_>) {
         if self.settings.config.log.access {
-            let dn = LoggedName::dn(self.service.directory.schema(), target_dn(&message.op));
+            let schema = self.service.directory.schema();
+            let dn = LoggedName::dn(&schema, target_dn(&message.op));
             let operation = message.op.operation().name();
             tracing::info!(target: "access", conn = self.context.number, id = message.id, %dn, "{operation}");
         }

@@ -685,7 +685,8 @@ impl Session {
 
     fn log_operation(&self, id: u32, number: u32, op: &Request<'_>) {
         if self.settings.config.log.access {
-            let dn = LoggedName::dn(self.service.directory.schema(), target_dn(op));
+            let schema = self.service.directory.schema();
+            let dn = LoggedName::dn(&schema, target_dn(op));
             let (conn, name) = (self.context.number, op.operation().name());
             tracing::info!(target: "access", conn, id, operation = number, %dn, "LBURP {name}");
         }

@@ -127,7 +127,7 @@ impl Session {
             Some(credentials) => (credentials.dn, credentials.stored),
             None if self
                 .settings
-                .is_admin(self.service.directory.schema(), &target) =>
+                .is_admin(&self.service.directory.schema(), &target) =>
             {
                 let reason =
                     "the administrator's password is set with 'sapwood passwd DIR' on the server";
