@@ -74,6 +74,7 @@ typedef struct xact_options xact_options;
 #define XACT_OPTION_SPILL_BYTES 7    /* of the disk for more of them */
 #define XACT_OPTION_PATIENCE 8       /* milliseconds until XACT_PINNED and XACT_STALLED */
 #define XACT_OPTION_BACKOFF 9        /* 0: who has lost does not wait for older ones before trying again */
+#define XACT_OPTION_USERFAULT 10     /* 0: mode tracked protects pages even where userfaultfd is allowed */
 xact_options *xact_options_new(void);
 int xact_options_set(xact_options *options, int option, uint64_t value);
 /* What the program stores, and in which version of its form: a space that holds something else is not opened. */

@@ -3,13 +3,15 @@
 //! It is installed when the first view is made, hands on to the handler that was there before whatever is not an access
 //! to a running transaction's view by the thread that runs it, and runs on the thread's alternate stack if there is
 //! one, so that it does not stand in the way of a handler that reports stack overflows. A program that installs another
-//! handler for SIGSEGV later must hand on to this one in turn.
+//! handler for SIGSEGV or SIGBUS later must hand on to this one in turn.
+//!
+//! A page that is protected is a SIGSEGV; one that is asked for (`demand`), a SIGBUS.
 //!
 //! Handlers of other signals may touch the view in the middle of a transaction. So while a view changes, in this
 //! handler or outside of it, no signal is delivered to the thread but those that its own instructions raise.
 
 // Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but
-// mprotect(2), madvise(2) and sigprocmask(2).
+// mprotect(2), madvise(2), sigprocmask(2), getpid(2), ioctl(2) of a userfaultfd, mmap(2), mremap(2) and munmap(2).
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -25,8 +27,11 @@ const VIEWS_MAX: usize = crate::slot::SLOTS_MAX;
 static VIEWS: [AtomicPtr<View>; VIEWS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; VIEWS_MAX];
 /// No view is registered from here on.
 static VIEWS_END: AtomicUsize = AtomicUsize::new(0);
-/// The handler before, once it is known.
-static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+/// The signals that accesses to views raise.
+const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+/// The handlers before of these signals, once they are known.
+static BEFORE: [AtomicPtr<libc::sigaction>; 2] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()];
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// Makes the handler know of a view, which does not move and is taken off before it goes.
@@ -50,22 +55,28 @@ pub(crate) fn unregister(view: *mut View) {
 
 fn install() -> Result<()> {
     let _one_at_a_time = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    if !BEFORE.load(Ordering::SeqCst).is_null() {
-        return Ok(());
+    for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
+        if before.load(Ordering::SeqCst).is_null() {
+            install_for(signal, before)?;
+        }
     }
+    Ok(())
+}
+
+fn install_for(signal: i32, known: &AtomicPtr<libc::sigaction>) -> Result<()> {
     // SAFETY: `sigaction` consists of integers and pointers, for which zero is a value.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the pointers are valid or null as sigaction(2) has it; what is there now is only looked at.
-    unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), &mut before) };
+    unsafe { libc::sigaction(signal, ptr::null(), &mut before) };
     // It is needed for as long as the process lives, and must be there before the handler can be called.
-    BEFORE.store(Box::leak(Box::new(before)), Ordering::SeqCst);
+    known.store(Box::leak(Box::new(before)), Ordering::SeqCst);
     // SAFETY: as above.
     let mut own: libc::sigaction = unsafe { std::mem::zeroed() };
     own.sa_sigaction = handle as *const () as usize;
     own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     own.sa_mask = asynchronous();
     // SAFETY: the handler has the signature that SA_SIGINFO asks for.
-    let installed = unsafe { libc::sigaction(libc::SIGSEGV, &own, ptr::null_mut()) };
+    let installed = unsafe { libc::sigaction(signal, &own, ptr::null_mut()) };
     if installed != 0 {
         let error: std::io::Result<()> = Err(std::io::Error::last_os_error());
         return error.doing("cannot install a signal handler");
@@ -165,7 +176,8 @@ fn is_store(_: *mut libc::c_void) -> Option<bool> {
 
 /// Does what would have happened without this handler.
 fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_fault: bool) {
-    let before = BEFORE.load(Ordering::SeqCst);
+    let place = usize::from(signal == libc::SIGBUS);
+    let before = BEFORE[place].load(Ordering::SeqCst);
     // SAFETY: stored before the handler was installed, and never freed.
     let Some(before) = (unsafe { before.as_ref() }) else {
         return;

@@ -47,6 +47,7 @@ mod commit;
 mod context;
 #[cfg(all(test, not(shuttle)))]
 mod crash_tests;
+mod demand;
 mod error;
 mod explicit;
 mod fault;

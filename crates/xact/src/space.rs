@@ -86,6 +86,7 @@ pub struct Options {
     pub(crate) spill: u64,
     pub(crate) patience: Duration,
     pub(crate) backoff: bool,
+    pub(crate) userfault: bool,
     pub(crate) guards: Guards,
 }
 
@@ -113,6 +114,7 @@ impl Default for Options {
             spill: SPILL_BYTES_DEFAULT / PAGE_BYTES as u64,
             patience: Duration::from_secs(10),
             backoff: true,
+            userfault: true,
             guards: Guards::default(),
         }
     }
@@ -221,6 +223,14 @@ impl Options {
     /// would have to make way for after its work. It does by default.
     pub fn backoff(mut self, backoff: bool) -> Self {
         self.backoff = backoff;
+        self
+    }
+
+    /// Whether mode tracked may learn of accesses with userfaultfd(2), where the system allows that; otherwise it
+    /// protects pages. Yes by default.
+    #[must_use]
+    pub fn userfault(mut self, userfault: bool) -> Self {
+        self.userfault = userfault;
         self
     }
 

@@ -20,6 +20,9 @@
 //! written to with one.
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
+//!
+//! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand`. The
+//! three rows of the table are the same.
 
 // A mapping whose pages come and go under the program's loads and stores.
 #![allow(unsafe_code)]
@@ -33,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::allocator::RESERVED_BYTES;
+use crate::demand::{self, Demand};
 use crate::error::{Doing, Error, Result};
 use crate::explicit;
 use crate::fault;
@@ -76,6 +80,9 @@ pub(crate) struct View {
     /// A byte for each page.
     states: Area,
     areas: Areas,
+    /// Tracked mode: the pages are asked for, if `is_asked` says so for now.
+    demand: Option<Demand>,
+    is_asked: bool,
     /// The pages touched, in order; room for all there are.
     touched: Area,
     touched_count: usize,
@@ -105,27 +112,20 @@ impl View {
     /// A view of the whole space, known to the signal handler.
     pub(crate) fn new(inner: &Inner, mode: Mode) -> Result<Box<Self>> {
         let bytes = inner.pages as usize * PAGE_BYTES;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let offset = HEADER_PAGES * PAGE_BYTES as u64;
         let hides = mode == Mode::Snapshot && inner.verified.is_needed();
-        let access = at_first(mode, hides);
-        // SAFETY: a new mapping at an address of the system's choice.
-        let base = unsafe {
-            mm::mmap(
-                ptr::null_mut(),
-                bytes,
-                ProtFlags::from_bits_retain(access.bits()),
-                flags,
-                inner.data.handle().as_fd(),
-                offset,
-            )
+        let is_wanted = mode == Mode::Tracked && inner.options.userfault;
+        let demand = Some(())
+            .filter(|()| is_wanted)
+            .and_then(|()| Demand::open());
+        // SAFETY: a new mapping.
+        let asked = demand
+            .as_ref()
+            .and_then(|demand| unsafe { demand.map(None, bytes) }.ok());
+        let base = match asked {
+            Some(base) => base,
+            // SAFETY: as above.
+            None => unsafe { map_file(inner, None, at_first(mode, hides)) }?,
         };
-        let base = base.doing(MAPPING)?;
-        // As `Map::expect_jumps`.
-        // SAFETY: the range was just mapped; this advice changes no memory, and is a hint whose error means nothing.
-        let _ = unsafe { mm::madvise(base, bytes, Advice::Random) };
-        let base = base.cast();
-        let base = NonNull::new(base).ok_or(Error::BadOptions("it is mapped at no address"))?;
         let mut view = Box::new(Self {
             base,
             pages: inner.pages,
@@ -133,6 +133,8 @@ impl View {
             hides,
             states: Area::new(inner.pages as usize)?,
             areas: Areas::default(),
+            demand: demand.filter(|_| asked.is_some()),
+            is_asked: asked.is_some(),
             touched: Area::new(inner.pages as usize * size_of::<u64>())?,
             touched_count: 0,
             running: AtomicBool::new(false),
@@ -257,7 +259,8 @@ impl View {
     /// The transaction looks at nothing any more. `committed` is its version if it was committed.
     pub(crate) fn end(&mut self, committed: Option<u64>) {
         self.close();
-        self.is_clean = self.forget_touched(committed).is_ok();
+        // A child of the process has no such view: what is there now may be anything.
+        self.is_clean = !self.is_of_parent() && self.forget_touched(committed).is_ok();
         self.touched_count = 0;
     }
 
@@ -266,7 +269,7 @@ impl View {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
         };
-        if self.touched_count > most {
+        if self.touched_count > most || self.demand.is_some() && !self.is_asked {
             self.seen = 0;
             return self.forget_all();
         }
@@ -277,10 +280,12 @@ impl View {
                 self.rest(page, state, committed)?;
                 continue;
             }
-            if state & (WRITTEN | COPIED) != 0 {
+            if self.is_asked || state & (WRITTEN | COPIED) != 0 {
                 self.forget(page, 1)?;
             }
-            self.protect(page, 1, MprotectFlags::empty())?;
+            if !self.is_asked {
+                self.protect(page, 1, MprotectFlags::empty())?;
+            }
             self.set_state(page, 0);
         }
         Ok(())
@@ -376,11 +381,89 @@ impl View {
         if access == WRITTEN && self.read_only {
             return Err(Error::ReadOnly);
         }
+        if self.is_asked && self.touched_count >= demand::PAGES_MAX {
+            self.go_on_in_file()?;
+        }
+        if self.is_asked {
+            return self.fill(page, access);
+        }
         self.in_granules(page, |view, pages| view.admit_all(pages, access))?;
         if self.hides && access == READ {
             self.show_verified(page)?;
         }
         Ok(())
+    }
+
+    /// Gives the transaction a page that is asked for.
+    fn fill(&mut self, page: u64, access: u8) -> Result<()> {
+        let (Some(demand), state) = (&self.demand, self.state(page)) else {
+            return Ok(());
+        };
+        let is_write = access == WRITTEN;
+        if state & READ != 0 {
+            demand.open_for_stores(self.page(page))?;
+        } else {
+            // SAFETY: set when the transaction began, which runs and borrows the space.
+            let inner = unsafe { &*self.inner };
+            let before = explicit::verified(inner, &self.snapshot, page)?;
+            demand.fill(self.page(page), before, is_write)?;
+            self.touched.set_word(self.touched_count as u64, page);
+            self.touched_count += 1;
+        }
+        self.set_state(page, state | READ | if is_write { WRITTEN } else { 0 });
+        Ok(())
+    }
+
+    /// Goes on with protected pages of the file, in the middle of a transaction: copies take up memory, and those that
+    /// were only read need none.
+    fn go_on_in_file(&mut self) -> Result<()> {
+        let bytes = self.pages as usize * PAGE_BYTES;
+        let room = [
+            self.pages as usize,
+            self.pages as usize * size_of::<u64>(),
+            bytes,
+        ]
+        .map(Area::new);
+        let [Ok(states), Ok(touched), Ok(copies)] = room else {
+            // Without room in addresses it goes on as it is.
+            return Ok(());
+        };
+        // SAFETY: set when the transaction began, which runs and borrows the space.
+        let inner = unsafe { &*self.inner };
+        let (from, to) = (
+            self.base.as_ptr().cast(),
+            copies.base.as_ptr().cast::<libc::c_void>(),
+        );
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // SAFETY: both are mappings of this size that belong to the view. The pages are found under their old address
+        // again before the program goes on; the old mapping stays until the next call, so that nobody else is there.
+        if unsafe { libc::mremap(from, bytes, bytes, flags, to) } == libc::MAP_FAILED {
+            let error: std::io::Result<()> = Err(std::io::Error::last_os_error());
+            error.doing("cannot move the copies of a view")?;
+        }
+        // SAFETY: all pages have moved.
+        unsafe { map_file(inner, Some(self.base), MprotectFlags::empty()) }?;
+        self.is_asked = false;
+        let states = std::mem::replace(&mut self.states, states);
+        let touched = std::mem::replace(&mut self.touched, touched);
+        let count = std::mem::take(&mut self.touched_count);
+        for page in (0..count as u64).map(|place| touched.word(place)) {
+            let is_written = states.bytes()[page as usize] & WRITTEN != 0;
+            let access = if is_written { WRITTEN } else { READ };
+            if self.state(page) & access == 0 {
+                self.in_granules(page, |view, pages| view.admit_all(pages, access))?;
+            }
+            if is_written {
+                let copy = &copies.bytes()[page as usize * PAGE_BYTES..][..PAGE_BYTES];
+                // SAFETY: both are pages, and this one is open for stores.
+                unsafe { ptr::copy_nonoverlapping(copy.as_ptr(), self.page(page), PAGE_BYTES) };
+            }
+        }
+        Ok(())
+    }
+
+    fn is_of_parent(&self) -> bool {
+        self.demand.as_ref().is_some_and(|demand| !demand.is_own())
     }
 
     /// Snapshot mode: shows what lies around a page and was verified before, so that it is not learnt of one by one.
@@ -527,6 +610,10 @@ impl View {
     }
 
     fn set_state(&mut self, page: u64, state: u8) {
+        if self.is_asked {
+            self.states.bytes_mut()[page as usize] = state;
+            return;
+        }
         let before = self.borders(page);
         let known = std::mem::replace(&mut self.states.bytes_mut()[page as usize], state);
         self.kept_count += usize::from(state & KEPT != 0);
@@ -569,8 +656,19 @@ impl View {
 
     fn forget_all(&mut self) -> Result<()> {
         self.states.clear()?;
-        self.forget(0, self.pages)?;
-        self.protect(0, self.pages, at_first(self.mode, self.hides))?;
+        match &self.demand {
+            Some(_) if self.is_asked => self.forget(0, self.pages)?,
+            Some(demand) => {
+                let bytes = self.pages as usize * PAGE_BYTES;
+                // SAFETY: the view's own mapping, of which nothing is lent out.
+                unsafe { demand.map(Some(self.base), bytes) }?;
+                self.is_asked = true;
+            }
+            None => {
+                self.forget(0, self.pages)?;
+                self.protect(0, self.pages, at_first(self.mode, self.hides))?;
+            }
+        }
         self.areas.clear();
         self.kept_count = 0;
         self.kept_newest = 0;
@@ -585,6 +683,39 @@ impl View {
     }
 }
 
+/// Maps the file privately: where the system likes, or in place of what is mapped at a place.
+///
+/// # Safety
+/// What is mapped at the place is the caller's own, of this size, and nothing of it is lent out.
+unsafe fn map_file(
+    inner: &Inner,
+    place: Option<NonNull<u8>>,
+    access: MprotectFlags,
+) -> Result<NonNull<u8>> {
+    let bytes = inner.pages as usize * PAGE_BYTES;
+    let fixed = place.map_or(MapFlags::empty(), |_| MapFlags::FIXED);
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
+    let offset = HEADER_PAGES * PAGE_BYTES as u64;
+    let place = place.map_or(ptr::null_mut(), |place| place.as_ptr().cast());
+    let access = ProtFlags::from_bits_retain(access.bits());
+    // SAFETY: a new mapping at an address of the system's choice, or the caller's promise.
+    let base = unsafe {
+        mm::mmap(
+            place,
+            bytes,
+            access,
+            flags,
+            inner.data.handle().as_fd(),
+            offset,
+        )
+    };
+    let base = base.doing(MAPPING)?;
+    // As `Map::expect_jumps`.
+    // SAFETY: the range was just mapped; this advice changes no memory, and is a hint whose error means nothing.
+    let _ = unsafe { mm::madvise(base, bytes, Advice::Random) };
+    NonNull::new(base.cast()).ok_or(Error::BadOptions("it is mapped at no address"))
+}
+
 /// What may be done with a page of a new view.
 fn at_first(mode: Mode, hides: bool) -> MprotectFlags {
     match mode {
@@ -596,6 +727,9 @@ fn at_first(mode: Mode, hides: bool) -> MprotectFlags {
 impl Drop for View {
     fn drop(&mut self) {
         fault::unregister(&raw mut *self);
+        if self.is_of_parent() {
+            return;
+        }
         // SAFETY: mapped with this size; nothing is lent out any more.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.pages as usize * PAGE_BYTES) };
     }

@@ -20,6 +20,7 @@ const VERSIONS_BYTES: c_int = 6;
 const SPILL_BYTES: c_int = 7;
 const PATIENCE: c_int = 8;
 const BACKOFF: c_int = 9;
+const USERFAULT: c_int = 10;
 
 /// See the header.
 #[unsafe(no_mangle)]
@@ -74,6 +75,7 @@ fn with(options: Options, option: c_int, value: u64) -> Result<Options> {
         SPILL_BYTES => options.spill_bytes(value),
         PATIENCE => options.patience(Duration::from_millis(value)),
         BACKOFF => options.backoff(value != 0),
+        USERFAULT => options.userfault(value != 0),
         _ => return Err(Error::BadOptions("there is no such option")),
     })
 }
