@@ -95,12 +95,15 @@ pub(crate) fn open(
     durability: Durability,
     backoff: bool,
 ) -> Result<Space> {
-    fs::create_dir_all(folder)?;
-    let options = options(mode, durability, backoff);
-    Ok(Space::open(folder.join("space"), &options)?)
+    open_with(folder, &options(mode, durability, backoff))
 }
 
-fn options(mode: Mode, durability: Durability, backoff: bool) -> sapwood_xact::Options {
+pub(crate) fn open_with(folder: &Path, options: &sapwood_xact::Options) -> Result<Space> {
+    fs::create_dir_all(folder)?;
+    Ok(Space::open(folder.join("space"), options)?)
+}
+
+pub(crate) fn options(mode: Mode, durability: Durability, backoff: bool) -> sapwood_xact::Options {
     sapwood_xact::Options::new()
         .bytes(SPACE_BYTES)
         .mode(mode)

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use sapwood_xact::{Durability, Error, Memory, Mode, PAGE_BYTES, PageAccess, Space, Transaction};
 
-use crate::costs::open;
+use crate::costs::{open, open_with, options};
 use crate::report::Report;
 
 /// Pages touched in a transaction, every second one, so that none shares its protection with another.
@@ -26,7 +26,8 @@ pub(crate) fn run(report: &mut Report, folder: &Path) -> Result<()> {
     report.paragraph(format_args!(
         "\nThe first touch of a page: by a load or store, which is a fault and a signal; asked for by `read` and \
          `write`, which spares both; asked for by one call for all of the {PAGES} pages and those between them. Then \
-         what a transaction that has touched them costs when it ends. Microseconds for each page, the least of {TIMES} \
+         what a transaction that has touched them costs when it ends. Mode tracked fills pages with userfaultfd where \
+         it is allowed, and *protects* them elsewhere. Microseconds for each page, the least of {TIMES} \
          times.\n"
     ));
     report.head(&[
@@ -41,9 +42,18 @@ pub(crate) fn run(report: &mut Report, folder: &Path) -> Result<()> {
         "end after loads",
         "end after stores",
     ]);
-    for mode in [Mode::Tracked, Mode::Snapshot] {
-        eprintln!("first touches in {mode:?}");
-        first_touches(report, &folder.join(format!("touches-{mode:?}")), mode)?;
+    for (name, mode, userfault) in [
+        ("tracked", Mode::Tracked, true),
+        ("tracked, protects", Mode::Tracked, false),
+        ("snapshot", Mode::Snapshot, false),
+    ] {
+        eprintln!("first touches in mode {name}");
+        let options = options(mode, Durability::Eventual, true).userfault(userfault);
+        let space = open_with(
+            &folder.join(format!("touches-{mode:?}-{userfault}")),
+            &options,
+        )?;
+        first_touches(report, &space, name)?;
     }
     report.paragraph(
         "\nA transaction that changes so many pages and is committed, not durable, or given up. Microseconds, the \
@@ -87,8 +97,7 @@ fn touch(
     Ok((touched, ended))
 }
 
-fn first_touches(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
-    let space = open(folder, mode, Durability::Eventual, true)?;
+fn first_touches(report: &mut Report, space: &Space, name: &str) -> Result<()> {
     let area = space.transaction(|t| t.allocate(PAGES * STEP))?;
     // All pages are in the file, and differ from what they were.
     space.transaction(|t| {
@@ -108,22 +117,22 @@ fn first_touches(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
         let mut memory = t.mapped().ok_or_else(mapped)?;
         pages().try_for_each(|at| memory.write(at, 8).map(|bytes| bytes[0] = 2))
     };
-    let (loads, end_loads) = touch(&space, load)?;
-    let (asked, _) = touch(&space, |t| {
+    let (loads, end_loads) = touch(space, load)?;
+    let (asked, _) = touch(space, |t| {
         pages().try_for_each(|at| t.read(at, 8).map(look))
     })?;
-    let (at_once, _) = touch(&space, |t| {
+    let (at_once, _) = touch(space, |t| {
         t.touch(area, PAGES * STEP, PageAccess::Read)?;
         load(t)
     })?;
-    let (stores, end_stores) = touch(&space, store)?;
-    let (asked_stores, _) = touch(&space, |t| {
+    let (stores, end_stores) = touch(space, store)?;
+    let (asked_stores, _) = touch(space, |t| {
         pages().try_for_each(|at| t.write(at, 8).map(|bytes| bytes[0] = 2))
     })?;
-    let (both, _) = touch(&space, |t| load(t).and_then(|()| store(t)))?;
+    let (both, _) = touch(space, |t| load(t).and_then(|()| store(t)))?;
     let cell = |value: f64| format!("{value:.2}");
     report.row(&[
-        format!("{mode:?}").to_lowercase(),
+        name.to_owned(),
         cell(loads),
         cell(asked),
         cell(loads - asked),

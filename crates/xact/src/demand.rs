@@ -1,9 +1,9 @@
 //! Pages of a view that the system asks for one by one, with userfaultfd(2), for mode *tracked*.
 //!
 //! The view is anonymous memory that holds nothing. The first load or store of a page raises SIGBUS, and the handler
-//! fills the page with what the transaction may see: open for stores, or protected against them, so that the first
-//! store after a load raises SIGBUS once more. The mapping stays in one piece. With mprotect(2) each page would become
-//! an area of its own, which the system makes and unmakes, and which is most of what a first touch costs there.
+//! fills the page with what the transaction may see. It may be stored to from then on, unless the transaction only
+//! reads, so that a page is one fault and not two. The mapping stays in one piece. With mprotect(2) each page would
+//! become an area of its own, which the system makes and unmakes, and which is most of what a first touch costs there.
 //!
 //! What is looked at is copied. A transaction that looks at more than [`PAGES_MAX`] goes on in a view of the file with
 //! protected pages. So does everybody where the system does not have it (Linux before 5.11, sandboxes that forbid it).

@@ -21,8 +21,8 @@
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
 //!
-//! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand`. The
-//! three rows of the table are the same.
+//! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand`. A
+//! page that is read may be written to then, unless the transaction only reads; a commit finds out what has changed.
 
 // A mapping whose pages come and go under the program's loads and stores.
 #![allow(unsafe_code)]
@@ -399,7 +399,10 @@ impl View {
         let (Some(demand), state) = (&self.demand, self.state(page)) else {
             return Ok(());
         };
-        let is_write = access == WRITTEN;
+        // A page that may be stored to costs a comparison when the transaction is committed, less than to be told of
+        // the first store. The allocator's pages are not the program's to store to.
+        let is_reserved = page < page_of(RESERVED_BYTES);
+        let is_write = access == WRITTEN || !self.read_only && !is_reserved;
         if state & READ != 0 {
             demand.open_for_stores(self.page(page))?;
         } else {

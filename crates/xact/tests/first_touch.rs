@@ -1,7 +1,7 @@
 //! Mode tracked learns of first touches in two ways, and what it learns is the same.
 
 // Loads and stores through the address of the space are what is tested.
-#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::path::Path;
 
