@@ -83,7 +83,7 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the engine cannot be read at all. What is wrong with what was read stands in the report.
     pub fn check(&self, progress: impl FnMut(u64)) -> Result<CheckReport> {
-        self.snapshot()?.check(progress)
+        self.waiting_snapshot()?.check(progress)
     }
 }
 

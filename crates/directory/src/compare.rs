@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter};
+use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter, FilterBuf};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight};
@@ -13,7 +13,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Purpose};
 use crate::search::filter::{Compiler, Node};
 use crate::search::look::{Look, assertion_failed};
-use crate::search::{Base, Interrupted, SyntheticBase};
+use crate::search::{Base, Interrupted, Step, SyntheticBase};
 use crate::synthetic::root_dse::Channel;
 use crate::target::{self, Target};
 use crate::update::recognised;
@@ -40,7 +40,19 @@ pub struct Compare<E: Engine = Embedded> {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
+    /// What it is to begin with is not here yet.
+    Unbegun(Box<Unbegun>),
     Running(Box<Running>),
+}
+
+/// All that a compare begins with.
+struct Unbegun {
+    requester: Arc<Requester>,
+    dn: String,
+    attribute: Vec<u8>,
+    value: Vec<u8>,
+    assertion: Option<FilterBuf>,
+    options: CompareOptions<'static>,
 }
 
 struct Running {
@@ -82,26 +94,69 @@ impl<E: Engine> Compare<E> {
         let stage = match begin(&snapshot, requester, dn, attribute, value, options) {
             Ok(running) => Stage::Running(Box::new(running)),
             Err(Stop::Refused(outcome)) => Stage::Ended(*outcome),
+            Err(Stop::Failed(error)) if E::REMOTE && error.is_not_here() => {
+                Stage::Unbegun(Box::new(Unbegun {
+                    requester: requester.clone(),
+                    dn: dn.to_owned(),
+                    attribute: attribute.to_vec(),
+                    value: value.to_vec(),
+                    assertion: options.assertion.map(FilterBuf::from),
+                    options: CompareOptions {
+                        assertion: None,
+                        ..options
+                    },
+                }))
+            }
             Err(Stop::Failed(error)) => Stage::Failed(error),
         };
         Compare { snapshot, stage }
     }
 
-    /// Goes on for so much [work](crate::Budget::work); the outcome when it is known.
+    /// The snapshot that it runs on.
+    pub fn snapshot(&self) -> &Snapshot<E> {
+        &self.snapshot
+    }
+
+    /// Goes on for so much [work](crate::Budget::work). Never asks for [`Step::Room`].
     ///
     /// # Errors
     /// When the engine fails or stored data is damaged; the compare cannot go on then.
-    pub fn step(&mut self, work: u64) -> Result<Option<Outcome>> {
+    pub fn step(&mut self, work: u64) -> Result<Step> {
         let ended = std::mem::replace(&mut self.stage, Stage::Ended(Outcome::SUCCESS));
         match ended {
             Stage::Failed(error) => Err(error),
-            Stage::Ended(outcome) => Ok(Some(outcome)),
+            Stage::Ended(outcome) => Ok(Step::Done(outcome)),
+            Stage::Unbegun(unbegun) => {
+                if let Some(outcome) = exceeded(&self.snapshot, unbegun.options.deadline_micros) {
+                    return Ok(Step::Done(outcome));
+                }
+                let assertion = unbegun.assertion.as_ref();
+                let again = Compare::new(
+                    self.snapshot.clone(),
+                    &unbegun.requester,
+                    &unbegun.dn,
+                    &unbegun.attribute,
+                    &unbegun.value,
+                    CompareOptions {
+                        assertion: assertion.map(FilterBuf::as_filter),
+                        ..unbegun.options
+                    },
+                );
+                self.stage = again.stage;
+                Ok(match self.stage {
+                    Stage::Unbegun(_) => Step::Fetch,
+                    _ => Step::More,
+                })
+            }
             Stage::Running(mut running) => {
-                let outcome = running.step(&self.snapshot, work)?;
-                if outcome.is_none() {
+                let step = match running.step(&self.snapshot, work) {
+                    Err(error) if E::REMOTE && error.is_not_here() => Step::Fetch,
+                    outcome => outcome?.map_or(Step::More, Step::Done),
+                };
+                if !matches!(step, Step::Done(_)) {
                     self.stage = Stage::Running(running);
                 }
-                Ok(outcome)
+                Ok(step)
             }
         }
     }
@@ -109,15 +164,13 @@ impl<E: Engine> Compare<E> {
 
 impl Running {
     fn step<E: Engine>(&mut self, snapshot: &Snapshot<E>, work: u64) -> Result<Option<Outcome>> {
-        let deadline = self.deadline_micros;
-        if deadline.is_some_and(|deadline| snapshot.now_micros() >= deadline) {
-            let diagnostic = "the time limit came before the comparison's end";
-            let outcome = Outcome::new(ResultCode::TimeLimitExceeded, diagnostic);
-            return Ok(Some(outcome));
+        let outcome = exceeded(snapshot, self.deadline_micros);
+        if outcome.is_some() {
+            return Ok(outcome);
         }
         let synthetic = self.synthetic.as_ref();
         let synthetic = synthetic.and_then(|base| Some((&base.context, base.entry()?)));
-        while let Some(question) = self.questions.pop() {
+        while let Some(question) = self.questions.last() {
             // What may be compared need not be what filters may ask for.
             let is_filter = matches!(question, Question::Asserted(_));
             let look = Look {
@@ -132,7 +185,7 @@ impl Running {
                 collective: snapshot.collective()?,
             };
             let (Question::Asserted(node) | Question::Equal(node) | Question::Present(node, _)) =
-                &question;
+                question;
             let interrupted = &mut self.interrupted;
             let view = snapshot.view();
             let answer = match synthetic {
@@ -142,8 +195,10 @@ impl Running {
                 None => look.goes_on_asserting(view, self.id, node, work, interrupted)?,
             };
             let Some(answer) = answer else {
-                self.questions.push(question);
                 return Ok(None);
+            };
+            let Some(question) = self.questions.pop() else {
+                break;
             };
             match (question, answer) {
                 (Question::Asserted(_), false) => return Ok(Some(assertion_failed())),
@@ -160,6 +215,15 @@ impl Running {
         }
         Ok(Some(Outcome::new(ResultCode::CompareFalse, "")))
     }
+}
+
+/// The outcome when the time is over.
+fn exceeded<E: Engine>(snapshot: &Snapshot<E>, deadline_micros: Option<u64>) -> Option<Outcome> {
+    let deadline = deadline_micros?;
+    (snapshot.now_micros() >= deadline).then(|| {
+        let diagnostic = "the time limit came before the comparison's end";
+        Outcome::new(ResultCode::TimeLimitExceeded, diagnostic)
+    })
 }
 
 fn begin<E: Engine>(

@@ -17,7 +17,7 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// [`Error::Config`] when there is a naming context or an entry with this DN, or it is none.
     pub fn check_new_context(&self, dn: &str) -> Result<()> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.waiting_snapshot()?;
         let mut state = State::clone(snapshot.state());
         add(snapshot.view(), &mut state, snapshot.schema(), dn, 0)
     }

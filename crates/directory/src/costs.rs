@@ -166,6 +166,7 @@ fn search_following(
         all.push(steps);
         match step {
             Step::More => {}
+            Step::Fetch => panic!("all is here"),
             Step::Room(_) => panic!("there is room for everything"),
             Step::Done(outcome) => {
                 assert_eq!(outcome.code, ResultCode::Success);

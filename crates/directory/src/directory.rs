@@ -200,11 +200,11 @@ impl<E: Engine> Directory<E> {
 
     /// Opens the directory an engine holds.
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
-        let view = engine.snapshot()?;
+        let view = engine.waiting_snapshot()?;
         let state = definition::load(&view, &options.schema)?;
         subentries::flag(&engine, &view, &state.schema, &state)?;
         drop(view);
-        let view = engine.snapshot()?;
+        let view = engine.waiting_snapshot()?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let synthetic = SyntheticContexts::new(&options.root_dse, &state, opened)?;
         let access = Access::new(&state.schema, state.settings.policy())?;
@@ -276,7 +276,16 @@ impl<E: Engine> Directory<E> {
 
     /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer.
     pub fn snapshot(&self) -> Result<Snapshot<E>> {
-        let view = self.shared.engine.snapshot()?;
+        self.snapshot_of(self.shared.engine.snapshot()?)
+    }
+
+    /// The same, for work that may block while what it reads is fetched.
+    pub(crate) fn waiting_snapshot(&self) -> Result<Snapshot<E>> {
+        self.snapshot_of(self.shared.engine.waiting_snapshot()?)
+    }
+
+    #[inline]
+    fn snapshot_of(&self, view: E::Snapshot) -> Result<Snapshot<E>> {
         let known = self.known_of(&view)?;
         Ok(Snapshot {
             seen: Arc::new(Seen {
@@ -330,22 +339,7 @@ impl<E: Engine> Directory<E> {
             });
         }
         let known = &known.state;
-        let record = definition::record(view)?;
-        let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
-            Arc::new(definition::load(view, &self.options().schema)?)
-        } else if view
-            .get(
-                Table::Attribute,
-                &(known.attributes.len() as u16).to_be_bytes(),
-            )?
-            .is_some()
-        {
-            let mut state = State::clone(known);
-            state.attributes.extend(&state.schema, view)?;
-            Arc::new(state)
-        } else {
-            known.clone()
-        };
+        let state = engine::through::<E, _>(view, || self.state_of(view, known))?;
         let known = Known::new(commit, state);
         let mut newest = self
             .shared
@@ -367,6 +361,28 @@ impl<E: Engine> Directory<E> {
             *newest = known.clone();
         }
         Ok(known)
+    }
+
+    /// The state that a view shows, after one that is known.
+    #[inline]
+    fn state_of(&self, view: &E::Snapshot, known: &Arc<State>) -> Result<Arc<State>> {
+        let record = definition::record(view)?;
+        let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
+            Arc::new(definition::load(view, &self.options().schema)?)
+        } else if view
+            .get(
+                Table::Attribute,
+                &(known.attributes.len() as u16).to_be_bytes(),
+            )?
+            .is_some()
+        {
+            let mut state = State::clone(known);
+            state.attributes.extend(&state.schema, view)?;
+            Arc::new(state)
+        } else {
+            known.clone()
+        };
+        Ok(state)
     }
 
     /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
@@ -663,6 +679,23 @@ impl<E: Engine> Snapshot<E> {
             names: names.unwrap_or_else(PoisonError::into_inner).shortened(),
             known: seen.known,
         })
+    }
+
+    /// Fetches, in one round, all that reads of this state have found not to be here: those of all its clones. Blocks
+    /// until it is here.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn fetch(&self) -> Result<()> {
+        Ok(E::fetch(self.view())?)
+    }
+
+    /// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
+    ///
+    /// # Errors
+    /// Those of `read`, but for [`NotHere`](engine::Error::NotHere).
+    pub fn through<T>(&self, mut read: impl FnMut(&Self) -> Result<T>) -> Result<T> {
+        engine::through::<E, T>(self.view(), || read(self))
     }
 
     pub(crate) fn view(&self) -> &E::Snapshot {

@@ -43,6 +43,11 @@ impl Error {
         }
     }
 
+    /// Whether what was asked for is to be fetched first, and then asked for again.
+    pub fn is_not_here(&self) -> bool {
+        matches!(self, Error::Engine(engine::Error::NotHere))
+    }
+
     /// Stored data contradicts itself.
     pub(crate) fn corrupt(what: impl Into<String>) -> Error {
         Error::Engine(engine::Error::Corrupt(what.into()))

@@ -464,6 +464,14 @@ impl FilterBuf {
     }
 }
 
+impl From<Filter<'_>> for FilterBuf {
+    fn from(filter: Filter<'_>) -> FilterBuf {
+        FilterBuf {
+            ber: filter.ber.into(),
+        }
+    }
+}
+
 impl std::fmt::Debug for FilterBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.as_filter().fmt(f)

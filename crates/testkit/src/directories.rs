@@ -7,7 +7,7 @@ use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{
     Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
-    Partition, Requester, Ticket, Update, UpdateRequest, UuidSource,
+    Partition, Requester, Step, Ticket, Update, UpdateRequest, UuidSource,
 };
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{AddRequest, ModifyDnRequest, Request};
@@ -290,8 +290,10 @@ pub fn compare_as<E: Engine>(
     let requester = directory.requester(identity.clone());
     let mut compare = Compare::new(snapshot, &requester, dn, attribute, value, options);
     loop {
-        if let Some(outcome) = compare.step(1).unwrap() {
-            return outcome;
+        match compare.step(1).unwrap() {
+            Step::Done(outcome) => return outcome,
+            Step::Fetch => compare.snapshot().fetch().unwrap(),
+            Step::More | Step::Room(_) => {}
         }
     }
 }
@@ -301,7 +303,7 @@ pub fn exists<E: Engine>(directory: &Directory<E>, dn: &str) -> bool {
     directory
         .snapshot()
         .unwrap()
-        .credentials(dn, usize::MAX)
+        .through(|snapshot| snapshot.credentials(dn, usize::MAX))
         .unwrap()
         .is_some()
 }

@@ -145,7 +145,7 @@ impl<E: Engine> Snapshot<E> {
     /// When the engine fails or stored data is damaged.
     pub fn change_position(&self) -> Result<ChangePosition> {
         Ok(ChangePosition {
-            generation: generation::of(self.view())?,
+            generation: self.generation()?,
             commits: self.directory().engine().position(self.view()),
         })
     }
@@ -155,7 +155,12 @@ impl<E: Engine> Snapshot<E> {
     /// # Errors
     /// When the engine fails or stored data is damaged.
     pub fn watermark(&self) -> Result<Option<Csn>> {
-        Ok(watermark::of(self.view())?)
+        self.through(|snapshot| Ok(watermark::of(snapshot.view())?))
+    }
+
+    /// The generation of the feed. Waits for it if it is not here.
+    fn generation(&self) -> Result<u64> {
+        self.through(|snapshot| generation::of(snapshot.view()))
     }
 
     /// Reads behind a position; how far that went, and whether it failed there.
@@ -186,7 +191,7 @@ impl<E: Engine> Snapshot<E> {
                 changes,
             })
         };
-        let done = match generation::of(self.view()) {
+        let done = match self.generation() {
             Ok(generation) if generation == after.generation => {
                 let engine = self.directory().engine();
                 let done = engine.changes(self.view(), &after.commits, read);

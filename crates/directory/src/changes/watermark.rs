@@ -42,7 +42,7 @@ pub(crate) fn catch_up<E: Engine>(
     clock: &HybridClock,
     shards: StoreSet,
 ) -> engine::Result<()> {
-    let view = engine.snapshot()?;
+    let view = engine.waiting_snapshot()?;
     match engine.stores() > 1 && of(&view)? < last_of(&view)? {
         true => write(engine, clock, shards),
         false => Ok(()),
@@ -51,7 +51,7 @@ pub(crate) fn catch_up<E: Engine>(
 
 /// Writes down what the clock shows, unless the feed says so: after changes that left no record.
 pub(crate) fn record_clock<E: Engine>(engine: &E, clock: &HybridClock) -> engine::Result<()> {
-    let recorded = last_of(&engine.snapshot()?)?;
+    let recorded = last_of(&engine.waiting_snapshot()?)?;
     match recorded < Some(clock.last()) {
         true => write(engine, clock, StoreSet::FIRST),
         false => Ok(()),

@@ -12,7 +12,7 @@
 //! | [`Write`] | what a transaction can do besides |
 //! | [`Embedded`] | the engine over `sapwood-store` |
 //! | [`Model`] | plain ordered maps: what the conformance suite compares an engine with |
-//! | [`Shy`] | on top of another engine, for tests: bundles run again and again before they are committed |
+//! | [`Shy`] | on top of another engine, for tests: reads answer [`Error::NotHere`] first, bundles run again and again |
 
 mod embedded;
 mod model;
@@ -33,7 +33,7 @@ pub use placement::StoreSet;
 pub(crate) use placement::partition_of;
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
 pub(crate) use postings::{put_varint, take_varint};
-pub use shy::Shy;
+pub use shy::{Shy, ShySnapshot};
 pub use table::{
     AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, STORES_MAX, Table, TableName,
 };
@@ -129,6 +129,9 @@ pub struct Caps {
 pub trait Engine: Send + Sync + 'static {
     /// A consistent view of one commit; owned, so that a search can keep it between steps.
     type Snapshot: Read + Send + Sync + 'static;
+    /// Whether reads of a snapshot may answer [`Error::NotHere`].
+    const REMOTE: bool = false;
+
     /// What a snapshot that has ended knew of its commit.
     type Retired: Send + Sync + 'static;
     /// The promise that a bundle becomes durable.
@@ -144,6 +147,18 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The newest visible commit.
     fn snapshot(&self) -> Result<Self::Snapshot>;
+
+    /// The same, for work that may block: its reads wait for what is not here, and never answer [`Error::NotHere`].
+    fn waiting_snapshot(&self) -> Result<Self::Snapshot> {
+        self.snapshot()
+    }
+
+    /// Fetches all that reads of a snapshot, whoever made them, have found not to be here: in one round. Returns when
+    /// that is here.
+    fn fetch(snapshot: &Self::Snapshot) -> Result<()> {
+        let _ = snapshot;
+        Ok(())
+    }
 
     /// Ends a snapshot: its commit is held no longer.
     fn end(snapshot: Self::Snapshot) -> Self::Retired;
@@ -180,6 +195,19 @@ pub trait Engine: Send + Sync + 'static {
         after: &FeedPosition,
         each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()>;
+}
+
+/// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
+pub(crate) fn through<E: Engine, T>(
+    snapshot: &E::Snapshot,
+    mut read: impl FnMut() -> crate::Result<T>,
+) -> crate::Result<T> {
+    loop {
+        match read() {
+            Err(error) if E::REMOTE && error.is_not_here() => E::fetch(snapshot)?,
+            done => return done,
+        }
+    }
 }
 
 /// A commit on its way to the disk.

@@ -1,33 +1,64 @@
-//! An engine for tests that runs bundles as an engine over a network would, on top of another engine.
+//! An engine for tests that reads and runs bundles as an engine over a network would, on top of another engine.
 //!
 //! What a bundle asks for first is never at hand: the answer is [`Error::NotHere`]. Its operation is undone, the next
 //! ones run only to tell what they want, all of it is fetched in one round, and the bundle runs again. When all of it
 //! has succeeded it runs once more, as if the commit had met another one. What a directory does on this engine must be
-//! the same as on the one below. Snapshots answer at once.
+//! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of the
+//! records that a scan passes, until all that is wanted was fetched.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    AttributeNo, Bundle, Caps, CommitNo, Direction, Engine, EntryId, Error, FeedPosition, Index,
-    Load, Model, Range, Read, Result, StoreSet, Table, Verdict, Write,
+    AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, FeedPosition,
+    Index, Load, Model, Postings, Range, Read, Result, StoreSet, Table, Verdict, Write,
 };
 
-/// An engine that is shy to bundles.
+/// A scan stops at about one in so many records.
+const STOPS_AT: u64 = 4;
+
+/// An engine that is shy.
 #[derive(Debug, Default)]
 pub struct Shy<E = Model> {
     engine: E,
+    fetches: Arc<AtomicU64>,
 }
 
 impl<E: Engine> Shy<E> {
     /// On top of another engine.
     pub fn over(engine: E) -> Shy<E> {
-        Shy { engine }
+        Shy {
+            engine,
+            fetches: Arc::default(),
+        }
+    }
+
+    /// How often something was fetched that reads of snapshots had wanted.
+    pub fn fetches(&self) -> u64 {
+        self.fetches.load(Ordering::Relaxed)
+    }
+
+    fn shy(&self, view: E::Snapshot, waits: bool) -> ShySnapshot<E::Snapshot> {
+        let known = Known {
+            stops: !waits,
+            waits,
+            fetches: self.fetches.clone(),
+            ..Known::default()
+        };
+        ShyView {
+            view: Box::new(view),
+            known: Box::new(known),
+        }
     }
 }
 
 impl<E: Engine> Engine for Shy<E> {
-    type Snapshot = E::Snapshot;
+    const REMOTE: bool = true;
+
+    type Snapshot = ShySnapshot<E::Snapshot>;
     type Retired = E::Retired;
     type Ticket = E::Ticket;
 
@@ -39,16 +70,28 @@ impl<E: Engine> Engine for Shy<E> {
         self.engine.stores()
     }
 
-    fn snapshot(&self) -> Result<E::Snapshot> {
-        self.engine.snapshot()
+    fn snapshot(&self) -> Result<Self::Snapshot> {
+        Ok(self.shy(self.engine.snapshot()?, false))
     }
 
-    fn end(snapshot: E::Snapshot) -> E::Retired {
-        E::end(snapshot)
+    fn waiting_snapshot(&self) -> Result<Self::Snapshot> {
+        Ok(self.shy(self.engine.snapshot()?, true))
     }
 
-    fn snapshot_after(&self, retired: E::Retired) -> Result<(E::Snapshot, bool)> {
-        self.engine.snapshot_after(retired)
+    fn fetch(snapshot: &Self::Snapshot) -> Result<()> {
+        if snapshot.known.fetch() {
+            snapshot.known.fetches.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn end(snapshot: Self::Snapshot) -> E::Retired {
+        E::end(*snapshot.view)
+    }
+
+    fn snapshot_after(&self, retired: E::Retired) -> Result<(Self::Snapshot, bool)> {
+        let (view, is_same) = self.engine.snapshot_after(retired)?;
+        Ok((self.shy(view, false), is_same))
     }
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<E::Ticket>> {
@@ -83,33 +126,42 @@ impl<E: Engine> Engine for Shy<E> {
         self.engine.settle(stores)
     }
 
-    fn position(&self, snapshot: &E::Snapshot) -> FeedPosition {
-        self.engine.position(snapshot)
+    fn position(&self, snapshot: &Self::Snapshot) -> FeedPosition {
+        self.engine.position(&snapshot.view)
     }
 
     fn changes(
         &self,
-        snapshot: &E::Snapshot,
+        snapshot: &Self::Snapshot,
         after: &FeedPosition,
         each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()> {
-        self.engine.changes(snapshot, after, each)
+        self.engine.changes(&snapshot.view, after, each)
     }
 }
 
-/// What a bundle may ask for.
+/// What may be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Want {
     Record(Table, Vec<u8>),
     Records(Table),
     List(Index, Vec<u8>),
     Lists(Index),
+    Posting(Index, EntryId),
     LastChanges,
 }
 
-/// What a bundle has asked for so far.
+/// What has been asked for so far.
 #[derive(Debug, Default)]
-struct Known(Mutex<Asked>);
+pub struct Known {
+    asked: Mutex<Asked>,
+    /// Whether scans stop on their way.
+    stops: bool,
+    /// Whether all is fetched at once when it is asked for.
+    waits: bool,
+    /// Counts what [`Engine::fetch`] does.
+    fetches: Arc<AtomicU64>,
+}
 
 #[derive(Debug, Default)]
 struct Asked {
@@ -119,7 +171,7 @@ struct Asked {
 
 impl Known {
     fn asked(&self) -> std::sync::MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self) {
@@ -145,12 +197,29 @@ impl Known {
 
     /// Notes what is asked for, unless it is here.
     fn ask(&self, want: Want) -> Result<()> {
+        if self.waits {
+            return Ok(());
+        }
         let Asked { here, wanted } = &mut *self.asked();
         if here.contains(&want) {
             return Ok(());
         }
         wanted.push(want);
         Err(Error::NotHere)
+    }
+
+    /// The same of what a scan passes, if it stops there.
+    fn ask_on_the_way(&self, want: impl FnOnce() -> Want) -> Result<()> {
+        if !self.stops {
+            return Ok(());
+        }
+        let want = want();
+        let mut hash = DefaultHasher::new();
+        want.hash(&mut hash);
+        match hash.finish().is_multiple_of(STOPS_AT) {
+            true => self.ask(want),
+            false => Ok(()),
+        }
     }
 }
 
@@ -177,13 +246,16 @@ impl<B: Bundle> Bundle for Run<'_, B> {
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> Result<()> {
         let known = &self.known;
-        self.bundle.begin(&mut ShyTxn { txn, known })
+        self.bundle.begin(&mut ShyTxn { view: txn, known })
     }
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> Result<Verdict> {
         let known = &self.known;
         let wanted = known.wanted();
-        match self.bundle.apply(&mut ShyTxn { txn, known }, operation) {
+        match self
+            .bundle
+            .apply(&mut ShyTxn { view: txn, known }, operation)
+        {
             Err(Error::NotHere) => Ok(Verdict::Undo),
             applied => {
                 let is_told = applied.is_err() || known.wanted() == wanted;
@@ -198,7 +270,7 @@ impl<B: Bundle> Bundle for Run<'_, B> {
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> Result<()> {
         let known = &self.known;
-        self.bundle.finish(&mut ShyTxn { txn, known })?;
+        self.bundle.finish(&mut ShyTxn { view: txn, known })?;
         match self.known.wants() || self.is_rehearsal {
             true => Err(Error::NotHere),
             false => Ok(()),
@@ -212,13 +284,18 @@ impl<B: Bundle> Bundle for Run<'_, B> {
     }
 }
 
-/// A transaction of the engine below, which says what it knows only when it is asked again.
-struct ShyTxn<'t, T> {
-    txn: &'t mut T,
-    known: &'t Known,
+/// A snapshot or a transaction of the engine below, which says what it knows only when it is asked again.
+pub struct ShyView<V, N> {
+    view: V,
+    known: N,
 }
 
-impl<T: Read> ShyTxn<'_, T> {
+/// A snapshot of an engine that is shy.
+pub type ShySnapshot<S> = ShyView<Box<S>, Box<Known>>;
+
+type ShyTxn<'t, T> = ShyView<&'t mut T, &'t Known>;
+
+impl<V, N: Deref<Target = Known>> ShyView<V, N> {
     fn ask(&self, want: Want) -> Result<()> {
         self.known.ask(want)
     }
@@ -228,27 +305,78 @@ impl<T: Read> ShyTxn<'_, T> {
     }
 }
 
-impl<T: Read> Read for ShyTxn<'_, T> {
+/// A scan that stops where a record is not here.
+pub struct ShyCursor<'r, C> {
+    records: C,
+    table: Table,
+    known: &'r Known,
+}
+
+impl<C: Cursor> Cursor for ShyCursor<'_, C> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let next = self.records.next()?;
+        if let Some((key, _)) = next {
+            let want = || Want::Record(self.table, key.to_vec());
+            self.known.ask_on_the_way(want)?;
+        }
+        Ok(next)
+    }
+}
+
+/// A posting list that stops where an id is not here.
+pub struct ShyPostings<'r, P> {
+    postings: P,
+    index: Index,
+    known: &'r Known,
+}
+
+impl<P> ShyPostings<'_, P> {
+    fn ask(&self, next: Option<EntryId>) -> Result<Option<EntryId>> {
+        if let Some(id) = next {
+            self.known
+                .ask_on_the_way(|| Want::Posting(self.index, id))?;
+        }
+        Ok(next)
+    }
+}
+
+impl<P: Postings> Postings for ShyPostings<'_, P> {
+    fn next(&mut self) -> Result<Option<EntryId>> {
+        let next = self.postings.next()?;
+        self.ask(next)
+    }
+
+    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+        let next = self.postings.seek(id)?;
+        self.ask(next)
+    }
+}
+
+impl<V, N> Read for ShyView<V, N>
+where
+    V: Deref<Target: Read>,
+    N: Deref<Target = Known>,
+{
     type Value<'r>
-        = T::Value<'r>
+        = <V::Target as Read>::Value<'r>
     where
         Self: 'r;
     type Cursor<'r>
-        = T::Cursor<'r>
+        = ShyCursor<'r, <V::Target as Read>::Cursor<'r>>
     where
         Self: 'r;
     type Postings<'r>
-        = T::Postings<'r>
+        = ShyPostings<'r, <V::Target as Read>::Postings<'r>>
     where
         Self: 'r;
 
     fn commit(&self) -> CommitNo {
-        self.txn.commit()
+        self.view.commit()
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>> {
         self.ask_record(table, key)?;
-        self.txn.get(table, key)
+        self.view.get(table, key)
     }
 
     fn get_each<K: AsRef<[u8]>>(
@@ -260,7 +388,7 @@ impl<T: Read> Read for ShyTxn<'_, T> {
         let asked = keys.iter().map(|key| self.ask_record(table, key.as_ref()));
         // Each that is missing is wanted, not the first of them alone.
         asked.fold(Ok(()), Result::and)?;
-        self.txn.get_each(table, keys, each)
+        self.view.get_each(table, keys, each)
     }
 
     fn scan(
@@ -270,17 +398,26 @@ impl<T: Read> Read for ShyTxn<'_, T> {
         direction: Direction,
     ) -> Result<Self::Cursor<'_>> {
         self.ask(Want::Records(table))?;
-        self.txn.scan(table, range, direction)
+        let records = self.view.scan(table, range, direction)?;
+        Ok(ShyCursor {
+            records,
+            table,
+            known: &self.known,
+        })
     }
 
     fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
         self.ask(Want::Records(table))?;
-        self.txn.estimate(table, range)
+        self.view.estimate(table, range)
     }
 
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>> {
         self.ask(Want::List(index, key.to_vec()))?;
-        self.txn.postings(index, key)
+        Ok(ShyPostings {
+            postings: self.view.postings(index, key)?,
+            index,
+            known: &self.known,
+        })
     }
 
     fn scan_index(
@@ -290,89 +427,89 @@ impl<T: Read> Read for ShyTxn<'_, T> {
         each: impl FnMut(&[u8], EntryId) -> bool,
     ) -> Result<()> {
         self.ask(Want::Lists(index))?;
-        self.txn.scan_index(index, range, each)
+        self.view.scan_index(index, range, each)
     }
 
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
         self.ask(Want::List(index, key.to_vec()))?;
-        self.txn.cardinality(index, key, few)
+        self.view.cardinality(index, key, few)
     }
 
     fn birthplace(&self, name_key: &[u8]) -> u16 {
-        self.txn.birthplace(name_key)
+        self.view.birthplace(name_key)
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {
-        self.txn.has_index(index)
+        self.view.has_index(index)
     }
 
     fn last_changes(&self, each: impl FnMut(&[u8])) -> Result<()> {
         self.ask(Want::LastChanges)?;
-        self.txn.last_changes(each)
+        self.view.last_changes(each)
     }
 }
 
 impl<T: Write> Write for ShyTxn<'_, T> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put(table, key, value)
+        self.view.put(table, key, value)
     }
 
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.ask_record(table, key)?;
-        self.txn.insert(table, key, value)
+        self.view.insert(table, key, value)
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
         self.ask_record(table, key)?;
-        self.txn.delete(table, key)
+        self.view.delete(table, key)
     }
 
     fn guard(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.txn.guard(table, key)
+        self.view.guard(table, key)
     }
 
     fn guard_child(&mut self, parent: EntryId) -> Result<()> {
-        self.txn.guard_child(parent)
+        self.view.guard_child(parent)
     }
 
     fn guard_removal(&mut self, parent: EntryId) -> Result<()> {
-        self.txn.guard_removal(parent)
+        self.view.guard_removal(parent)
     }
 
     fn guard_move(&mut self) -> Result<()> {
-        self.txn.guard_move()
+        self.view.guard_move()
     }
 
     fn open_index(&mut self, index: Index) -> Result<bool> {
-        self.txn.open_index(index)
+        self.view.open_index(index)
     }
 
     fn open_order(&mut self, attribute: AttributeNo) -> Result<bool> {
-        self.txn.open_order(attribute)
+        self.view.open_order(attribute)
     }
 
     fn create_index(&mut self, index: Index) -> Result<()> {
-        self.txn.create_index(index)
+        self.view.create_index(index)
     }
 
     fn drop_index(&mut self, index: Index) -> Result<bool> {
-        self.txn.drop_index(index)
+        self.view.drop_index(index)
     }
 
     fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
-        self.txn.index_add(index, key, id)
+        self.view.index_add(index, key, id)
     }
 
     fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
-        self.txn.index_remove(index, key, id)
+        self.view.index_remove(index, key, id)
     }
 
     fn drop_table(&mut self, table: Table) -> Result<bool> {
-        self.txn.drop_table(table)
+        self.view.drop_table(table)
     }
 
     fn record_change(&mut self, record: &[u8]) -> Result<()> {
-        self.txn.record_change(record)
+        self.view.record_change(record)
     }
 
     fn trim_changes(
@@ -381,10 +518,10 @@ impl<T: Write> Write for ShyTxn<'_, T> {
         work_bytes: u64,
         is_old: impl FnMut(&[u8]) -> bool,
     ) -> Result<()> {
-        self.txn.trim_changes(bytes_max, work_bytes, is_old)
+        self.view.trim_changes(bytes_max, work_bytes, is_old)
     }
 
     fn data_bytes(&self) -> Result<u64> {
-        self.txn.data_bytes()
+        self.view.data_bytes()
     }
 }

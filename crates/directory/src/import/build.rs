@@ -362,7 +362,7 @@ impl<E: Engine> Build<'_, E> {
         let mut batches: Vec<Batch> = self.next.iter().map(|_| Batch::default()).collect();
         let batch_bytes_max = BATCH_BYTES / batches.len();
         // Which store a name is in.
-        let view = self.shared.directory.snapshot()?;
+        let view = self.shared.directory.waiting_snapshot()?;
         let schema = &self.state.schema;
         let is_ordered = matches!(self.source, Source::Ordered(_));
         // Their ids stand behind all others of the first store.

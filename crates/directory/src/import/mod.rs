@@ -337,7 +337,7 @@ impl<E: Engine> Directory<E> {
 
     /// Whether there is no entry at all.
     fn is_empty(&self) -> Result<bool> {
-        let view = self.engine().snapshot()?;
+        let view = self.engine().waiting_snapshot()?;
         let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
         Ok(entries.next()?.is_none())
     }

@@ -11,6 +11,7 @@ use sapwood_ldap::message::SearchRequest;
 use super::begin::{Begun, Draft, Drafted};
 use super::learned::Found;
 use super::plan::Term;
+use super::unbegun::Unbegun;
 use super::{Running, Search, SearchOptions, Source, Stage};
 use crate::access::Requester;
 use crate::directory::Snapshot;
@@ -86,7 +87,11 @@ impl<E: Engine> Searches<E> {
         &mut self,
         requests: impl Iterator<Item = (&'r Arc<Requester>, &'r SearchRequest<'r>, SearchOptions)>,
     ) -> Vec<Search<E>> {
+        let mut unbegun = Vec::new();
         let drafts = requests.map(|(requester, request, options)| {
+            if E::REMOTE {
+                unbegun.push(Unbegun::new(&self.snapshot, requester, request, &options));
+            }
             match Draft::prepare(&self.snapshot, requester, request, options) {
                 Ok(Ok(Drafted::Below(draft))) => Sought::Draft(draft, Lookup::Walk),
                 Ok(Ok(Drafted::Synthetic(running))) => Sought::Stage(Stage::Running(running)),
@@ -104,6 +109,9 @@ impl<E: Engine> Searches<E> {
         self.fetch_lists(&placed);
         let mut searches: Vec<_> = placed.into_iter().map(|search| self.plan(search)).collect();
         self.fetch_entries(&mut searches);
+        for (search, unbegun) in searches.iter_mut().zip(unbegun) {
+            search.stage.begin_again(unbegun);
+        }
         searches
     }
 
@@ -144,8 +152,11 @@ impl<E: Engine> Searches<E> {
             let mut superior = normal.clone();
             superior.truncate(normal.len().saturating_sub(1));
             let contexts = &self.snapshot.state().contexts;
-            let walk = names::walk(self.snapshot.view(), contexts, &superior);
-            self.parent = walk.ok().flatten().and_then(|walk| {
+            // What fails here is looked for again in the usual way, and is told there.
+            let Ok(walk) = names::walk(self.snapshot.view(), contexts, &superior) else {
+                return Lookup::Walk;
+            };
+            self.parent = walk.and_then(|walk| {
                 let is_plain =
                     |child: &Child| !child.flags.is_referral() && !child.flags.is_alias();
                 let found = walk.found().filter(|_| walk.entries.iter().all(is_plain));

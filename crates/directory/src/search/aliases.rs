@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
 use sapwood_ldap::result::ResultCode;
 
@@ -73,7 +74,8 @@ pub(super) enum Followed {
 }
 
 impl Following {
-    /// Goes on for so much work.
+    /// Goes on for so much work. On an error, which may be that something is not here, what was done before stays done
+    /// and the rest can be done again.
     pub(super) fn go_on<R: Read>(
         &mut self,
         covered: &mut Covered,
@@ -93,10 +95,15 @@ impl Following {
                 return Ok(Followed::Part);
             }
             let spent = if let Some(entry) = self.covered.pop() {
-                self.pass(entry, covered, locator, names)?
+                let passed = self.pass(entry, covered, locator, names);
+                if passed.is_err() {
+                    self.covered.push(entry);
+                }
+                passed?
             } else if let Some(alias) = stream.seek(self.next)? {
+                let spent = self.look(alias, covered, locator, names)?;
                 self.next = EntryId(alias.0.saturating_add(1));
-                self.look(alias, covered, locator, names)?
+                spent
             } else if self.has_led && self.outside.is_none() && covered.adds_subtrees() {
                 self.outside = Some(HashMap::default());
                 self.next = EntryId::ROOT;
@@ -138,7 +145,9 @@ impl Following {
         let superior = names.superior(locator.view, parent)?;
         let superior = superior.map(|superior| &**superior);
         if covered.contains(alias, parent, superior) {
-            return Ok(LOOK_WORK + self.follow(alias, covered, locator, names)?);
+            let (work, vertex) = lead(alias, locator, names)?;
+            self.cover(vertex, covered);
+            return Ok(LOOK_WORK + work);
         }
         let Some(outside) = &mut self.outside else {
             return Ok(LOOK_WORK);
@@ -169,26 +178,29 @@ impl Following {
         names: &mut DnCache,
     ) -> Result<u64> {
         steps::count(1);
+        let place = self
+            .outside
+            .as_ref()
+            .and_then(|outside| outside.get(&entry));
+        // All that is read, before anything is changed.
+        let led = match place {
+            Some(place) if place.is_alias && !place.is_passed => lead(entry, locator, names)?,
+            _ => (0, None),
+        };
         let outside = self.outside.as_mut();
         let Some(place) = outside.and_then(|outside| outside.get_mut(&entry)) else {
             return Ok(LOOK_WORK);
         };
         let was_passed = std::mem::replace(&mut place.is_passed, true);
-        let Place {
-            child,
-            sibling,
-            is_alias,
-            ..
-        } = *place;
+        let Place { child, sibling, .. } = *place;
         self.push(sibling);
         if was_passed {
             return Ok(LOOK_WORK);
         }
         self.push(child);
-        match is_alias {
-            true => Ok(LOOK_WORK + self.follow(entry, covered, locator, names)?),
-            false => Ok(LOOK_WORK),
-        }
+        let (work, vertex) = led;
+        self.cover(vertex, covered);
+        Ok(LOOK_WORK + work)
     }
 
     fn push(&mut self, entry: EntryId) {
@@ -197,51 +209,56 @@ impl Following {
         }
     }
 
-    /// Follows an alias that is covered; the work of that. One that names nothing is passed over.
-    fn follow<R: Read>(
-        &mut self,
-        alias: EntryId,
-        covered: &mut Covered,
-        locator: &Locator<'_, R>,
-        names: &mut DnCache,
-    ) -> Result<u64> {
-        steps::count(1);
-        let manner = Manner {
-            follow_aliases: true,
-            manage_dsa_it: true,
-            referral_scope: None,
+    /// Covers what an alias that is covered leads to.
+    fn cover(&mut self, vertex: Option<Arc<Superior>>, covered: &mut Covered) {
+        let Some(vertex) = vertex.filter(|vertex| covered.add(vertex)) else {
+            return;
         };
-        if let Some(viewer) = locator.viewer {
-            let dn = normal_dn_of(locator.view, locator.schema, alias)?;
-            let by = locator.schema.well_known().aliased_object_name;
-            let asked = Asked {
-                view: locator.view,
-                schema: locator.schema,
-                dn: &dn,
-                id: alias,
-            };
-            if !viewer.grants().follows(&asked, by)? {
-                return Ok(FOLLOW_WORK);
-            }
+        self.has_led = true;
+        let outside = self.outside.as_mut();
+        let place = outside.and_then(|outside| outside.get_mut(&vertex.id));
+        if let Some(place) = place.filter(|place| !place.is_passed) {
+            place.is_passed = true;
+            let child = place.child;
+            self.push(child);
         }
-        let Some(target) = locator.alias_target(alias)? else {
-            return Ok(FOLLOW_WORK);
-        };
-        if let Ok(found) = locator.locate(&target, manner)?
-            && let Some(vertex) = names.superior(locator.view, found.id)?
-            && covered.add(vertex)
-        {
-            self.has_led = true;
-            let outside = self.outside.as_mut();
-            let place = outside.and_then(|outside| outside.get_mut(&found.id));
-            if let Some(place) = place.filter(|place| !place.is_passed) {
-                place.is_passed = true;
-                let child = place.child;
-                self.push(child);
-            }
-        }
-        Ok(FOLLOW_WORK + BYTE_WORK * target.len() as u64)
     }
+}
+
+/// Where an alias leads, and the work of finding that: to nothing if it names no entry.
+fn lead<R: Read>(
+    alias: EntryId,
+    locator: &Locator<'_, R>,
+    names: &mut DnCache,
+) -> Result<(u64, Option<Arc<Superior>>)> {
+    steps::count(1);
+    let manner = Manner {
+        follow_aliases: true,
+        manage_dsa_it: true,
+        referral_scope: None,
+    };
+    if let Some(viewer) = locator.viewer {
+        let dn = normal_dn_of(locator.view, locator.schema, alias)?;
+        let by = locator.schema.well_known().aliased_object_name;
+        let asked = Asked {
+            view: locator.view,
+            schema: locator.schema,
+            dn: &dn,
+            id: alias,
+        };
+        if !viewer.grants().follows(&asked, by)? {
+            return Ok((FOLLOW_WORK, None));
+        }
+    }
+    let Some(target) = locator.alias_target(alias)? else {
+        return Ok((FOLLOW_WORK, None));
+    };
+    let vertex = match locator.locate(&target, manner)? {
+        Ok(found) => names.superior(locator.view, found.id)?.cloned(),
+        Err(_) => None,
+    };
+    let work = FOLLOW_WORK + BYTE_WORK * target.len() as u64;
+    Ok((work, vertex))
 }
 
 /// The ids of all aliases.

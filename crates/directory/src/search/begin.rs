@@ -20,7 +20,7 @@ use super::{Limits, Running, SearchOptions, Source, subentry_term};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::schema::Schema;
@@ -265,7 +265,14 @@ impl<'r> Draft<'r> {
             following,
             progress: Progress::default(),
         };
-        planning.go_on(snapshot, BEGIN_WORK)
+        match planning.go_on(snapshot, BEGIN_WORK) {
+            Ok(begun) => Ok(begun),
+            // The first step finds out what is not here.
+            Err((planning, error)) if E::REMOTE && error.is_not_here() => {
+                Ok(Ok(Planned::Part(planning)))
+            }
+            Err((_, error)) => Err(error),
+        }
     }
 }
 
@@ -293,25 +300,17 @@ impl Planning {
         &self.running.limits
     }
 
-    /// Goes on choosing, with so much work.
+    /// Goes on choosing, with so much work. An error comes with how far it has come.
     pub(super) fn go_on<E: Engine>(
         mut self,
         snapshot: &Snapshot<E>,
         work: u64,
-    ) -> Result<Begun<Planned>> {
-        if let Some(following) = &mut self.following {
-            match follow(snapshot, &mut self.running, following, work)? {
-                Followed::All => self.following = None,
-                Followed::Part => return Ok(Ok(Planned::Part(Box::new(self)))),
-                Followed::TooMany(outcome) => return Ok(Err(outcome)),
-            }
-        }
-        let covered = &self.running.covered;
-        if !covered.is_extended() && !covered.base().is_root() {
-            self.running.ids = snapshot.state().ids_around(covered.base());
-        }
-        let Some(source) = choose(snapshot, &self.running, &mut self.progress, work)? else {
-            return Ok(Ok(Planned::Part(Box::new(self))));
+    ) -> std::result::Result<Begun<Planned>, (Box<Planning>, Error)> {
+        let source = match self.find_source(snapshot, work) {
+            Ok(Ok(Some(source))) => source,
+            Ok(Ok(None)) => return Ok(Ok(Planned::Part(Box::new(self)))),
+            Ok(Err(outcome)) => return Ok(Err(outcome)),
+            Err(error) => return Err((Box::new(self), error)),
         };
         let Planning {
             mut running, page, ..
@@ -329,6 +328,29 @@ impl Planning {
             }
         }
         Ok(Ok(Planned::Whole(running)))
+    }
+}
+
+impl Planning {
+    /// Where the candidates come from; `None` when the work was used up before that is known.
+    #[inline]
+    fn find_source<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        work: u64,
+    ) -> Result<Begun<Option<Source>>> {
+        if let Some(following) = &mut self.following {
+            match follow(snapshot, &mut self.running, following, work)? {
+                Followed::All => self.following = None,
+                Followed::Part => return Ok(Ok(None)),
+                Followed::TooMany(outcome) => return Ok(Err(outcome)),
+            }
+        }
+        let covered = &self.running.covered;
+        if !covered.is_extended() && !covered.base().is_root() {
+            self.running.ids = snapshot.state().ids_around(covered.base());
+        }
+        choose(snapshot, &self.running, &mut self.progress, work).map(Ok)
     }
 }
 
@@ -406,7 +428,7 @@ fn foreign_cookie() -> Outcome {
     Outcome::new(ResultCode::UnwillingToPerform, diagnostic)
 }
 
-fn limits(
+pub(super) fn limits(
     request: &SearchRequest<'_>,
     options: &SearchOptions,
     now_micros: impl FnOnce() -> u64,
@@ -503,11 +525,11 @@ fn choose<E: Engine>(
             return Ok(Some(Source::Postings(term)));
         }
         if is_few && let Some(mut reader) = planner.with_small_ranges(term) {
-            let read = reader.go_on(planner.view, work)?;
-            if read.is_none() {
+            let read = reader.go_on(planner.view, work);
+            if !matches!(read, Ok(Some(_))) {
                 progress.reader = Some(Box::new(reader));
             }
-            return Ok(read.map(Source::Postings));
+            return Ok(read?.map(Source::Postings));
         }
     }
     let below = below_base()?;

@@ -3,6 +3,7 @@
 //! | file | its part |
 //! | --- | --- |
 //! | `base` | what it begins at: an entry of the tree, or a synthetic one |
+//! | `unbegun` | one that cannot begin yet |
 //! | `begin` | begins one: what is asked for, the base, the plan |
 //! | `ahead` | begins those of a burst together |
 //! | `locate` | finds the base |
@@ -35,6 +36,7 @@ mod scope;
 mod selection;
 mod sink;
 mod synthetic;
+mod unbegun;
 mod walk;
 
 use std::sync::Arc;
@@ -71,6 +73,7 @@ use plan::{Planner, Term};
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
 pub use sink::{EntrySink, Sink, Wire, WireEntry};
+use unbegun::Unbegun;
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
 pub(crate) fn subentries<R: Read>(
@@ -149,6 +152,9 @@ pub enum Step {
     More,
     /// The next entry takes up to so many bytes, more than there is room for: call again with that much room.
     Room(usize),
+    /// Something that it reads is not here. Have it [fetched](crate::Snapshot::fetch), together with what others want,
+    /// and call again. What was given to the sink before stays given.
+    Fetch,
     /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
     Done(Outcome),
 }
@@ -162,6 +168,8 @@ pub struct Search<E: Engine = Embedded> {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
+    /// What it is to begin with is not here yet.
+    Unbegun(Box<Unbegun>),
     Planning(Box<Planning>),
     Running(Box<Running>),
 }
@@ -252,7 +260,11 @@ impl<E: Engine> Search<E> {
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) -> Search<E> {
-        let stage = Stage::of(begin::begin(&snapshot, requester, request, options));
+        let unbegun = E::REMOTE.then(|| Unbegun::new(&snapshot, requester, request, &options));
+        let mut stage = Stage::of(begin::begin(&snapshot, requester, request, options));
+        if let Some(unbegun) = unbegun {
+            stage.begin_again(unbegun);
+        }
         Search { snapshot, stage }
     }
 
@@ -269,7 +281,7 @@ impl<E: Engine> Search<E> {
                 Source::Entries => "all entries".into(),
                 Source::Postings(term) => term.to_string(),
             },
-            Stage::Planning(_) => "not planned yet".into(),
+            Stage::Unbegun(_) | Stage::Planning(_) => "not planned yet".into(),
             Stage::Ended(_) | Stage::Failed(_) => "ended".into(),
         }
     }
@@ -277,13 +289,18 @@ impl<E: Engine> Search<E> {
     /// Whether it is known where the candidates come from. Until then [`step`](Self::step) goes on finding that out,
     /// and appends nothing.
     pub fn is_planned(&self) -> bool {
-        !matches!(self.stage, Stage::Planning(_))
+        !matches!(self.stage, Stage::Unbegun(_) | Stage::Planning(_))
     }
 
     /// Whether the values of an entry are being gathered, in memory that the room for its message is for: until that is
     /// appended, the search had better go on before others.
     pub fn is_gathering(&self) -> bool {
         matches!(&self.stage, Stage::Running(running) if running.gathered.is_some())
+    }
+
+    /// The snapshot that it runs on.
+    pub fn snapshot(&self) -> &Snapshot<E> {
+        &self.snapshot
     }
 
     /// Goes on: gives entries and references to `sink`.
@@ -299,11 +316,32 @@ impl<E: Engine> Search<E> {
                 if let Some(outcome) = planning.limits().exceeded(&self.snapshot, 0) {
                     return Ok(Step::Done(outcome));
                 }
-                self.stage = Stage::of(planning.go_on(&self.snapshot, budget.work));
+                let planned = match planning.go_on(&self.snapshot, budget.work) {
+                    Ok(begun) => Ok(begun),
+                    Err((planning, error)) if E::REMOTE && error.is_not_here() => {
+                        self.stage = Stage::Planning(planning);
+                        return Ok(Step::Fetch);
+                    }
+                    Err((_, error)) => Err(error),
+                };
+                self.stage = Stage::of(planned);
                 Ok(Step::More)
             }
+            Stage::Unbegun(unbegun) => {
+                if let Some(outcome) = unbegun.limits().exceeded(&self.snapshot, 0) {
+                    return Ok(Step::Done(outcome));
+                }
+                self.stage = Stage::of(unbegun.begin(&self.snapshot));
+                Ok(match self.stage.begin_again(*unbegun) {
+                    true => Step::Fetch,
+                    false => Step::More,
+                })
+            }
             Stage::Running(mut running) => {
-                let step = running.step(&self.snapshot, sink, budget)?;
+                let step = match running.step(&self.snapshot, sink, budget) {
+                    Err(error) if E::REMOTE && error.is_not_here() => Step::Fetch,
+                    step => step?,
+                };
                 if !matches!(step, Step::Done(_)) {
                     self.stage = Stage::Running(running);
                 }
@@ -314,6 +352,15 @@ impl<E: Engine> Search<E> {
 }
 
 impl Stage {
+    /// Has a search begin again later if something was not here; whether that is so.
+    fn begin_again(&mut self, unbegun: Unbegun) -> bool {
+        let is_not_here = matches!(self, Stage::Failed(error) if error.is_not_here());
+        if is_not_here {
+            *self = Stage::Unbegun(Box::new(unbegun));
+        }
+        is_not_here
+    }
+
     /// That of a search which has come so far.
     fn of(planned: Result<Begun<Planned>>) -> Stage {
         match planned {
@@ -405,21 +452,27 @@ impl Running {
     /// the candidate at which it stopped counts for nothing.
     #[cold]
     fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
-        self.requester = snapshot.current(&self.requester)?;
+        let requester = snapshot.current(&self.requester)?;
         if matches!(self.source, Source::Synthetic) {
+            self.requester = requester;
             return Ok(Ok(()));
         }
-        if self.requester.grants().sight() == Sight::Nothing {
-            return Ok(Err(begin::nothing_to_search(self.requester.identity())));
+        if requester.grants().sight() == Sight::Nothing {
+            return Ok(Err(begin::nothing_to_search(requester.identity())));
         }
+        // Asked before anything is changed: not all that it reads may be here.
+        let base = self.covered.base();
+        if !base.is_root()
+            && let Err(outcome) = begin::may_begin_at(snapshot, &requester, base)?
+        {
+            return Ok(Err(outcome));
+        }
+        self.requester = requester;
         self.decider = Some(Box::new(Decider::new(self.requester.clone())));
         self.selection.have_decided();
         self.interrupted = Interrupted::default();
         self.gathered = None;
-        match self.covered.base() {
-            root if root.is_root() => Ok(Ok(())),
-            base => begin::may_begin_at(snapshot, &self.requester, base),
-        }
+        Ok(Ok(()))
     }
 
     /// Goes on finding out whether the assertion is true of the base.
@@ -428,7 +481,7 @@ impl Running {
         snapshot: &Snapshot<E>,
         budget: Budget,
     ) -> Result<Step> {
-        let Some(assertion) = self.assertion.take() else {
+        let Some(assertion) = &self.assertion else {
             return Ok(Step::More);
         };
         let synthetic = self.synthetic.as_ref();
@@ -464,19 +517,19 @@ impl Running {
             Some((_, entry)) => look.goes_on_asserting_synthetic(
                 snapshot.view(),
                 entry,
-                &assertion,
+                assertion,
                 work,
                 interrupted,
             )?,
-            None => look.goes_on_asserting(snapshot.view(), base, &assertion, work, interrupted)?,
+            None => look.goes_on_asserting(snapshot.view(), base, assertion, work, interrupted)?,
         };
         match asserts {
-            Some(true) => Ok(Step::More),
-            Some(false) => Ok(Step::Done(assertion_failed())),
-            None => {
-                self.assertion = Some(assertion);
+            Some(true) => {
+                self.assertion = None;
                 Ok(Step::More)
             }
+            Some(false) => Ok(Step::Done(assertion_failed())),
+            None => Ok(Step::More),
         }
     }
 
@@ -520,11 +573,16 @@ impl Running {
             looked_at: 0,
             budget,
         };
-        let flow = walk::walk(&mut visitor, &self.source, &mut self.position)?;
+        let flow = walk::walk(&mut visitor, &self.source, &mut self.position);
         self.sent = visitor.sent;
-        self.interrupted = visitor.evaluator.into_interrupted();
-        self.gathered = visitor.sender.into_gathered();
+        // On an error, which may be that something is not here, what was sent stays sent, and what was found out of the
+        // candidate at which it stopped counts for nothing.
+        if flow.is_ok() {
+            self.interrupted = visitor.evaluator.into_interrupted();
+            self.gathered = visitor.sender.into_gathered();
+        }
         snapshot.put_back_names(names);
+        let flow = flow?;
         Ok(self.after(flow, snapshot))
     }
 

@@ -165,12 +165,13 @@ impl<R: Read> Planner<'_, R> {
             Node::And(nodes) => {
                 let (first, mut terms) = progress.begun.pop().unwrap_or_default();
                 for (at, node) in nodes.iter().enumerate().skip(first) {
-                    match self.node(node, progress, lists_max)? {
-                        Planned::Term(term) => terms.push(term),
-                        Planned::Untold => {}
-                        Planned::Interrupted => {
+                    match self.node(node, progress, lists_max) {
+                        Ok(Planned::Term(term)) => terms.push(term),
+                        Ok(Planned::Untold) => {}
+                        // An error may be that a list is not here.
+                        stopped @ (Ok(Planned::Interrupted) | Err(_)) => {
                             progress.begun.push((at, terms));
-                            return Ok(Planned::Interrupted);
+                            return stopped;
                         }
                     }
                 }
@@ -193,13 +194,13 @@ impl<R: Read> Planner<'_, R> {
         let begun = progress.begun.pop();
         let (first, mut terms) = begun.unwrap_or_else(|| (0, Vec::with_capacity(nodes.len())));
         for (at, node) in nodes.iter().enumerate().skip(first) {
-            match self.node(node, progress, lists_max)? {
-                Planned::Term(Term::Union(parts)) => terms.extend(parts),
-                Planned::Term(term) => terms.push(term),
-                Planned::Untold => return Ok(Planned::Untold),
-                Planned::Interrupted => {
+            match self.node(node, progress, lists_max) {
+                Ok(Planned::Term(Term::Union(parts))) => terms.extend(parts),
+                Ok(Planned::Term(term)) => terms.push(term),
+                Ok(Planned::Untold) => return Ok(Planned::Untold),
+                stopped @ (Ok(Planned::Interrupted) | Err(_)) => {
                     progress.begun.push((at, terms));
-                    return Ok(Planned::Interrupted);
+                    return stopped;
                 }
             }
         }
@@ -466,8 +467,14 @@ impl RangeReader {
         while let Some(range) = self.ranges.last_mut() {
             let bounds = bounds(&range.from, range.to.as_deref());
             let mut keys = view.scan(range.table, bounds, Direction::Forward)?;
+            let before = self.ids.len();
             let rest = loop {
-                let Some((key, _)) = keys.next()? else {
+                let next = keys.next();
+                if next.is_err() {
+                    // What is not here is read again from where this step began.
+                    self.ids.truncate(before);
+                }
+                let Some((key, _)) = next? else {
                     break None;
                 };
                 if left == 0 {

@@ -51,35 +51,43 @@ impl Running {
         let mut looked_at = 0;
         let flow = loop {
             let Some(entry) = context.entry(at).filter(|_| at < places.end) else {
-                break None;
+                break Ok(None);
             };
             let is_covered = scope != Scope::OneLevel || entry.depth() == level;
             if is_covered && sees(self.subentries, scope, entry.is_subentry()) {
                 looked_at += 1;
-                let (record, operational) = entry.records()?;
-                let mut candidate = Candidate::synthetic(snapshot.view(), record, operational);
-                match evaluator.evaluate(&self.filter, &mut candidate)? {
-                    None => break Some(Flow::Interrupted),
-                    Some(Truth::True) if self.sent >= sent_max => break Some(full),
-                    Some(Truth::True) => {
-                        let room = sender.bytes_beyond(sink, budget.out_bytes, &mut candidate)?;
-                        if let Some(bytes) = room {
-                            evaluator.keep_match();
-                            break Some(Flow::Room(bytes));
-                        }
-                        sender.send(&mut candidate, sink)?;
-                        self.sent += 1;
+                let mut visit = || -> Result<Flow> {
+                    let (record, operational) = entry.records()?;
+                    let mut candidate = Candidate::synthetic(snapshot.view(), record, operational);
+                    match evaluator.evaluate(&self.filter, &mut candidate)? {
+                        None => return Ok(Flow::Interrupted),
+                        Some(Truth::True) if self.sent >= sent_max => return Ok(full),
+                        Some(Truth::True) => {}
+                        Some(_) => return Ok(Flow::Next),
                     }
-                    Some(_) => {}
+                    let room = sender.bytes_beyond(sink, budget.out_bytes, &mut candidate)?;
+                    if let Some(bytes) = room {
+                        evaluator.keep_match();
+                        return Ok(Flow::Room(bytes));
+                    }
+                    sender.send(&mut candidate, sink)?;
+                    self.sent += 1;
+                    Ok(Flow::Next)
+                };
+                match visit() {
+                    Ok(Flow::Next) => {}
+                    stopped => break stopped.map(Some),
                 }
             }
             at += 1;
             let is_enough = looked_at >= budget.entries || sink.bytes() >= budget.out_bytes;
             if is_enough || evaluator.is_exhausted() {
-                break Some(Flow::Pause);
+                break Ok(Some(Flow::Pause));
             }
         };
         self.position = Position::Id(EntryId(at as u64));
+        // On an error, which may be that something is not here, the entry is looked at anew.
+        let flow = flow?;
         self.interrupted = evaluator.into_interrupted();
         Ok(self.after(flow, snapshot))
     }

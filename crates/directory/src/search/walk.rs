@@ -214,6 +214,8 @@ fn names<R: Read, S: Sink>(
         let mut below = None;
         while let Some((key, value)) = children.next()? {
             let child = Child::from_value(value)?;
+            // Asked first: a child that was dealt with is not visited again when this is not here.
+            let has_children = deep && names::has_children(view, child.id)?;
             let flow = visitor.visit_id(child.id)?;
             // As in `move_past`.
             let is_done = matches!(flow, Flow::Next | Flow::Pause);
@@ -221,7 +223,7 @@ fn names<R: Read, S: Sink>(
                 level.last_key.clear();
                 level.last_key.extend_from_slice(key);
                 level.is_due = !is_done;
-                if is_done && deep && names::has_children(view, child.id)? {
+                if is_done && has_children {
                     below = Some(child.id);
                 }
             }

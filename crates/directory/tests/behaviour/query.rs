@@ -149,6 +149,10 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
         room = match step {
             Step::More => query.step_bytes,
             Step::Room(bytes) => bytes,
+            Step::Fetch => {
+                search.snapshot().fetch().unwrap();
+                query.step_bytes
+            }
             Step::Done(outcome) => break outcome,
         };
     };

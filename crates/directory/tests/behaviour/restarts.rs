@@ -4,13 +4,13 @@
 use sapwood_directory::engine::{Embedded, Engine, Shy};
 use sapwood_directory::{Directory, IndexDefinition, Ticket, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Replace};
-use sapwood_ldap::message::Scope;
+use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
     add, as_admin, config, delete, modify, options, person, rename, seed,
 };
 
-use crate::query::{query, search};
+use crate::query::{Found, Query, query, search, search_together};
 
 /// More than two transactions file.
 const PEOPLE: usize = 2_100;
@@ -114,4 +114,110 @@ fn a_batch_that_runs_again_has_the_outcomes_of_one_that_does_not() {
     let everything = query("dc=example,dc=com", Scope::Subtree, "(objectClass=*)");
     assert_eq!(search(&shy, &everything), search(&plain, &everything));
     is_clean(&shy);
+}
+
+/// Searches of all kinds: bases that are there, missing, aliases and referrals, filters for all kinds of indexes.
+fn questions() -> Vec<Query<'static>> {
+    let top = "dc=example,dc=com";
+    let people = "ou=People,dc=example,dc=com";
+    let mut questions = Vec::new();
+    for base in [
+        "",
+        top,
+        people,
+        "uid=p7,ou=People,dc=example,dc=com",
+        "uid=none,ou=People,dc=example,dc=com",
+    ] {
+        for scope in [
+            Scope::Base,
+            Scope::OneLevel,
+            Scope::Subtree,
+            Scope::Subordinates,
+        ] {
+            for filter in [
+                "(objectClass=*)",
+                "(uid=p7)",
+                "(|(uid=p1)(uid=p2)(sn=p3*))",
+                "(&(objectClass=person)(!(uid=p5)))",
+                "(numSubordinates>=1)",
+                "(hasSubordinates=TRUE)",
+            ] {
+                for deref in [DerefAliases::Never, DerefAliases::Always] {
+                    questions.push(Query {
+                        deref,
+                        attributes: &["*", "+"],
+                        size_limit: 40,
+                        ..query(base, scope, filter)
+                    });
+                }
+            }
+        }
+    }
+    questions
+}
+
+/// What an entry is called that only the directory that made it knows.
+fn without_births(mut found: Vec<Found>) -> Vec<Found> {
+    for (_, lines) in found.iter_mut().flat_map(|found| &mut found.entries) {
+        lines.retain(|line| !line.starts_with("contextCSN") && !line.starts_with("entryUUID"));
+    }
+    found
+}
+
+#[test]
+fn a_search_finds_the_same_though_each_read_of_it_is_made_again() {
+    let (shy, plain) = (shy(), plain());
+    let people: Vec<_> = (0..60)
+        .map(|number| person(&format!("p{number}")))
+        .collect();
+    let others = vec![
+        add(
+            "ou=Alias,dc=example,dc=com",
+            "objectClass: alias\nobjectClass: extensibleObject\nou: Alias\naliasedObjectName: ou=People,dc=example,dc=com",
+        ),
+        add(
+            "ou=Referral,dc=example,dc=com",
+            "objectClass: referral\nobjectClass: extensibleObject\nou: Referral\nref: ldap://other.example.com/",
+        ),
+        add(
+            "ou=Below,uid=p7,ou=People,dc=example,dc=com",
+            "objectClass: organizationalUnit\nou: Below",
+        ),
+    ];
+    seed(&shy);
+    seed(&plain);
+    for updates in [people, others] {
+        let codes = apply(&shy, updates.clone());
+        assert!(
+            codes.iter().all(|code| *code == ResultCode::Success),
+            "{codes:?}"
+        );
+        assert_eq!(codes, apply(&plain, updates));
+    }
+    let questions = questions();
+    let one_by_one: Vec<_> = questions
+        .iter()
+        .map(|query| search(&plain, query))
+        .collect();
+    let before = shy.engine().fetches();
+    let found: Vec<_> = questions.iter().map(|query| search(&shy, query)).collect();
+    let fetched = shy.engine().fetches() - before;
+    assert!(fetched > 2 * questions.len() as u64, "{fetched}");
+    let one_by_one = without_births(one_by_one);
+    for ((found, wanted), query) in without_births(found)
+        .iter()
+        .zip(&one_by_one)
+        .zip(&questions)
+    {
+        assert_eq!(
+            found, wanted,
+            "{} {:?} {}",
+            query.base, query.scope, query.filter
+        );
+    }
+    // The wants of a burst are fetched together.
+    let before = shy.engine().fetches();
+    let together = search_together(&shy, &questions);
+    assert!(shy.engine().fetches() - before < fetched);
+    assert_eq!(without_births(together), one_by_one);
 }

@@ -86,7 +86,7 @@ pub(super) fn by_search(
             .step(&mut wire, STEP)
             .map_err(|error| refusal(&error))?
         {
-            Step::More => {}
+            Step::More | Step::Fetch => {}
             Step::Done(outcome) => {
                 return match outcome.code {
                     ResultCode::Success => only_one(directory, &found, wanted),

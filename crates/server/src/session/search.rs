@@ -94,9 +94,7 @@ impl Reading {
     fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> sapwood_directory::Result<Step> {
         match self {
             Reading::Search(search) => search.step(wire, budget),
-            Reading::Compare(compare) => {
-                Ok(compare.step(budget.work)?.map_or(Step::More, Step::Done))
-            }
+            Reading::Compare(compare) => compare.step(budget.work),
             Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
         }
     }
@@ -164,7 +162,7 @@ impl UnderWay {
         let mut nothing = Vec::new();
         let mut wire = Wire::new(&mut nothing, self.id, Controls::EMPTY);
         match self.reading.step(&mut wire, budget) {
-            Ok(Step::More | Step::Room(_)) => ControlFlow::Continue(()),
+            Ok(Step::More | Step::Room(_) | Step::Fetch) => ControlFlow::Continue(()),
             Ok(Step::Done(outcome)) => ControlFlow::Break(Err(outcome)),
             Err(error) => ControlFlow::Break(Err(refusal(&error))),
         }
@@ -459,6 +457,8 @@ impl Session {
                     self.operations.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
+                // Never with the engine that sessions read from: all of it is here.
+                Ok(Step::Fetch) => self.operations.searches.push(Queued::UnderWay(running)),
                 Err(error) => {
                     let name = operation.name();
                     tracing::error!(conn = self.context.number, id, "a {name} failed: {error}");
