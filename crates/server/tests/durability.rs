@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Compare, CompareOptions, Directory, Options, Requester};
+use sapwood_directory::{Compare, CompareOptions, Directory, Options, Requester, Step};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::Env;
 use sapwood_testkit::storage::recording::Disk;
@@ -101,8 +101,8 @@ fn has_value(directory: &Directory, dn: &str, value: &str) -> bool {
         value.as_bytes(),
         CompareOptions::default(),
     );
-    let outcome = compare.step(u64::MAX).unwrap().unwrap();
-    outcome.code == ResultCode::CompareTrue
+    let step = compare.step(u64::MAX).unwrap();
+    matches!(step, Step::Done(outcome) if outcome.code == ResultCode::CompareTrue)
 }
 
 /// A disk that, once it lies, syncs nothing and says that it has.
