@@ -3,8 +3,8 @@
 //! What a bundle asks for first is never at hand: the answer is [`Error::NotHere`]. Its operation is undone, the next
 //! ones run only to tell what they want, all of it is fetched in one round, and the bundle runs again. When all of it
 //! has succeeded it runs once more, as if the commit had met another one. What a directory does on this engine must be
-//! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of the
-//! records that a scan passes, until all that is wanted was fetched.
+//! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of
+//! the records that a scan passes, until all that is wanted was fetched.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
