@@ -44,7 +44,7 @@ const PROTECT: u64 = 0xc018_aa06;
 #[derive(Debug)]
 pub(crate) struct Demand {
     descriptor: OwnedFd,
-    /// The descriptor fills the memory of this process, whoever holds it: a child must not use it.
+    /// The descriptor fills the memory of this process, also when a child holds it, which must not use it.
     process: Pid,
 }
 

@@ -207,7 +207,7 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// Whether an entry matches a filter, whoever may see what it asks for.
+/// Whether an entry matches a filter. No access rule is asked.
 pub(super) fn matches<R: Read>(
     (view, schema): (&R, &Schema),
     state: &State,
