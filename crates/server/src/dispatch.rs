@@ -6,23 +6,16 @@
 //! connections, and otherwise hands it over. One that comes while all have as many as each other, or none, stays where
 //! it was accepted, so that short connections cost no change of threads.
 //!
-//! Those of addresses with many connections wait in a line of their own, which others overtake. A full line that moves
-//! has newcomers wait in the kernel's queue. One that hardly moves has them refused: they would keep the others of that
-//! queue waiting, who cannot overtake them there.
+//! Those of addresses with many connections wait in a line of their own, which others overtake.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
 };
 
-/// So many connections of addresses with many wait for a thread.
+/// So many connections of addresses with many wait for a thread; more wait in the queue of the kernel.
 const OF_MANY_MAX: usize = 64;
-/// A line whose first connection has waited so long hardly moves. One that nobody floods is through in less.
-const SLOW: Duration = Duration::from_millis(20);
 
 /// The connections of each thread, by its number.
 #[derive(Debug)]
@@ -86,9 +79,7 @@ pub(crate) struct Dispatch<C> {
 #[derive(Debug)]
 struct Lines<C> {
     of_few: UnboundedSender<(C, Place)>,
-    of_many: Sender<(C, Place, Instant)>,
-    /// Whether the connection of an address with many that was taken last had waited for [`SLOW`].
-    is_slow: Arc<AtomicBool>,
+    of_many: Sender<(C, Place)>,
 }
 
 impl<C> Clone for Lines<C> {
@@ -96,7 +87,6 @@ impl<C> Clone for Lines<C> {
         Self {
             of_few: self.of_few.clone(),
             of_many: self.of_many.clone(),
-            is_slow: Arc::clone(&self.is_slow),
         }
     }
 }
@@ -116,8 +106,7 @@ impl<C> Clone for Dispatch<C> {
 #[derive(Debug)]
 pub(crate) struct Handed<C> {
     of_few: UnboundedReceiver<(C, Place)>,
-    of_many: Receiver<(C, Place, Instant)>,
-    is_slow: Arc<AtomicBool>,
+    of_many: Receiver<(C, Place)>,
 }
 
 impl<C> Handed<C> {
@@ -126,10 +115,7 @@ impl<C> Handed<C> {
         tokio::select! {
             biased;
             Some(next) = self.of_few.recv() => Some(next),
-            Some((connection, place, since)) = self.of_many.recv() => {
-                self.is_slow.store(since.elapsed() >= SLOW, Ordering::Relaxed);
-                Some((connection, place))
-            }
+            Some(next) = self.of_many.recv() => Some(next),
             else => None,
         }
     }
@@ -164,30 +150,13 @@ impl<C> Dispatch<C> {
     }
 
     /// Hands a connection over to the thread of its place. One of an address with many waits until few others do.
-    ///
-    /// # Errors
-    /// The connection comes back when it would wait for long.
-    pub(crate) async fn hand_over(
-        &self,
-        connection: C,
-        place: Place,
-        is_of_many: bool,
-    ) -> Result<(), C> {
+    pub(crate) async fn hand_over(&self, connection: C, place: Place, is_of_many: bool) {
         let lines = &self.threads[place.thread];
         // A thread that takes no more has ended, as all do when the server stops; the connection is closed then.
-        if !is_of_many {
+        if is_of_many {
+            let _ = lines.of_many.send((connection, place)).await;
+        } else {
             let _ = lines.of_few.send((connection, place));
-            return Ok(());
-        }
-        match lines.of_many.try_send((connection, place, Instant::now())) {
-            Err(TrySendError::Full((connection, ..))) if lines.is_slow.load(Ordering::Relaxed) => {
-                Err(connection)
-            }
-            Err(TrySendError::Full(connection)) => {
-                let _ = lines.of_many.send(connection).await;
-                Ok(())
-            }
-            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }
 }
@@ -195,18 +164,11 @@ impl<C> Dispatch<C> {
 fn lines<C>() -> (Lines<C>, Handed<C>) {
     let (of_few, few) = unbounded_channel();
     let (of_many, many) = channel(OF_MANY_MAX);
-    let is_slow = Arc::<AtomicBool>::default();
     let handed = Handed {
         of_few: few,
         of_many: many,
-        is_slow: Arc::clone(&is_slow),
     };
-    let lines = Lines {
-        of_few,
-        of_many,
-        is_slow,
-    };
-    (lines, handed)
+    (Lines { of_few, of_many }, handed)
 }
 
 #[cfg(test)]
@@ -232,7 +194,7 @@ mod tests {
             return Some(place);
         }
         let handing_over = dispatch.hand_over((), place, false);
-        assert_eq!(now(handing_over), Some(Ok(())), "nobody waits here");
+        assert!(now(handing_over).is_some(), "nobody waits here");
         None
     }
 
@@ -271,37 +233,19 @@ mod tests {
     fn those_of_addresses_with_many_are_overtaken_and_do_not_grow_without_end() {
         let loads = Loads::new(1);
         let (dispatch, mut handed) = Dispatch::of_threads(&loads).remove(0);
-        let hand_over =
-            |number, is_of_many| now(dispatch.hand_over(number, dispatch.place(), is_of_many));
+        let hand_over = |number, is_of_many| {
+            let handing_over = dispatch.hand_over(number, dispatch.place(), is_of_many);
+            now(handing_over).is_some()
+        };
         for number in 0..OF_MANY_MAX {
-            assert_eq!(hand_over(number, true), Some(Ok(())));
+            assert!(hand_over(number, true));
         }
-        assert_eq!(hand_over(OF_MANY_MAX, true), None, "it waits");
-        assert_eq!(hand_over(1000, false), Some(Ok(())));
+        assert!(!hand_over(OF_MANY_MAX, true), "it waits");
+        assert!(hand_over(1000, false));
         let mut next = || now(handed.next()).flatten().map(|(number, _)| number);
         assert_eq!(next(), Some(1000));
         assert_eq!(next(), Some(0));
         assert_eq!(next(), Some(1));
-    }
-
-    #[test]
-    fn a_full_line_that_hardly_moves_takes_no_more() {
-        let loads = Loads::new(1);
-        let (dispatch, mut handed) = Dispatch::of_threads(&loads).remove(0);
-        let hand_over =
-            |number, is_of_many| now(dispatch.hand_over(number, dispatch.place(), is_of_many));
-        let long_ago = Instant::now().checked_sub(SLOW).unwrap();
-        let first = (1000, dispatch.place(), long_ago);
-        assert!(dispatch.threads[0].of_many.try_send(first).is_ok());
-        for number in 1..OF_MANY_MAX {
-            assert_eq!(hand_over(number, true), Some(Ok(())));
-        }
-        assert_eq!(hand_over(OF_MANY_MAX, true), None, "nobody knows yet");
-        assert!(now(handed.next()).is_some());
-        assert_eq!(hand_over(OF_MANY_MAX, true), Some(Ok(())), "there is room");
-        assert_eq!(hand_over(7, true), Some(Err(7)));
-        assert_eq!(loads.connections(), [OF_MANY_MAX]);
-        assert_eq!(hand_over(8, false), Some(Ok(())));
     }
 
     #[test]

@@ -526,15 +526,7 @@ impl Sessions {
                     waited_ms += 1;
                     sleep(Duration::from_millis(1)).await;
                 }
-                Err(_) => {
-                    let why = format!(
-                        "{count_max} connections are open (limits.connections_max), and none of them can make room"
-                    );
-                    if let Ok(stream) = stream.detach() {
-                        self.refuse(stream, &peer, tls_use, &why);
-                    }
-                    return;
-                }
+                Err(_) => return self.refuse(stream, &peer, tls_use, count_max),
             }
         };
         let place = self.dispatch.place();
@@ -551,22 +543,23 @@ impl Sessions {
                     tls_use,
                     admission,
                 };
-                let handed_over = self.dispatch.hand_over(accepted, place, is_of_many).await;
-                if let Err(Accepted { stream, .. }) = handed_over {
-                    let why = "many connections of this address wait already to be served";
-                    self.refuse(stream, &peer, tls_use, why);
-                }
+                self.dispatch.hand_over(accepted, place, is_of_many).await;
             }
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
     }
 
     /// Closes a connection for which there is no place.
-    fn refuse(&self, stream: Detached, peer: &Peer, tls_use: TlsUse, why: &str) {
-        self.service.close_log.log(Reason::Full, peer, why);
-        if !tls_use.is_first {
+    fn refuse(&self, stream: Stream, peer: &Peer, tls_use: TlsUse, count_max: usize) {
+        let why = format!(
+            "{count_max} connections are open (limits.connections_max), and none of them can make room"
+        );
+        self.service.close_log.log(Reason::Full, peer, &why);
+        if !tls_use.is_first
+            && let Ok(stream) = stream.detach()
+        {
             let mut notice = Vec::new();
-            notice_of_disconnection(&mut notice, ResultCode::Unavailable, why);
+            notice_of_disconnection(&mut notice, ResultCode::Unavailable, &why);
             stream.end_with(&notice);
         }
     }
