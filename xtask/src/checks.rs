@@ -1,26 +1,34 @@
 //! Checks that all run, whatever fails, and whose failures are listed at the end.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Write, pipe, stderr, stdout};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::run::{line, root};
 
-/// What has failed so far.
+/// So many of those that took the longest are listed at the end.
+const LONGEST: usize = 8;
+
+/// What has failed so far, and what has taken how long.
 #[derive(Default)]
 pub(crate) struct Checks {
     failed: Vec<String>,
+    took: Vec<(Duration, String)>,
 }
 
 impl Checks {
-    /// Notes the failure of a check.
-    pub(crate) fn note(&mut self, name: &str, outcome: Result<()>) {
-        if let Err(error) = outcome {
+    /// Runs a check and notes its failure.
+    pub(crate) fn run(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
+        let start = Instant::now();
+        if let Err(error) = check() {
             eprintln!("{name}: {error:#}");
             self.failed.push(format!("{name}: {error:#}"));
         }
+        self.took.push((start.elapsed(), name.to_owned()));
     }
 
     /// Runs `cargo test` through all programs, and notes each test that fails.
@@ -39,7 +47,8 @@ impl Checks {
         let mut child = command.spawn().context("cannot start cargo")?;
         // Its ends of the pipe are the only ones now: reading ends when all who write have.
         drop(command);
-        let mut tests = FailedTests::default();
+        let start = Instant::now();
+        let mut tests = Tests::default();
         let mut reader = BufReader::new(reader);
         let mut bytes = Vec::new();
         while reader.read_until(b'\n', &mut bytes)? > 0 {
@@ -53,11 +62,20 @@ impl Checks {
             tests.failed.push(format!("cargo test: {status}"));
         }
         self.failed.append(&mut tests.failed);
+        let running = tests.took.iter().map(|(took, _)| *took).sum();
+        let building = start.elapsed().saturating_sub(running);
+        self.took.push((building, "building the tests".to_owned()));
+        self.took.append(&mut tests.took);
         Ok(())
     }
 
-    /// Lists what has failed.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Lists what took the longest, and what has failed.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.took.sort_by_key(|(took, _)| Reverse(*took));
+        eprintln!("\nSeconds:");
+        for (took, name) in self.took.iter().take(LONGEST) {
+            eprintln!("  {:6.1} {name}", took.as_secs_f64());
+        }
         if self.failed.is_empty() {
             return Ok(());
         }
@@ -69,19 +87,31 @@ impl Checks {
     }
 }
 
-/// Tests that have failed, as `cargo test` tells of them.
+/// Tests that have failed and programs that have ended, as `cargo test` tells of them.
 #[derive(Default)]
-struct FailedTests {
+struct Tests {
+    program: String,
     /// Those of the program that is running.
     of_program: Vec<String>,
     failed: Vec<String>,
+    took: Vec<(Duration, String)>,
 }
 
-impl FailedTests {
+impl Tests {
     fn read(&mut self, line: &str) {
         let line = without_colours(line);
         let line = line.trim();
-        if let Some(name) = line
+        if let Some(program) = line.strip_prefix("Running ") {
+            program.clone_into(&mut self.program);
+        } else if let Some(package) = line.strip_prefix("Doc-tests ") {
+            self.program = format!("examples in the documentation of {package}");
+        } else if let Some((_, took)) = line.split_once("; finished in ") {
+            // A program's own tests may print such a line as well.
+            if let Ok(seconds) = took.trim_end_matches('s').parse() {
+                let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+                self.took.push((took, self.program.clone()));
+            }
+        } else if let Some(name) = line
             .strip_prefix("test ")
             .and_then(|line| line.strip_suffix(" ... FAILED"))
         {
@@ -115,14 +145,14 @@ mod tests {
 
     #[test]
     fn every_failure_is_listed_with_its_program() {
-        let mut tests = FailedTests::default();
+        let mut tests = Tests::default();
         let told = "\
             \x1b[1m\x1b[92m     Running\x1b[0m unittests src/lib.rs (target/debug/deps/a-1)\n\
             test one ... ok\n\
             test deep::two ... FAILED\n\
             test three ... FAILED\n\
             failures:\n    deep::two\n\
-            test result: FAILED. 1 passed; 2 failed\n\
+            test result: FAILED. 1 passed; 2 failed; finished in 4.25s\n\
             \x1b[1m\x1b[91merror\x1b[0m: test failed, to rerun pass `-p a --lib`\n\
             test four ... ok\n\
             error: test failed, to rerun pass `-p a --test b`\n\
@@ -140,14 +170,16 @@ mod tests {
                 "-p a --doc: src/lib.rs - Thing (line 7)",
             ]
         );
+        let program = "unittests src/lib.rs (target/debug/deps/a-1)".to_owned();
+        assert_eq!(tests.took, [(Duration::from_millis(4250), program)]);
     }
 
     #[test]
     fn all_that_failed_is_told_at_the_end() {
         let mut checks = Checks::default();
-        checks.note("good", Ok(()));
-        checks.note("bad", Err(anyhow::anyhow!("it is bad")));
-        checks.note("worse", Err(anyhow::anyhow!("it is worse")));
+        checks.run("good", || Ok(()));
+        checks.run("bad", || bail!("it is bad"));
+        checks.run("worse", || bail!("it is worse"));
         assert_eq!(checks.failed, ["bad: it is bad", "worse: it is worse"]);
         assert!(checks.finish().is_err());
         assert!(Checks::default().finish().is_ok());

@@ -63,8 +63,8 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     packages::ensure(packages::TEST, !no_install)?;
     jars::ensure(jars::TEST)?;
     let mut checks = Checks::default();
-    checks.note("tidy", tidy::check());
-    checks.note("format", cargo(["fmt", "--all", "--check"]));
+    checks.run("tidy", tidy::check);
+    checks.run("format", || cargo(["fmt", "--all", "--check"]));
     let lints = [
         "clippy",
         "--workspace",
@@ -73,9 +73,9 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
         "-D",
         "warnings",
     ];
-    checks.note("lints", cargo(lints));
-    checks.note("fuzz targets", audit::fuzz_compiles());
-    checks.note("portable", audit::compiles_elsewhere());
+    checks.run("lints", || cargo(lints));
+    checks.run("fuzz targets", audit::fuzz_compiles);
+    checks.run("portable", audit::compiles_elsewhere);
     match cargo_test_args {
         [] => checks.cargo_test(["--workspace"])?,
         args => checks.cargo_test(args.iter().map(String::as_str))?,
