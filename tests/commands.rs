@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use sapwood_testkit::folder::Folder;
 use sapwood_testkit::program::{
-    Process, program, sapwood, sapwood_command, sapwood_ok, succeeded, text,
+    Process, Scratch, program, sapwood, sapwood_command, sapwood_ok, succeeded, text,
 };
 use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
@@ -449,25 +449,19 @@ fn a_reload_tells_what_is_in_force_and_what_needs_a_restart() {
         ("threads = 0", "threads = 7"),
         ("hashers_max = 1", "hashers_max = 2"),
     ]);
-    let schema = folder.path().join("schema/own.schema");
     let waiting = "needs a restart: limits.hashers_max = 2, threads = 7";
     let first = reload();
     assert!(
         first.contains("in force now: limits.connections_max = 999; "),
         "{first}"
     );
-    assert!(
-        first.contains(waiting) && !first.contains("schema"),
-        "{first}"
-    );
+    assert!(first.contains(waiting), "{first}");
     // What waits is told each time, until it has been.
-    std::fs::write(&schema, "# nothing yet\n").unwrap();
     let second = reload();
     assert!(
         second.contains("no other setting") && second.contains(waiting),
         "{second}"
     );
-    assert!(second.contains("the files in schema"), "{second}");
     server.wait_for(waiting);
     server.stop();
     let server = folder.serve();
@@ -646,10 +640,11 @@ fn the_figures_of_an_index_have_its_name() {
 
 #[test]
 fn schema_files_of_ones_own_are_loaded() {
-    let folder = Folder::init(&[]);
-    let file = folder.path().join("schema/own.schema");
+    let scratch = Scratch::new();
+    let file = scratch.arg("own.schema");
     std::fs::write(&file, "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 EQUALITY integerMatch )\n\
         objectclass ( 1.3.6.1.4.1.99999.2 NAME 'hatted' SUP person STRUCTURAL MUST hatSize )\n").unwrap();
+    let folder = Folder::init(&["--schema", &file]);
     let ldif = folder.name_beside("hats.ldif");
     let record = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
         dn: cn=Ann,dc=example,dc=com\nobjectClass: hatted\ncn: Ann\nsn: A\nhatSize: ";
@@ -673,17 +668,45 @@ fn schema_files_of_ones_own_are_loaded() {
             .sapwood_ok("export", &["--filter", "(hatSize=57)"])
             .contains("dn: cn=Ann")
     );
-    std::fs::write(
-        &file,
-        "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SUP nonsense )\n",
-    )
-    .unwrap();
-    let broken = folder.sapwood("stat", &[]);
-    let told = text(&broken.stderr);
+    let wrong = "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SUP nonsense )\n";
+    std::fs::write(&file, wrong).unwrap();
+    let new = scratch.arg("new");
+    let init = ["init", &new, "--suffix", SUFFIX, "--schema", &file];
+    let told = text(&sapwood(init).stderr);
     assert!(
-        told.contains("own.schema") && told.contains("nonsense"),
+        told.contains("cn=own,cn=schema,cn=config") && told.contains("nonsense"),
         "{told}"
     );
+    assert!(!std::path::Path::new(&new).exists());
+}
+
+/// Entries would lack what they define.
+#[test]
+fn schema_files_beside_the_data_are_refused_with_what_to_do() {
+    let folder = Folder::init(&[]);
+    let schema = folder.path().join("schema");
+    let server = folder.serve();
+    std::fs::create_dir(&schema).unwrap();
+    std::fs::write(schema.join("README"), "nothing").unwrap();
+    folder.sapwood_ok("reload", &[]);
+    std::fs::write(schema.join("own.ldif"), "dn: cn=own\n").unwrap();
+    let refused = |command: &str| {
+        let told = folder.sapwood(command, &[]);
+        assert_eq!(told.status.code(), Some(1), "{command}");
+        let told = text(&told.stderr);
+        let remedies = [
+            "schema/own.ldif",
+            "olcAttributeTypes",
+            "apply",
+            "init --schema",
+        ];
+        assert!(remedies.iter().all(|part| told.contains(part)), "{told}");
+    };
+    refused("reload");
+    server.stop();
+    ["serve", "export", "check", "stat"].map(refused);
+    std::fs::remove_dir_all(&schema).unwrap();
+    folder.serve().stop();
 }
 
 #[test]

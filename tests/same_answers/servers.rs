@@ -1,7 +1,5 @@
 //! Debian's slapd and sapwood, with the same suffix, administrator and schema.
 
-use std::fs;
-
 use sapwood_testkit::Slapd;
 use sapwood_testkit::folder::{Folder, Running};
 
@@ -17,9 +15,8 @@ pub(crate) fn slapd() -> Slapd {
 }
 
 pub(crate) fn sapwood() -> (Folder, Running) {
-    let folder = Folder::init(&[]);
+    let folder = Folder::init(&["--schema", ODD_SCHEMA]);
     folder.configure(&[("attribute_options = []", "attribute_options = [\"x-test\"]")]);
-    fs::copy(ODD_SCHEMA, folder.path().join("schema/odd.schema")).unwrap();
     let server = folder.serve();
     (folder, server)
 }

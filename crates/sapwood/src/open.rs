@@ -1,6 +1,7 @@
 //! Where things are in a directory's folder, and how it is opened.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::passing::remove;
 /// The folder of the store inside a directory's folder.
 const DATA_FOLDER: &str = "data";
 
-/// The folder of schema files inside a directory's folder.
-pub(crate) const SCHEMA_FOLDER: &str = "schema";
+/// The folder that earlier versions read schema files from.
+const SCHEMA_FOLDER: &str = "schema";
 
 pub(crate) fn data_folder(folder: &Path) -> PathBuf {
     folder.join(DATA_FOLDER)
@@ -30,7 +31,7 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
 
 /// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
-    let mut options = Options::new(SchemaFiles::read(folder)?.schema(config)?);
+    let mut options = Options::new(schema(folder, config)?);
     options.root_dse = root_dse(
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
@@ -47,60 +48,43 @@ pub(crate) fn hasher(config: &Config) -> Hasher {
     }
 }
 
-/// The `.schema` and `.ldif` files beside a directory's data, in the order of their names.
-pub(crate) struct SchemaFiles {
-    /// The directory's folder.
-    folder: PathBuf,
-    /// Each with its text.
-    files: Vec<(PathBuf, String)>,
+/// The schema of the program, with the attribute options that the configuration registers.
+fn schema(folder: &Path, config: &Config) -> Result<Schema> {
+    let mut builder = SchemaBuilder::new();
+    builder
+        .attribute_options(&config.schema.attribute_options)
+        .with_context(|| folder.join(CONFIG_FILE).display().to_string())?;
+    Ok(builder.build()?)
 }
 
-impl SchemaFiles {
-    pub(crate) fn read(folder: &Path) -> Result<Self> {
-        let mut this = Self {
-            folder: folder.to_owned(),
-            files: Vec::new(),
-        };
-        let folder = folder.join(SCHEMA_FOLDER);
-        if !folder.exists() {
-            return Ok(this);
-        }
-        for file in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            let path = file.with_context(|| folder.display().to_string())?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "schema" || extension == "ldif")
-            {
-                let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-                this.files.push((path, text));
-            }
-        }
-        this.files.sort();
-        Ok(this)
+/// Refuses a folder that has schema files beside its data, as earlier versions read them: without what they define,
+/// entries would be refused or unreadable.
+pub(crate) fn refuse_schema_files(folder: &Path) -> Result<()> {
+    let files = match fs::read_dir(folder.join(SCHEMA_FOLDER)) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).context(folder.join(SCHEMA_FOLDER).display().to_string()),
+    };
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for file in files {
+        paths.push(file?.path());
     }
-
-    /// Their names, relative to the directory's folder.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
-        let paths = self.files.iter().map(|(path, _)| path);
-        paths.filter_map(|path| path.strip_prefix(&self.folder).ok())
+    paths.sort();
+    let is_schema = |path: &&PathBuf| {
+        let extension = path.extension();
+        extension.is_some_and(|extension| extension == "schema" || extension == "ldif")
+    };
+    if let Some(path) = paths.iter().find(is_schema) {
+        bail!(
+            "{} is not read any more: the schema is kept with the data, as olcAttributeTypes and olcObjectClasses of \
+             cn=schema,cn=config. Move it away. If no entry needs it yet, add its definitions with 'sapwood config {} \
+             apply FILE.ldif'. Otherwise export the entries with the version that made the directory, and import them \
+             into a new one of 'sapwood init --schema FILE'",
+            path.display(),
+            folder.display()
+        );
     }
-
-    /// What they and the configuration make of the built-in schema.
-    fn schema(&self, config: &Config) -> Result<Schema> {
-        let mut builder = SchemaBuilder::new();
-        builder
-            .attribute_options(&config.schema.attribute_options)
-            .with_context(|| self.folder.join(CONFIG_FILE).display().to_string())?;
-        for (path, text) in &self.files {
-            builder.add_file(&path.display().to_string(), text)?;
-        }
-        Ok(builder.build()?)
-    }
-
-    /// Whether others are there now, or others cannot be read.
-    pub(crate) fn have_changed(&self) -> bool {
-        Self::read(&self.folder).map_or(true, |now| now.files != self.files)
-    }
+    Ok(())
 }
 
 /// What a directory in memory begins with, in the form of a backup: a file or, of several stores, a folder.
@@ -161,6 +145,7 @@ pub(crate) fn store_options(folder: &Path, config: &Config) -> Result<sapwood_st
 
 /// Opens the directory of a folder made by `init`.
 pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Result<Directory> {
+    refuse_schema_files(folder)?;
     if is_in_memory(folder) {
         let file = folder.join(MEMORY_FILE);
         if admin::is_running(folder) {

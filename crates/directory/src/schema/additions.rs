@@ -226,7 +226,7 @@ impl Schema {
         &self.content.additions
     }
 
-    /// Whether the program has a definition with an OID, or files had when it started.
+    /// Whether the program has a definition with an OID.
     pub(crate) fn is_built_in(&self, kind: Kind, oid: &str) -> bool {
         match kind {
             Kind::AttributeTypes => self.content.base.has_type(oid),

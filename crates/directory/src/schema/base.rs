@@ -17,7 +17,7 @@ use super::{
     TypeSet, Usage,
 };
 
-/// What the schemas of a directory have in common, one after the other: the definitions of the program and of files.
+/// What the schemas of a directory have in common, one after the other: the definitions of the program.
 pub(super) struct Base {
     types: Vec<Defined<language::AttributeType>>,
     classes: Vec<Defined<language::ObjectClass>>,
@@ -36,7 +36,7 @@ struct Numbers {
 }
 
 impl Base {
-    /// Of the definitions of the program and of files.
+    /// Of these definitions.
     pub(super) fn new(
         types: Vec<Defined<language::AttributeType>>,
         classes: Vec<Defined<language::ObjectClass>>,

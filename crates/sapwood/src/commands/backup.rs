@@ -49,16 +49,11 @@ pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
         ),
     });
     out.say(format_args!(
-        "and the configuration, the hash of the administrator's password{}{}: keep it as secret as those",
+        "and the configuration, the hash of the administrator's password{}: keep it as secret as those",
         match beside.has(&config.tls.key) {
             true => ", the private key",
             false => "",
         },
-        match beside.schema_files().count() {
-            0 => String::new(),
-            1 => ", one schema file".into(),
-            count => format!(", {count} schema files"),
-        }
     ));
     for path in elsewhere {
         out.say(format_args!(

@@ -123,8 +123,6 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         .admin_dn
         .clone()
         .unwrap_or_else(|| format!("cn=admin,{}", args.suffixes[0]));
-    let schema = folder.join(open::SCHEMA_FOLDER);
-    fs::create_dir(&schema).with_context(|| schema.display().to_string())?;
     let path = folder.join(CONFIG_FILE);
     fs::write(&path, Config::template(&admin_dn)).with_context(|| path.display().to_string())?;
     let config = Config::load(folder)?;
@@ -135,8 +133,6 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         &folder.join(&config.tls.key),
         year,
     )?;
-    let schema = folder.join(open::SCHEMA_FOLDER);
-    fs::create_dir_all(&schema).with_context(|| schema.display().to_string())?;
     let contents = sapwood_directory::Config {
         naming_contexts: args.suffixes.clone(),
         indexes: index_spec::definitions(&args.indexes),

@@ -20,7 +20,6 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
 use crate::commands::{access, config, index};
-use crate::open::SchemaFiles;
 use crate::output::LogOutput;
 use crate::{memory, open};
 
@@ -38,7 +37,6 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     }
     raise_open_files();
     let mut signals = Signals::catch()?;
-    let schema = Arc::new(SchemaFiles::read(&args.folder)?);
     // Opening a store mends them.
     let torn = open::with_a_torn_meta_page(&args.folder);
     let directory = open::directory(&args.folder, &config, false)?;
@@ -63,12 +61,12 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         config,
         flags,
     )?);
-    let control = control_socket(&args.folder, &server, directory.clone(), schema.clone())?;
+    let control = control_socket(&args.folder, &server, directory.clone())?;
     for url in server.urls() {
         tracing::info!("listening on {url}");
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let name = signals.until_stopped(&server, HangUp::Reloads(&schema), archiver);
+    let name = signals.until_stopped(&server, HangUp::Reloads(&args.folder), archiver);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(server);
@@ -144,13 +142,13 @@ fn control_socket(
     folder: &Path,
     server: &Arc<Server>,
     directory: Directory,
-    schema: Arc<SchemaFiles>,
 ) -> Result<ControlSocket> {
     let server = Arc::downgrade(server);
+    let of = folder.to_owned();
     let handler = move |words: &[String], notes: &mut dyn FnMut(&str)| {
         let server = server.upgrade().ok_or("the server is stopping")?;
         match words.first().map(String::as_str) {
-            Some("reload") => reload(&server, &schema),
+            Some("reload") => reload(&server, &of),
             Some("index") => index::by_command(&directory, &words[1..], notes),
             Some("access") => {
                 access::by_command(&directory, &server.administrator(), &words[1..], notes)
@@ -166,13 +164,11 @@ fn control_socket(
 }
 
 /// Tells what is in force now, and what is not.
-fn reload(server: &Server, schema: &SchemaFiles) -> Result<String, String> {
-    match server.reload() {
-        Ok(mut reloaded) => {
-            if schema.have_changed() {
-                let files = format!("the files in {}", open::SCHEMA_FOLDER);
-                reloaded.at_restart.push(files);
-            }
+fn reload(server: &Server, folder: &Path) -> Result<String, String> {
+    let reloaded = open::refuse_schema_files(folder)
+        .and_then(|()| server.reload().map_err(anyhow::Error::from));
+    match reloaded {
+        Ok(reloaded) => {
             let text = format!("configuration and certificates reloaded: {reloaded}");
             match reloaded.at_restart.as_slice() {
                 [] => tracing::info!("{text}"),
@@ -181,8 +177,8 @@ fn reload(server: &Server, schema: &SchemaFiles) -> Result<String, String> {
             Ok(text)
         }
         Err(error) => {
-            tracing::error!("not reloaded, all stays as it was: {error}");
-            Err(format!("not reloaded, all stays as it was: {error}"))
+            tracing::error!("not reloaded, all stays as it was: {error:#}");
+            Err(format!("not reloaded, all stays as it was: {error:#}"))
         }
     }
 }
@@ -230,8 +226,8 @@ pub(crate) struct Signals {
 /// What SIGHUP does.
 #[derive(Clone, Copy)]
 pub(crate) enum HangUp<'s> {
-    /// As to any server that runs in the background, which was started with this schema.
-    Reloads(&'s SchemaFiles),
+    /// As to any server that runs in the background, of the directory in this folder.
+    Reloads(&'s Path),
     /// As to what belongs to a terminal.
     Stops,
 }
@@ -288,7 +284,7 @@ impl Signals {
                     _ = self.terminate.recv() => return "SIGTERM",
                     _ = self.interrupt.recv() => return "SIGINT",
                     _ = self.hang_up.recv() => match hang_up {
-                        HangUp::Reloads(schema) => drop(reload(server, schema)),
+                        HangUp::Reloads(folder) => drop(reload(server, folder)),
                         HangUp::Stops => return "SIGHUP",
                     },
                     name = any_of(&mut self.meaningless) => tracing::info!("{name} means nothing here"),

@@ -1,5 +1,5 @@
-//! What a directory has beside its data, without which those cannot be served: its configuration, the files that it
-//! names, and schema files. In a backup they stand behind the data of the first store.
+//! What a directory has beside its data, without which those cannot be served: its configuration, and the files that it
+//! names. In a backup they stand behind the data of the first store.
 //!
 //! ```text
 //!  behind the data
@@ -30,7 +30,7 @@ use sapwood_server::config::CONFIG_FILE;
 use sapwood_store::BackupInfo;
 use sapwood_store::page::checksum;
 
-use crate::open::{self, SchemaFiles};
+use crate::open;
 use crate::passing::remove;
 
 const MAGIC: [u8; 8] = *b"SAPWFILE";
@@ -56,8 +56,7 @@ impl Beside {
         let mut elsewhere = Vec::new();
         let mut named = vec![Path::new(CONFIG_FILE), &config.admin.password_file];
         named.extend(config.tls.files());
-        let schema = SchemaFiles::read(folder)?;
-        for name in named.into_iter().chain(schema.names()) {
+        for name in named {
             let path = folder.join(name);
             if this.files.iter().any(|(known, _)| known == name) || !path.exists() {
                 continue;
@@ -76,7 +75,7 @@ impl Beside {
             let bytes = this.files.iter().map(|(_, content)| content.len() as u64);
             ensure!(
                 bytes.sum::<u64>() <= BYTES_MAX,
-                "{}: configuration and schema files have more than {} MiB together",
+                "{}: the files of the configuration have more than {} MiB together",
                 path.display(),
                 BYTES_MAX >> 20
             );
@@ -86,12 +85,6 @@ impl Beside {
 
     pub(super) fn has(&self, name: &Path) -> bool {
         self.files.iter().any(|(known, _)| known == name)
-    }
-
-    /// The names of all schema files.
-    pub(super) fn schema_files(&self) -> impl Iterator<Item = &Path> {
-        let names = self.files.iter().map(|(name, _)| name.as_path());
-        names.filter(|name| name.starts_with(open::SCHEMA_FOLDER))
     }
 
     /// Writes them behind the data of a backup, and syncs it.
@@ -281,7 +274,7 @@ mod tests {
             since: "monday".into(),
             files: vec![
                 ("sapwood.toml".into(), b"[admin]".to_vec()),
-                ("schema/own.schema".into(), Vec::new()),
+                ("tls/own.pem".into(), Vec::new()),
             ],
         }
     }
@@ -306,7 +299,7 @@ mod tests {
             "",
             "/etc/passwd",
             "../x",
-            "schema/../../x",
+            "tls/../../x",
             ".",
             "data/data-0",
             "memory",
