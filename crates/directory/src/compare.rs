@@ -40,6 +40,8 @@ pub struct Compare<E: Engine = Embedded> {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
+    /// Its end has been told: there is nothing to go on with.
+    Over,
     /// What it is to begin with is not here yet.
     Unbegun(Box<Unbegun>),
     Running(Box<Running>),
@@ -120,10 +122,10 @@ impl<E: Engine> Compare<E> {
     /// Goes on for so much [work](crate::Budget::work). Never asks for [`Step::Room`].
     ///
     /// # Errors
-    /// When the engine fails or stored data is damaged; the compare cannot go on then.
+    /// When the engine fails or stored data is damaged; the compare cannot go on then, nor after its end.
     pub fn step(&mut self, work: u64) -> Result<Step> {
-        let ended = std::mem::replace(&mut self.stage, Stage::Ended(Outcome::SUCCESS));
-        match ended {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => Err(Error::State("the compare is over".into())),
             Stage::Failed(error) => Err(error),
             Stage::Ended(outcome) => Ok(Step::Done(outcome)),
             Stage::Unbegun(unbegun) => {

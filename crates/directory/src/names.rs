@@ -12,7 +12,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::access::{Asked, Requester};
-use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
+use crate::engine::{EntryId, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
@@ -35,28 +35,6 @@ pub(crate) fn name_key(parent: EntryId, rdn: &[u8], key: &mut Vec<u8>) {
         }
         _ => key.extend_from_slice(rdn),
     }
-}
-
-/// The range of the children of `parent`: from this key up to the next one.
-pub(crate) fn children_bounds(parent: EntryId) -> ([u8; 8], [u8; 8]) {
-    // No entry has the greatest id, so that there is a next one.
-    (
-        parent.to_key(),
-        EntryId(parent.0.saturating_add(1)).to_key(),
-    )
-}
-
-/// Number of children of an entry: the table is counted.
-pub(crate) fn children_count<R: Read>(view: &R, parent: EntryId) -> Result<u64> {
-    let (from, to) = children_bounds(parent);
-    Ok(view.estimate(Table::Name, Range::between(&from, &to))?)
-}
-
-/// Whether an entry has a child.
-pub(crate) fn has_children<R: Read>(view: &R, parent: EntryId) -> Result<bool> {
-    let (from, to) = children_bounds(parent);
-    let mut children = view.scan(Table::Name, Range::between(&from, &to), Direction::Forward)?;
-    Ok(children.next()?.is_some())
 }
 
 /// The value of a record of the `name` table.

@@ -12,14 +12,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::UnboundedSender;
-
 use crate::accounts::{Accounts, Claimant, Kind};
-use crate::session::{Completion, Peer};
+use crate::session::Peer;
 
 /// Connections that are being displaced while those who come in their place are served already.
 const DISPLACED_MAX: usize = 32;
@@ -70,7 +69,16 @@ struct Place {
     /// It has been told to make room.
     is_told: AtomicBool,
     /// Set when it is served.
-    session: OnceLock<UnboundedSender<Completion>>,
+    session: OnceLock<Tell>,
+}
+
+/// Tells a session to make room.
+struct Tell(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
 }
 
 impl Place {
@@ -139,8 +147,7 @@ impl Connections {
             let displaced = displaced.ok_or(Full::NoneWaits)?;
             displaced.is_told.store(true, Ordering::Relaxed);
             let session = displaced.session.get().ok_or(Full::NoneWaits)?;
-            // One that has ended meanwhile has made room.
-            let _ = session.send(Completion::MakeRoom);
+            (session.0)();
         }
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         claimant.add(Kind::Connections, 1);
@@ -224,9 +231,9 @@ impl Admission {
     }
 
     /// Says where the connection is told to make room.
-    pub(crate) fn serve(&self, session: UnboundedSender<Completion>) {
+    pub(crate) fn serve(&self, makes_room: impl Fn() + Send + Sync + 'static) {
         // It is served once.
-        let _ = self.place.session.set(session);
+        let _ = self.place.session.set(Tell(Box::new(makes_room)));
     }
 
     /// Says who is bound.
@@ -266,7 +273,7 @@ mod tests {
 
     struct Open {
         admission: Admission,
-        told: UnboundedReceiver<Completion>,
+        told: UnboundedReceiver<()>,
     }
 
     impl Open {
@@ -289,7 +296,9 @@ mod tests {
             .admit(&Peer::Local { uid, gid: 0 }, count_max)
             .ok()?;
         let (session, told) = unbounded_channel();
-        admission.serve(session);
+        admission.serve(move || {
+            let _ = session.send(());
+        });
         Some(Open { admission, told })
     }
 

@@ -2,7 +2,7 @@
 
 mod certificate;
 mod external;
-mod lookup;
+pub(crate) mod lookup;
 mod names;
 mod plain;
 mod scram;
@@ -10,9 +10,10 @@ mod scram;
 use std::sync::Arc;
 
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Channel, Directory, Identity, Outcome, Requester};
+use sapwood_directory::{Channel, Identity, Outcome, Requester};
 
 pub(crate) use self::certificate::ClientIdentity;
+use self::lookup::Entries;
 use crate::password::Password;
 use crate::service::Settings;
 use crate::session::Peer;
@@ -74,7 +75,7 @@ pub(crate) struct Asked<'s> {
     /// What TLS has established.
     pub(crate) tls: Option<&'s Established>,
     pub(crate) settings: &'s Settings,
-    pub(crate) directory: &'s Directory,
+    pub(crate) entries: &'s dyn Entries,
     pub(crate) schema: &'s Schema,
     /// The connection as long as nobody is bound.
     pub(crate) nobody: Arc<Requester>,

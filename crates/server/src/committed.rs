@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sapwood_directory::engine::{Engine as _, Read as _};
+use sapwood_directory::engine::{Embedded, Engine, Read as _};
 use sapwood_directory::{CommitNo, Directory};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -20,8 +20,8 @@ pub(crate) struct Committed {
 }
 
 /// Waits for commits. Those since it was made are not missed.
-pub struct CommitWaiter {
-    directory: Directory,
+pub struct CommitWaiter<E: Engine = Embedded> {
+    directory: Directory<E>,
     announced: watch::Receiver<()>,
     /// The commit that was there when it was woken last.
     seen: Option<CommitNo>,
@@ -43,7 +43,7 @@ impl Committed {
     }
 
     /// Waits for commits to a directory from now on.
-    pub(crate) fn waiter(&self, directory: &Directory) -> CommitWaiter {
+    pub(crate) fn waiter<E: Engine>(&self, directory: &Directory<E>) -> CommitWaiter<E> {
         CommitWaiter {
             directory: directory.clone(),
             announced: self.announced.subscribe(),
@@ -52,7 +52,7 @@ impl Committed {
     }
 }
 
-impl CommitWaiter {
+impl<E: Engine> CommitWaiter<E> {
     /// Returns when something was committed since the last call, or since the waiter was made; a snapshot taken then
     /// shows it. May return too often. `false` when the server has stopped.
     ///
@@ -79,7 +79,7 @@ impl CommitWaiter {
 }
 
 /// The newest visible commit; `None` if the store cannot be read, which the one that reads it next is told.
-fn newest(directory: &Directory) -> Option<CommitNo> {
+fn newest<E: Engine>(directory: &Directory<E>) -> Option<CommitNo> {
     let snapshot = directory.engine().snapshot().ok()?;
     Some(snapshot.commit())
 }

@@ -156,6 +156,8 @@ pub struct Limits {
     /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means
     /// no other limit than `idle_seconds_max`.
     pub unread_seconds_max: u64,
+    /// Seconds after which a search under way goes on with the data as they are by then; 0 for each turn.
+    pub snapshot_seconds_max: u64,
     /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the
     /// memory; 0 means that nobody is closed for this.
     pub stalled_seconds_max: u64,
@@ -307,6 +309,7 @@ impl Default for Limits {
             operations_max: 2048,
             idle_seconds_max: 3600,
             unread_seconds_max: 120,
+            snapshot_seconds_max: 60,
             stalled_seconds_max: 20,
             output_bytes_max: 64 << 10,
             answers_bytes_max: 6 << 20,

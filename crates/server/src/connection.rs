@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::result::ResultCode;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -55,15 +56,24 @@ thread_local! {
 }
 
 /// The sessions of one thread.
-#[derive(Clone)]
-pub(crate) struct OpenSessions {
+pub(crate) struct OpenSessions<E: Engine> {
     seat: Seat,
     /// To be told when the server stops.
-    completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion>>>>,
-    last_snapshot: LastSnapshot,
+    completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion<E>>>>>,
+    last_snapshot: LastSnapshot<E>,
 }
 
-impl OpenSessions {
+impl<E: Engine> Clone for OpenSessions<E> {
+    fn clone(&self) -> Self {
+        Self {
+            seat: self.seat.clone(),
+            completions: Rc::clone(&self.completions),
+            last_snapshot: self.last_snapshot.clone(),
+        }
+    }
+}
+
+impl<E: Engine> OpenSessions<E> {
     pub(crate) fn new(seat: Seat) -> Self {
         Self {
             seat,
@@ -72,7 +82,7 @@ impl OpenSessions {
         }
     }
 
-    fn insert(&self, number: u64, session: UnboundedSender<Completion>) -> OpenSession {
+    fn insert(&self, number: u64, session: UnboundedSender<Completion<E>>) -> OpenSession<E> {
         self.completions.borrow_mut().insert(number, session);
         OpenSession {
             open: self.clone(),
@@ -93,25 +103,25 @@ impl OpenSessions {
 }
 
 /// A session's place among the open ones, given back when dropped.
-struct OpenSession {
-    open: OpenSessions,
+struct OpenSession<E: Engine> {
+    open: OpenSessions<E>,
     number: u64,
 }
 
-impl Drop for OpenSession {
+impl<E: Engine> Drop for OpenSession<E> {
     fn drop(&mut self) {
         self.open.completions.borrow_mut().remove(&self.number);
     }
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(
-    service: Arc<Service>,
+pub(crate) async fn serve<E: Engine>(
+    service: Arc<Service<E>>,
     admission: Admission,
     stream: Stream,
     peer: Peer,
     tls_use: TlsUse,
-    open: OpenSessions,
+    open: OpenSessions<E>,
 ) {
     let admission = Rc::new(admission);
     let number = admission.number;
@@ -120,7 +130,11 @@ pub(crate) async fn serve(
         tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_use.is_first, "open");
     }
     let (completions, completed) = mpsc::unbounded_channel();
-    admission.serve(completions.clone());
+    let told = completions.clone();
+    admission.serve(move || {
+        // One that has ended meanwhile has made room.
+        let _ = told.send(Completion::MakeRoom);
+    });
     let last_snapshot = open.last_snapshot.clone();
     let seat = open.seat.clone();
     let open = open.insert(number, completions.clone());
@@ -171,9 +185,9 @@ pub(crate) async fn serve(
     }
 }
 
-struct Connection {
-    session: Session,
-    service: Arc<Service>,
+struct Connection<E: Engine> {
+    session: Session<E>,
+    service: Arc<Service<E>>,
     peer: Peer,
     tls_use: TlsUse,
     admission: Rc<Admission>,
@@ -181,7 +195,7 @@ struct Connection {
     awaits_peer: bool,
     seat: Seat,
     stream: Stream,
-    completed: UnboundedReceiver<Completion>,
+    completed: UnboundedReceiver<Completion<E>>,
     /// Fires at `last_active` plus the limit at the earliest; it is moved when it fires, not at each request.
     idle: Pin<Box<Sleep>>,
     /// It has been told to wake this task.
@@ -213,7 +227,7 @@ struct Stall {
     moved_before: u64,
 }
 
-impl Connection {
+impl<E: Engine> Connection<E> {
     async fn run(&mut self) -> io::Result<()> {
         loop {
             self.seat.begin_turn();
@@ -362,7 +376,7 @@ impl Connection {
         }
         if self
             .input_memory
-            .is_shown_out(cx, || self.stream.has_unread())
+            .is_evicted(cx, || self.stream.has_unread())
         {
             let why = "memory is short, and the request came too slowly";
             self.session

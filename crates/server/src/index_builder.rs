@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use sapwood_directory::Directory;
+use sapwood_directory::engine::Engine;
 
 /// The thread. Dropping it ends it; what it is building is built from the start the next time.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct IndexBuilder {
 
 impl IndexBuilder {
     /// Begins to build indexes of a directory.
-    pub(crate) fn start(directory: Directory) -> io::Result<IndexBuilder> {
+    pub(crate) fn start<E: Engine>(directory: Directory<E>) -> io::Result<IndexBuilder> {
         // One message says all there is to say.
         let (wake, woken) = mpsc::sync_channel(1);
         directory.set_index_builder(wake.clone());
@@ -48,7 +49,7 @@ impl Drop for IndexBuilder {
     }
 }
 
-fn build(directory: &Directory, woken: &Receiver<()>, stopping: &AtomicBool) {
+fn build<E: Engine>(directory: &Directory<E>, woken: &Receiver<()>, stopping: &AtomicBool) {
     let goes_on = |_| !stopping.load(Ordering::Acquire);
     loop {
         if let Err(error) = directory.build_indexes(goes_on) {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use sapwood_directory::engine::Engine;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::memory::{
@@ -37,10 +38,10 @@ impl InputMemory {
 
     /// The bytes of input that there is memory for, if there is any to read into.
     #[inline]
-    pub(crate) fn poll_room(
+    pub(crate) fn poll_room<E: Engine>(
         &mut self,
         pools: &RequestPools,
-        session: &mut Session,
+        session: &mut Session<E>,
         cx: &mut Context<'_>,
     ) -> Option<usize> {
         let needed = session.input_needed();
@@ -79,10 +80,10 @@ impl InputMemory {
     }
 
     /// The bytes of input that there is memory for without a wait, while what comes cannot be taken.
-    pub(crate) fn room_to_watch(
+    pub(crate) fn room_to_watch<E: Engine>(
         &mut self,
         pools: &RequestPools,
-        session: &mut Session,
+        session: &mut Session<E>,
     ) -> Option<usize> {
         let behind_first = session.first_bytes() + INPUT_FREE_BYTES;
         if self.share.bytes() == 0 && self.wait.is_none() && !session.fits_free_input() {
@@ -97,11 +98,11 @@ impl InputMemory {
     }
 
     /// A request that has its memory as a whole.
-    fn poll_medium(
+    fn poll_medium<E: Engine>(
         &mut self,
         pool: &Pool,
         needed: usize,
-        session: &Session,
+        session: &Session<E>,
         cx: &mut Context<'_>,
     ) -> Option<usize> {
         if !pool.owns(&self.share) {
@@ -113,11 +114,11 @@ impl InputMemory {
     }
 
     /// A request that grows.
-    fn poll_long(
+    fn poll_long<E: Engine>(
         &mut self,
         pool: &Pool,
         needed: usize,
-        session: &mut Session,
+        session: &mut Session<E>,
         cx: &mut Context<'_>,
     ) -> Option<usize> {
         let arrived = session.input().len();
@@ -215,7 +216,7 @@ impl InputMemory {
 
     /// Whether the peer is too slow for others that wait. It is not while something of it `has_unread`: that it is late
     /// was found out by another thread, and ours may have been too busy to read.
-    pub(crate) fn is_shown_out(
+    pub(crate) fn is_evicted(
         &self,
         cx: &mut Context<'_>,
         has_unread: impl FnOnce() -> bool,
@@ -223,11 +224,11 @@ impl InputMemory {
         let Some(receiving) = &self.receiving else {
             return false;
         };
-        let is_shown_out = receiving.is_shown_out(cx);
-        if is_shown_out && has_unread() {
+        let is_evicted = receiving.is_evicted(cx);
+        if is_evicted && has_unread() {
             receiving.stays();
             return false;
         }
-        is_shown_out
+        is_evicted
     }
 }

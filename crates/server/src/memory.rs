@@ -180,7 +180,7 @@ struct Receiver {
     whole: usize,
     /// When the peer's next bytes must be there if others wait; `None` while it is not the peer's turn.
     due: Option<Instant>,
-    is_shown_out: bool,
+    is_evicted: bool,
     waker: Option<Waker>,
 }
 
@@ -302,7 +302,7 @@ impl Pool {
             held,
             whole: whole.min(self.0.bytes),
             due: Some(Instant::now() + ARRIVAL_GRACE),
-            is_shown_out: false,
+            is_evicted: false,
             waker: None,
         });
         Receiving {
@@ -318,13 +318,13 @@ impl Pool {
         let arriving = queue
             .receivers
             .iter_mut()
-            .filter(|receiver| !receiver.is_shown_out && receiver.held > 0);
+            .filter(|receiver| !receiver.is_evicted && receiver.held > 0);
         let next = arriving
             .filter_map(|receiver| Some((receiver.due?, receiver)))
             .min_by_key(|(due, _)| *due);
         match next {
             Some((due, receiver)) if waits && due <= now => {
-                receiver.is_shown_out = true;
+                receiver.is_evicted = true;
                 if let Some(waker) = receiver.waker.take() {
                     waker.wake();
                 }
@@ -558,19 +558,19 @@ impl Receiving {
     }
 
     /// Whether the peer is too slow for those who wait.
-    pub(crate) fn is_shown_out(&self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn is_evicted(&self, cx: &mut Context<'_>) -> bool {
         let mut queue = self.pool.0.queue();
         let Some(receiver) = queue.receiver(self.number) else {
             return false;
         };
         receiver.waker = Some(cx.waker().clone());
-        receiver.is_shown_out
+        receiver.is_evicted
     }
 
     /// Has the peer stay until it is found to be too slow once more.
     pub(crate) fn stays(&self) {
         if let Some(receiver) = self.pool.0.queue().receiver(self.number) {
-            receiver.is_shown_out = false;
+            receiver.is_evicted = false;
         }
     }
 
@@ -851,21 +851,21 @@ mod tests {
         second.arrived(0);
         let late = start + 2 * ARRIVAL_GRACE;
         pool.make_way(late);
-        assert!(!first.is_shown_out(&mut context), "nobody waits");
+        assert!(!first.is_evicted(&mut context), "nobody waits");
         let third = pool.receive(0, 400);
         let mut wait = third.grow(&other, 400, 0);
         assert!(poll(&mut wait).is_none());
         assert!(pool.make_way(start) > start, "nobody is overdue yet");
-        assert!(!first.is_shown_out(&mut context));
+        assert!(!first.is_evicted(&mut context));
         // It is not its fault.
         first.awaits_peer(false);
         pool.make_way(late);
-        assert!(!first.is_shown_out(&mut context) && second.is_shown_out(&mut context));
+        assert!(!first.is_evicted(&mut context) && second.is_evicted(&mut context));
         // More of it has come than was read.
         second.stays();
-        assert!(!second.is_shown_out(&mut context));
+        assert!(!second.is_evicted(&mut context));
         pool.make_way(late);
-        assert!(second.is_shown_out(&mut context));
+        assert!(second.is_evicted(&mut context));
         drop((held.1, second));
         assert!(poll(&mut wait).is_some());
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::{Directory, Offered, RootDse};
 use sapwood_ldap::controls::KnownControl;
 use sapwood_ldap::extended::LBURP_INCREMENTAL;
@@ -96,7 +97,8 @@ pub const IMPLICIT_MEMBERSHIP: &str = "2.25.971479964669398822112902413763212881
 pub fn root_dse(version: &str, extensions: Extensions) -> RootDse {
     let spoken = spoken(extensions);
     let controls = KnownControl::ALL.iter().filter(|known| spoken.has(**known));
-    let operations = extended::all().flat_map(|operation| {
+    // Their names are the same on every engine.
+    let operations = extended::all::<Embedded>().flat_map(|operation| {
         let names = [Some(operation.oid), operation.response];
         let offered = |name: &str| Offered {
             name: name.to_owned(),
@@ -139,9 +141,9 @@ const FEATURES: &[&str] = &[
 ];
 
 /// A server that is running. Dropping it stops it.
-pub struct Server {
+pub struct Server<E: Engine = Embedded> {
     urls: Vec<ListenUrl>,
-    service: Option<Arc<Service>>,
+    service: Option<Arc<Service<E>>>,
     loads: Arc<Loads>,
     stop: watch::Sender<bool>,
     runtimes: Vec<JoinHandle<()>>,
@@ -168,14 +170,14 @@ struct Accepted {
     admission: Admission,
 }
 
-impl Server {
+impl<E: Engine> Server<E> {
     /// Starts serving the directory of `folder` with its configuration; `flags` win over it.
     ///
     /// # Errors
     /// When the configuration cannot be used or an address cannot be listened on. Nothing is left running.
     pub fn start(
         folder: &Path,
-        directory: Directory,
+        directory: Directory<E>,
         mut config: Config,
         flags: Flags,
     ) -> Result<Self, StartError> {
@@ -286,7 +288,7 @@ impl Server {
 
     /// Waits for commits to the directory; `None` when the server has stopped.
     #[must_use]
-    pub fn commits(&self) -> Option<CommitWaiter> {
+    pub fn commits(&self) -> Option<CommitWaiter<E>> {
         let service = self.service.as_ref()?;
         Some(service.writer.committed().waiter(&service.directory))
     }
@@ -316,7 +318,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl<E: Engine> Drop for Server<E> {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         for runtime in self.runtimes.drain(..) {
@@ -389,18 +391,27 @@ pub(crate) fn bind_local(path: &Path) -> io::Result<std::os::unix::net::UnixList
 }
 
 /// The sessions of one thread.
-#[derive(Clone)]
-struct Sessions {
-    service: Arc<Service>,
-    open: OpenSessions,
+struct Sessions<E: Engine> {
+    service: Arc<Service<E>>,
+    open: OpenSessions<E>,
     dispatch: Dispatch<Accepted>,
+}
+
+impl<E: Engine> Clone for Sessions<E> {
+    fn clone(&self) -> Self {
+        Self {
+            service: Arc::clone(&self.service),
+            open: self.open.clone(),
+            dispatch: self.dispatch.clone(),
+        }
+    }
 }
 
 /// One runtime: accepts and serves connections until the server stops. Hundreds may wait in the kernel's queue, and to
 /// begin a connection takes longer than a request. So those who are connected have a turn before each newcomer who is
 /// served, and newcomers overtake those of addresses with many connections.
-async fn run(
-    sessions: Sessions,
+async fn run<E: Engine>(
+    sessions: Sessions<E>,
     listeners: Vec<Listener>,
     handed: Handed<Accepted>,
     mut stopping: watch::Receiver<bool>,
@@ -424,7 +435,7 @@ async fn run(
 }
 
 /// Serves what this thread and others hand over.
-async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
+async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
     while let Some((accepted, place)) = handed.next().await {
         let Accepted {
             stream,
@@ -440,7 +451,7 @@ async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
     }
 }
 
-async fn accept(sessions: Sessions, listener: Listener) {
+async fn accept<E: Engine>(sessions: Sessions<E>, listener: Listener) {
     let result = match listener {
         Listener::Tcp { listener, tls_use } => accept_tcp(sessions, listener, tls_use).await,
         Listener::Local(listener) => accept_local(sessions, listener).await,
@@ -450,8 +461,8 @@ async fn accept(sessions: Sessions, listener: Listener) {
     }
 }
 
-async fn accept_tcp(
-    sessions: Sessions,
+async fn accept_tcp<E: Engine>(
+    sessions: Sessions<E>,
     listener: std::net::TcpListener,
     tls_use: TlsUse,
 ) -> io::Result<()> {
@@ -472,8 +483,8 @@ async fn accept_tcp(
     Ok(())
 }
 
-async fn accept_local(
-    sessions: Sessions,
+async fn accept_local<E: Engine>(
+    sessions: Sessions<E>,
     listener: std::os::unix::net::UnixListener,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
@@ -513,7 +524,7 @@ async fn end_turn(newcomer: u64) {
     }
 }
 
-impl Sessions {
+impl<E: Engine> Sessions<E> {
     /// Serves a new connection, on this thread or on one that has fewer. Those behind it wait meanwhile, in the queue
     /// of the kernel.
     async fn admit(&self, stream: Stream, peer: Peer, tls_use: TlsUse) {

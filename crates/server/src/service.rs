@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Directory, LocalConfig};
 use sapwood_ldap::controls::ControlSet;
@@ -21,10 +22,10 @@ use crate::workers::Workers;
 use crate::writer::Writer;
 
 /// The directory being served and everything that sessions share.
-pub(crate) struct Service {
+pub(crate) struct Service<E: Engine> {
     pub(crate) folder: PathBuf,
-    pub(crate) directory: Directory,
-    pub(crate) writer: Writer<Completions>,
+    pub(crate) directory: Directory<E>,
+    pub(crate) writer: Writer<Completions<E>>,
     pub(crate) hashers: HasherPool,
     /// The threads that make long requests ready.
     pub(crate) preparers: Workers,
@@ -162,10 +163,10 @@ impl Settings {
 }
 
 /// What a service starts with.
-pub(crate) struct Parts {
+pub(crate) struct Parts<E: Engine> {
     pub(crate) folder: PathBuf,
-    pub(crate) directory: Directory,
-    pub(crate) writer: Writer<Completions>,
+    pub(crate) directory: Directory<E>,
+    pub(crate) writer: Writer<Completions<E>>,
     pub(crate) hashers: HasherPool,
     pub(crate) preparers: Workers,
     pub(crate) tls: Option<Tls>,
@@ -173,8 +174,8 @@ pub(crate) struct Parts {
     pub(crate) flags: Flags,
 }
 
-impl Service {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl<E: Engine> Service<E> {
+    pub(crate) fn new(parts: Parts<E>) -> Self {
         let settings = Arc::new(parts.settings);
         apply(&settings, &parts.folder, &parts.directory);
         Self {
@@ -264,7 +265,7 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
 }
 
 /// Tells the directory what `cn=config` shows of this machine's configuration.
-fn apply(settings: &Settings, folder: &Path, directory: &Directory) {
+fn apply<E: Engine>(settings: &Settings, folder: &Path, directory: &Directory<E>) {
     directory.set_local_config(LocalConfig {
         administrator: settings.config.admin.dn.clone(),
         folder: folder.display().to_string(),

@@ -20,8 +20,8 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use sapwood_directory::engine::{self, Ticket as _};
-use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
+use sapwood_directory::engine::{self, Engine, Ticket as _};
+use sapwood_directory::{Commit, Directory, Outcome, StoreSet, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
 
 use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
@@ -39,8 +39,6 @@ const BATCHES_UNSYNCED_MAX: usize = 0;
 
 /// When no update has come for so long, what the last ones put off is done.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
-
-type Ticket = sapwood_directory::Commit;
 
 /// Who is told what has become of updates, such as a session.
 pub(crate) trait Recipient: Clone + Send + 'static {
@@ -76,16 +74,16 @@ impl<R: Recipient> Default for Unit<R> {
     }
 }
 
-struct Batch<R: Recipient> {
+struct Batch<E: Engine, R: Recipient> {
     units: Vec<(Vec<R::Reply>, R)>,
     shards: StoreSet,
     outcomes: Vec<Outcome>,
-    ticket: Option<Ticket>,
+    ticket: Option<Commit<E>>,
 }
 
 /// Where batches go that are applied while more updates wait.
-struct Applied<R: Recipient> {
-    batches: SyncSender<Batch<R>>,
+struct Applied<E: Engine, R: Recipient> {
+    batches: SyncSender<Batch<E, R>>,
     /// Those that were sent there and are not answered yet.
     unanswered: Arc<AtomicUsize>,
     committed: Committed,
@@ -111,8 +109,8 @@ struct Part<R: Recipient> {
 }
 
 /// The threads of the writer of one store.
-fn start_one<R: Recipient>(
-    directory: &Directory,
+fn start_one<E: Engine, R: Recipient>(
+    directory: &Directory<E>,
     committed: &Committed,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> std::io::Result<QueueSender<Part<R>>> {
@@ -142,7 +140,9 @@ fn start_one<R: Recipient>(
 
 impl<R: Recipient> Writer<R> {
     /// Starts, for each store, the writer and the acknowledging thread.
-    pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
+    pub(crate) fn start<E: Engine>(
+        directory: Directory<E>,
+    ) -> std::io::Result<(Self, WriterThreads)> {
         let mut threads = Vec::new();
         let committed = Committed::new();
         let queues = (0..directory.stores())
@@ -219,10 +219,10 @@ impl WriterThreads {
     }
 }
 
-fn apply<R: Recipient>(
-    directory: &Directory,
+fn apply<E: Engine, R: Recipient>(
+    directory: &Directory<E>,
     waiting: &QueueReceiver<Part<R>>,
-    applied: &Applied<R>,
+    applied: &Applied<E, R>,
 ) {
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
@@ -291,12 +291,12 @@ impl<R: Recipient> Gathered<R> {
     }
 
     /// Applies what was gathered, or as much as is the turn of those whose it is; the rest goes back.
-    fn apply(
+    fn apply<E: Engine>(
         mut self,
-        directory: &Directory,
+        directory: &Directory<E>,
         shards: StoreSet,
         waiting: &QueueReceiver<Part<R>>,
-    ) -> Batch<R> {
+    ) -> Batch<E, R> {
         let first = self.parts.first().and_then(|part| part.whose);
         let is_of_one = self.parts.iter().all(|part| part.whose == first);
         let start = Instant::now();
@@ -371,8 +371,8 @@ impl<R: Recipient> Gathered<R> {
 }
 
 /// The next part of a unit; `None` when there will be no more. While none comes, does what was put off.
-fn receive<R: Recipient>(
-    directory: &Directory,
+fn receive<E: Engine, R: Recipient>(
+    directory: &Directory<E>,
     waiting: &QueueReceiver<Part<R>>,
     unsettled: &mut StoreSet,
 ) -> Option<(Whose, Part<R>)> {
@@ -390,8 +390,8 @@ fn receive<R: Recipient>(
     }
 }
 
-fn acknowledge<R: Recipient>(
-    unsynced: &Receiver<Batch<R>>,
+fn acknowledge<E: Engine, R: Recipient>(
+    unsynced: &Receiver<Batch<E, R>>,
     unanswered: &AtomicUsize,
     committed: &Committed,
 ) {
@@ -402,9 +402,9 @@ fn acknowledge<R: Recipient>(
 }
 
 /// Waits until a batch is durable, announces it, and answers its updates.
-fn finish<R: Recipient>(batch: Batch<R>, committed: &Committed) {
+fn finish<E: Engine, R: Recipient>(batch: Batch<E, R>, committed: &Committed) {
     let mut outcomes = batch.outcomes;
-    match batch.ticket.map(Ticket::wait) {
+    match batch.ticket.map(Commit::wait) {
         None => {}
         Some(Ok(_)) => committed.announce(),
         Some(Err(error)) => {

@@ -739,7 +739,7 @@ fn assertions_guard_searches_and_comparisons() {
 }
 
 #[test]
-fn a_stalled_request_is_shown_out_when_another_needs_its_memory() {
+fn a_stalled_request_is_evicted_when_another_needs_its_memory() {
     let server = TestServer::with(
         "[limits]\nmessage_bytes_max = 100000\nmessage_bytes_max_anonymous = 100000\ninput_bytes_max = 100000\nstalled_seconds_max = 1\n",
     );
@@ -754,16 +754,16 @@ fn a_stalled_request_is_shown_out_when_another_needs_its_memory() {
     );
     stalled.send(&long[..50_000]);
     // Until the server has read that, nobody needs the memory that it takes: so others ask again and again.
-    let is_shown_out = AtomicBool::new(false);
+    let is_evicted = AtomicBool::new(false);
     let notice = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_shown_out.load(Ordering::SeqCst) {
+            while !is_evicted.load(Ordering::SeqCst) {
                 waiting.send(&long);
                 assert_eq!(waiting.finish(1).len(), 2);
             }
         });
         let notice = stalled.receive().unwrap();
-        is_shown_out.store(true, Ordering::SeqCst);
+        is_evicted.store(true, Ordering::SeqCst);
         notice
     });
     assert_eq!((notice.id, notice.code), (0, ResultCode::Unavailable));

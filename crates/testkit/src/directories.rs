@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_directory::engine::{Embedded, Engine};
+use sapwood_directory::engine::{Embedded, Engine, Shy};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{
     Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
@@ -78,9 +78,44 @@ pub fn config() -> Config {
     }
 }
 
+/// An engine that a suite of tests runs on: the embedded one, by itself or below another.
+pub trait TestEngine: Engine {
+    /// On top of the embedded engine.
+    fn from_embedded(engine: Embedded) -> Self;
+
+    /// The embedded engine.
+    fn embedded(&self) -> &Embedded;
+}
+
+impl TestEngine for Embedded {
+    fn from_embedded(engine: Embedded) -> Self {
+        engine
+    }
+
+    fn embedded(&self) -> &Embedded {
+        self
+    }
+}
+
+impl TestEngine for Shy<Embedded> {
+    fn from_embedded(engine: Embedded) -> Self {
+        Shy::over(engine)
+    }
+
+    fn embedded(&self) -> &Embedded {
+        self.below()
+    }
+}
+
 /// The example directory, without entries.
 pub fn in_memory() -> Directory {
-    Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
+    in_memory_on()
+}
+
+/// The same, on another engine.
+pub fn in_memory_on<E: TestEngine>() -> Directory<E> {
+    let engine = E::from_embedded(Embedded::in_memory().unwrap());
+    Directory::create_on(engine, &config(), options()).unwrap()
 }
 
 /// Its definition in five stores.
@@ -97,9 +132,14 @@ pub fn config_in_stores() -> Config {
 
 /// The same in five stores: the children of the first naming context are spread over three, the other one has its own.
 pub fn in_stores() -> Directory {
+    in_stores_on()
+}
+
+/// The same, on another engine.
+pub fn in_stores_on<E: TestEngine>() -> Directory<E> {
     let config = config_in_stores();
     let stores = config.stores(&Schema::standard()).unwrap();
-    let engine = Embedded::in_memory_with(stores).unwrap();
+    let engine = E::from_embedded(Embedded::in_memory_with(stores).unwrap());
     Directory::create_on(engine, &config, options()).unwrap()
 }
 
@@ -244,7 +284,12 @@ pub fn person(uid: &str) -> UpdateRequest {
 
 /// The entries most tests start from, and one person, `anne`.
 pub fn peopled() -> Directory {
-    let directory = in_memory();
+    peopled_on()
+}
+
+/// The same, on another engine.
+pub fn peopled_on<E: TestEngine>() -> Directory<E> {
+    let directory = in_memory_on();
     seed(&directory);
     succeed(&directory, person("anne"));
     directory

@@ -36,7 +36,7 @@ pub use answer::Answer;
 pub use client::Client;
 pub use random::Random;
 #[cfg(feature = "server")]
-pub use server::{THREADS, TestServer, TlsStream, tls_client, tls_client_with};
+pub use server::{THREADS, TestServer, TestServerOn, TlsStream, tls_client, tls_client_with};
 #[cfg(feature = "program")]
 pub use slapd::Slapd;
 

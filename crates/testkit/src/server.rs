@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion};
-use sapwood_directory::engine::Embedded;
+use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options, Requester, Ticket, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
@@ -16,22 +16,26 @@ use sapwood_server::listen::ListenUrl;
 use sapwood_server::{Config, Flags, Server, password, root_dse, tls};
 use tempfile::TempDir;
 
+use crate::directories::TestEngine;
 use crate::{ADMIN, Client, PASSWORD, SUFFIX, requests};
 
 /// Threads that serve connections, whatever machine it is.
 pub const THREADS: usize = 3;
 
 /// A server of the example directory, with the entry of the naming context. It ends with this value.
-pub struct TestServer {
+pub type TestServer = TestServerOn<Embedded>;
+
+/// The same on another engine.
+pub struct TestServerOn<E: Engine> {
     /// The server, until it is stopped.
-    pub server: Option<Server>,
+    pub server: Option<Server<E>>,
     /// What it serves.
-    pub directory: Directory,
+    pub directory: Directory<E>,
     /// Where its files are.
     pub folder: TempDir,
 }
 
-impl TestServer {
+impl<E: TestEngine> TestServerOn<E> {
     /// A server with the default configuration, whose directory is on files.
     pub fn start() -> Self {
         Self::with("")
@@ -44,7 +48,7 @@ impl TestServer {
         })
     }
 
-    /// A server whose directory is on this engine, which gets the path of a folder it may use.
+    /// A server whose directory is on this engine, or on another one above it. It gets the path of a folder it may use.
     pub fn on(config: &str, engine: impl FnOnce(&Path) -> Embedded) -> Self {
         Self::of(&example(), config, engine)
     }
@@ -100,8 +104,12 @@ impl TestServer {
                 ..password::Hasher::default()
             }));
         }
-        let directory =
-            Directory::create_on(engine(&path.join("data")), contents, options).unwrap();
+        let directory = Directory::create_on(
+            E::from_embedded(engine(&path.join("data"))),
+            contents,
+            options,
+        )
+        .unwrap();
         let addresses = vec![
             "ldap://127.0.0.1:0".parse().unwrap(),
             "ldaps://127.0.0.1:0".parse().unwrap(),

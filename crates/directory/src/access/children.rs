@@ -24,7 +24,7 @@ impl Grants {
         dn: &NormalDn,
         id: EntryId,
     ) -> Result<u64> {
-        let mut others = names::children_count(view, id)?;
+        let mut others = view.children(id)?;
         if self.is_unlimited || others == 0 {
             return Ok(others);
         }

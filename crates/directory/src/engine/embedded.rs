@@ -293,7 +293,7 @@ fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
                     txn.forget(before);
                 }
             }
-            (Verdict::Undo, Some(before)) => txn.bring_back(before),
+            (Verdict::Undo, Some(before)) => txn.roll_back(before),
             (Verdict::Undo, None) => return Ok(false),
         }
         operation += 1;

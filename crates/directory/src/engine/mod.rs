@@ -294,6 +294,28 @@ pub trait Read {
     where
         Self: 'r;
 
+    /// So many candidates behind one that is not here are [wanted](Read::want) with it; none where all is here.
+    const AHEAD: usize = 0;
+
+    /// Notes that the values of these keys are going to be asked for, so that the next fetch brings them.
+    fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {
+        let _ = (table, keys);
+    }
+
+    /// How many children an entry has: names below it in [`Table::Name`].
+    fn children(&self, parent: EntryId) -> Result<u64> {
+        let (from, to) = parent.children_bounds();
+        self.estimate(Table::Name, Range::between(&from, &to))
+    }
+
+    /// Whether an entry has a child.
+    fn has_children(&self, parent: EntryId) -> Result<bool> {
+        let (from, to) = parent.children_bounds();
+        let range = Range::between(&from, &to);
+        let mut children = self.scan(Table::Name, range, Direction::Forward)?;
+        Ok(children.next()?.is_some())
+    }
+
     /// The commit read: a snapshot's own; for a transaction, the one it is going to be.
     fn commit(&self) -> CommitNo;
 
@@ -303,7 +325,7 @@ pub trait Read {
     /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time.
     /// Whether that was worth it. Tells `each` where the record of a key, given by its place in `keys`, is to be looked
     /// for, if [`get_at`](Read::get_at) is any faster.
-    fn fetch_ahead<K: AsRef<[u8]>>(
+    fn prefetch<K: AsRef<[u8]>>(
         &self,
         table: Table,
         keys: &[K],
@@ -313,7 +335,7 @@ pub trait Read {
         Ok(false)
     }
 
-    /// As [`get`](Read::get), of a key whose place [`fetch_ahead`](Read::fetch_ahead) of the same snapshot has told.
+    /// As [`get`](Read::get), of a key whose place [`prefetch`](Read::prefetch) of the same snapshot has told.
     fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<Self::Value<'_>>> {
         let _ = place;
         self.get(table, key)
@@ -343,9 +365,9 @@ pub trait Read {
         self.get_each(table, keys, each)
     }
 
-    /// As [`fetch_ahead`](Read::fetch_ahead) for the lists that [`cardinality`](Read::cardinality) is going to read
+    /// As [`prefetch`](Read::prefetch) for the lists that [`cardinality`](Read::cardinality) is going to read
     /// under these keys of an index.
-    fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
+    fn prefetch_lists<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let _ = (index, keys);
         Ok(false)
     }

@@ -21,7 +21,7 @@ use super::{
 const STOPS_AT: u64 = 4;
 
 /// An engine that is shy.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shy<E = Model> {
     engine: E,
     fetches: Arc<AtomicU64>,
@@ -34,6 +34,11 @@ impl<E: Engine> Shy<E> {
             engine,
             fetches: Arc::default(),
         }
+    }
+
+    /// The engine below.
+    pub fn below(&self) -> &E {
+        &self.engine
     }
 
     /// How often something was fetched that reads of snapshots had wanted.
@@ -369,6 +374,15 @@ where
         = ShyPostings<'r, <V::Target as Read>::Postings<'r>>
     where
         Self: 'r;
+
+    const AHEAD: usize = 8;
+
+    fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {
+        for key in keys {
+            // Whether it is here nobody asks now.
+            let _ = self.ask_record(table, key.as_ref());
+        }
+    }
 
     fn commit(&self) -> CommitNo {
         self.view.commit()

@@ -36,6 +36,12 @@ impl EntryId {
         EntryId((store as u64) << STORE_SHIFT)
     }
 
+    /// Where the names of its children are in [`Table::Name`]: from the first key up to and without the second.
+    pub(crate) fn children_bounds(self) -> ([u8; 8], [u8; 8]) {
+        // No entry has the greatest id, so that there is a next one.
+        (self.to_key(), EntryId(self.0.saturating_add(1)).to_key())
+    }
+
     /// Whether it is the parent of naming contexts, of whichever store.
     pub const fn is_root(self) -> bool {
         self.0 & (u64::MAX >> (64 - STORE_SHIFT)) == 0

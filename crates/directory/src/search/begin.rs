@@ -493,7 +493,7 @@ fn choose<E: Engine>(
     let is_root = covered.base().is_root();
     let below_base = || match is_root {
         true => Ok(planner.state.contexts.len() as u64),
-        false => names::children_count(planner.view, covered.base()),
+        false => planner.view.children(covered.base()),
     };
     let walked = match covered.scope() {
         Scope::OneLevel if !covered.is_extended() => Some(below_base()?),
@@ -568,7 +568,7 @@ fn first_position(running: &Running, state: &State) -> Position {
             roots.dedup();
             let level = |parent| Level {
                 parent,
-                last_key: names::children_bounds(parent).0.to_vec(),
+                last_key: parent.children_bounds().0.to_vec(),
                 is_due: false,
             };
             Position::Levels(roots.into_iter().map(level).collect())

@@ -5,7 +5,7 @@
 //! | `base` | what it begins at: an entry of the tree, or a synthetic one |
 //! | `unbegun` | one that cannot begin yet |
 //! | `begin` | begins one: what is asked for, the base, the plan |
-//! | `ahead` | begins those of a burst together |
+//! | `prefetch` | begins those of a burst together |
 //! | `locate` | finds the base |
 //! | `filter` | makes a filter ready |
 //! | `plan` | asks the indexes for candidates |
@@ -20,7 +20,6 @@
 //! | `look` | one entry by itself, for controls |
 //! | `learned` | what the searches of a commit tell each other |
 
-mod ahead;
 mod aliases;
 mod base;
 mod begin;
@@ -32,6 +31,7 @@ mod locate;
 pub(crate) mod look;
 mod page;
 mod plan;
+mod prefetch;
 mod scope;
 mod selection;
 mod sink;
@@ -60,7 +60,6 @@ use crate::schema::Schema;
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 
-pub use ahead::Searches;
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
 use evaluate::Evaluator;
@@ -70,6 +69,7 @@ pub(crate) use learned::Learned;
 use look::{Look, assertion_failed};
 use page::Position;
 use plan::{Planner, Term};
+pub use prefetch::Searches;
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
 pub use sink::{EntrySink, Sink, Wire, WireEntry};
@@ -163,11 +163,22 @@ pub enum Step {
 pub struct Search<E: Engine = Embedded> {
     snapshot: Snapshot<E>,
     stage: Stage,
+    /// How far it had come on the snapshot before, until it runs on this one.
+    resumed: Option<Box<Resumed>>,
+}
+
+/// How far a search has come.
+struct Resumed {
+    sent: u32,
+    sent_before: u32,
+    position: Position,
 }
 
 enum Stage {
     Failed(Error),
     Ended(Outcome),
+    /// Its end has been told: there is nothing to go on with.
+    Over,
     /// What it is to begin with is not here yet.
     Unbegun(Box<Unbegun>),
     Planning(Box<Planning>),
@@ -265,7 +276,58 @@ impl<E: Engine> Search<E> {
         if let Some(unbegun) = unbegun {
             stage.begin_again(unbegun);
         }
-        Search { snapshot, stage }
+        Search {
+            snapshot,
+            stage,
+            resumed: None,
+        }
+    }
+
+    /// Goes on from here in another snapshot, with what the rules grant by that one, as a paged search does with its
+    /// next page: what has changed meanwhile is seen where the search has not been yet. `request` and `options` are
+    /// those that it was begun with. Does nothing when it is not the time for that: before the search goes through its
+    /// candidates, in the middle of one, and in a synthetic context.
+    pub fn renew(
+        &mut self,
+        snapshot: Snapshot<E>,
+        requester: &Arc<Requester>,
+        request: &SearchRequest<'_>,
+        options: SearchOptions,
+    ) {
+        let Stage::Running(running) = &self.stage else {
+            return;
+        };
+        let is_at_rest = running.gathered.is_none() && running.assertion.is_none();
+        if !is_at_rest || matches!(running.source, Source::Synthetic) {
+            return;
+        }
+        let resumed = Resumed {
+            sent: running.sent,
+            sent_before: running.sent_before,
+            position: running.position.clone(),
+        };
+        let options = SearchOptions {
+            assertion: None,
+            deadline_micros: running.limits.deadline_micros,
+            ..options
+        };
+        let request = SearchRequest {
+            time_limit: 0,
+            ..*request
+        };
+        *self = Search::new(snapshot, requester, &request, options);
+        self.resumed = Some(Box::new(resumed));
+        self.resume();
+    }
+
+    /// Takes up what a search had come to, once it runs.
+    fn resume(&mut self) {
+        if let Stage::Running(running) = &mut self.stage
+            && let Some(resumed) = self.resumed.take()
+        {
+            running.sent = resumed.sent;
+            running.resume(resumed.sent_before, resumed.position);
+        }
     }
 
     /// How the candidates are found, for a person: the access log and `explain`.
@@ -282,7 +344,7 @@ impl<E: Engine> Search<E> {
                 Source::Postings(term) => term.to_string(),
             },
             Stage::Unbegun(_) | Stage::Planning(_) => "not planned yet".into(),
-            Stage::Ended(_) | Stage::Failed(_) => "ended".into(),
+            Stage::Ended(_) | Stage::Failed(_) | Stage::Over => "ended".into(),
         }
     }
 
@@ -306,10 +368,10 @@ impl<E: Engine> Search<E> {
     /// Goes on: gives entries and references to `sink`.
     ///
     /// # Errors
-    /// When the engine fails or stored data is damaged; the search cannot go on then.
+    /// When the engine fails or stored data is damaged; the search cannot go on then, nor after its end.
     pub fn step<S: Sink>(&mut self, sink: &mut S, budget: Budget) -> Result<Step> {
-        let ended = std::mem::replace(&mut self.stage, Stage::Ended(Outcome::SUCCESS));
-        match ended {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => Err(Error::State("the search is over".into())),
             Stage::Failed(error) => Err(error),
             Stage::Ended(outcome) => Ok(Step::Done(outcome)),
             Stage::Planning(planning) => {
@@ -325,6 +387,7 @@ impl<E: Engine> Search<E> {
                     Err((_, error)) => Err(error),
                 };
                 self.stage = Stage::of(planned);
+                self.resume();
                 Ok(Step::More)
             }
             Stage::Unbegun(unbegun) => {
@@ -332,6 +395,7 @@ impl<E: Engine> Search<E> {
                     return Ok(Step::Done(outcome));
                 }
                 self.stage = Stage::of(unbegun.begin(&self.snapshot));
+                self.resume();
                 Ok(match self.stage.begin_again(*unbegun) {
                     true => Step::Fetch,
                     false => Step::More,

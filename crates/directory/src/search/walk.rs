@@ -138,7 +138,13 @@ pub(super) fn walk<R: Read, S: Sink>(
         (Source::Postings(term), Position::Id(at)) => {
             let mut stream = Stream::open(visitor.view, term)?;
             while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
-                let flow = visitor.visit_id(id)?;
+                let flow = match visitor.visit_id(id) {
+                    Err(error) if R::AHEAD > 0 && error.is_not_here() => {
+                        want_next(visitor.view, id, |id| stream.seek(EntryId(id.0 + 1)));
+                        return Err(error);
+                    }
+                    flow => flow?,
+                };
                 move_past(at, id, flow);
                 if flow != Flow::Next {
                     return Ok(Some(flow));
@@ -172,6 +178,24 @@ fn entries<R: Read, S: Sink>(
     Ok(None)
 }
 
+/// Wants the entries of the candidates behind one that is not here, as far as they are known: all that is wanted comes
+/// with one fetch.
+#[cold]
+fn want_next<R: Read>(
+    view: &R,
+    mut last: EntryId,
+    mut next: impl FnMut(EntryId) -> Result<Option<EntryId>>,
+) {
+    for _ in 0..R::AHEAD {
+        // What is not here of them is told in its turn.
+        let Ok(Some(id)) = next(last) else {
+            return;
+        };
+        view.want(Table::Entry, &[id.to_key()]);
+        last = id;
+    }
+}
+
 /// Moves a position past an entry that was dealt with. The next page begins with the very entry that it is to send, as
 /// the client learns the position: it must not tell of others before it.
 #[inline]
@@ -199,10 +223,10 @@ fn names<R: Read, S: Sink>(
                 return Ok(Some(flow));
             }
         }
-        base.last_key = names::children_bounds(base.parent).0.to_vec();
+        base.last_key = base.parent.children_bounds().0.to_vec();
     }
     while let Some(level) = levels.last_mut() {
-        let (_, to) = names::children_bounds(level.parent);
+        let (_, to) = level.parent.children_bounds();
         let range = Range {
             from: match level.is_due {
                 true => Bound::Included(&level.last_key),
@@ -215,8 +239,17 @@ fn names<R: Read, S: Sink>(
         while let Some((key, value)) = children.next()? {
             let child = Child::from_value(value)?;
             // Asked first: a child that was dealt with is not visited again when this is not here.
-            let has_children = deep && names::has_children(view, child.id)?;
-            let flow = visitor.visit_id(child.id)?;
+            let has_children = deep && view.has_children(child.id)?;
+            let flow = match visitor.visit_id(child.id) {
+                Err(error) if R::AHEAD > 0 && error.is_not_here() => {
+                    want_next(view, child.id, |_| match children.next()? {
+                        Some((_, value)) => Ok(Some(Child::from_value(value)?.id)),
+                        None => Ok(None),
+                    });
+                    return Err(error);
+                }
+                flow => flow?,
+            };
             // As in `move_past`.
             let is_done = matches!(flow, Flow::Next | Flow::Pause);
             if is_done || flow == Flow::PageFull {
@@ -256,7 +289,7 @@ fn push_level(levels: &mut Vec<Level>, below: Option<EntryId>) -> Result<()> {
             names::DEPTH_MAX
         )));
     }
-    let last_key = names::children_bounds(parent).0.to_vec();
+    let last_key = parent.children_bounds().0.to_vec();
     levels.push(Level {
         parent,
         last_key,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sapwood_ldap::message::RequestMessage;
 use sapwood_ldap::result::ResultCode;
 
-use super::ahead::{Ahead, UPDATES_AHEAD};
 use super::draft::Records;
+use super::prefetch::{Prefetched, UPDATES_PREFETCHED};
 use super::reindex;
 use super::rules::{CANDIDATES_MAX, Origin, Queue};
 use super::{Run, Update, UpdateRequest};
@@ -46,7 +46,7 @@ pub(crate) struct WriterState {
     state: Option<State>,
     records: Records,
     reindex: reindex::Scratch,
-    ahead: Ahead,
+    prefetched: Prefetched,
     key: Vec<u8>,
     /// What the batch has changed so far.
     changes: RecordBuf,
@@ -75,7 +75,7 @@ pub(crate) struct Batch<'b> {
     begun_with: Option<usize>,
     /// The commit that a run is going to be, and what it leaves in the change feed: they count once it is settled.
     finished: Option<(CommitNo, Added)>,
-    /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only
+    /// The updates that come next, from one whose number is a multiple of [`UPDATES_PREFETCHED`] on; none if there is only
     /// that one.
     next: Vec<Option<RequestMessage<'b>>>,
     /// When the first of its updates was made, in microseconds since 1970.
@@ -225,7 +225,7 @@ impl Batch<'_> {
             now: &mut self.now,
             records: &mut self.writer.records,
             reindex: &mut self.writer.reindex,
-            ahead: &mut self.writer.ahead,
+            prefetched: &mut self.writer.prefetched,
             key: &mut self.writer.key,
             changes: &mut self.writer.changes,
             names: &mut self.writer.names,
@@ -242,10 +242,10 @@ impl Batch<'_> {
             txn,
         };
         if let Work::Updates(updates) = self.work
-            && operation.is_multiple_of(UPDATES_AHEAD)
+            && operation.is_multiple_of(UPDATES_PREFETCHED)
         {
-            let next = updates[operation..].iter().take(UPDATES_AHEAD);
-            run.fetch_ahead(next.map(|update| update.request.view()), &mut self.next)?;
+            let next = updates[operation..].iter().take(UPDATES_PREFETCHED);
+            run.prefetch(next.map(|update| update.request.view()), &mut self.next)?;
         }
         let (done, verdict) = match self.work {
             Work::Updates(updates) => match &updates[operation].request {
@@ -258,7 +258,7 @@ impl Batch<'_> {
                     },
                 ),
                 request => {
-                    let read = self.next.get(operation % UPDATES_AHEAD);
+                    let read = self.next.get(operation % UPDATES_PREFETCHED);
                     (run.update(request.view(), read), Verdict::Keep)
                 }
             },
@@ -310,7 +310,7 @@ impl Bundle for Batch<'_> {
         self.controls_bytes = 0;
         self.finished = None;
         self.next_ids.clear();
-        self.writer.ahead.forget();
+        self.writer.prefetched.forget();
         self.writer.names = DnCache::default();
         self.writer.queue.clear();
         // Several stores have one process that writes.
@@ -360,7 +360,7 @@ impl Bundle for Batch<'_> {
             self.state.attributes.truncate(numbers);
             self.writer.changes.undo(changes);
             self.writer.names = DnCache::default();
-            self.writer.ahead.forget();
+            self.writer.prefetched.forget();
             self.writer.queue.clear();
         }
         let verdict = applied?;

@@ -9,7 +9,6 @@ use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::large;
-use crate::names;
 use crate::outcome::Stop;
 use crate::synthetic::SyntheticContext;
 use crate::target;
@@ -30,7 +29,7 @@ impl<T: Write> Run<'_, T> {
         self.require(&target.normal, id, wanted, "delete this entry")?;
         self.require_above(&target.normal, target.parent, Rights::DELETE)?;
         self.assert(id, controls)?;
-        if names::has_children(self.txn, id)? {
+        if self.txn.has_children(id)? {
             let diagnostic = "the entry has entries below it, which must be deleted first";
             return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
         }

@@ -7,7 +7,6 @@
 
 mod access;
 mod add;
-mod ahead;
 mod batch;
 mod configure;
 mod controls;
@@ -16,6 +15,7 @@ pub(crate) mod draft;
 mod large_change;
 mod modify;
 mod passwords;
+mod prefetch;
 pub(crate) mod reindex;
 mod rename;
 mod request;
@@ -28,10 +28,10 @@ use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use self::ahead::{Ahead, InOrder, Ordered, UPDATES_AHEAD};
 use self::controls::own_controls;
 use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
+use self::prefetch::{InOrder, Ordered, Prefetched, UPDATES_PREFETCHED};
 use self::reindex::Side;
 use self::rules::{After, Before, Origin, Queue, RuleSet};
 use self::stamp::Stamp;
@@ -77,7 +77,7 @@ pub(crate) struct Run<'r, T> {
     now: &'r mut Option<u64>,
     records: &'r mut Records,
     reindex: &'r mut reindex::Scratch,
-    ahead: &'r mut Ahead,
+    prefetched: &'r mut Prefetched,
     key: &'r mut Vec<u8>,
     changes: &'r mut RecordBuf,
     names: &'r mut DnCache,
@@ -108,7 +108,9 @@ impl<'r, T: Write> Run<'r, T> {
         if !transaction.is_trial && self.rules.is_none_or(RuleSet::is_local) {
             let requests = updates.iter().map(|(_, request)| request);
             let contexts = &self.state.contexts;
-            let order = (self.ahead).order(self.txn, self.schema, contexts, requests)?;
+            let order = self
+                .prefetched
+                .order(self.txn, self.schema, contexts, requests)?;
             if let Some(in_order) = order {
                 return self.ordered(updates, &in_order);
             }
@@ -118,11 +120,11 @@ impl<'r, T: Write> Run<'r, T> {
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
         for (at, (id, request)) in updates.iter().enumerate() {
-            if at.is_multiple_of(UPDATES_AHEAD) {
-                let updates = updates.iter().skip(at).take(UPDATES_AHEAD);
-                self.fetch_ahead(updates.map(|(_, request)| request), &mut next)?;
+            if at.is_multiple_of(UPDATES_PREFETCHED) {
+                let updates = updates.iter().skip(at).take(UPDATES_PREFETCHED);
+                self.prefetch(updates.map(|(_, request)| request), &mut next)?;
             }
-            match self.update(request, next.get(at % UPDATES_AHEAD)) {
+            match self.update(request, next.get(at % UPDATES_PREFETCHED)) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
                 Ok(outcome) => {
@@ -145,19 +147,19 @@ impl<'r, T: Write> Run<'r, T> {
         let (mut controls, mut control_bytes) = (Vec::new(), 0);
         // The first that is refused; those behind it would not have been applied.
         let mut refused: Option<(usize, Box<Outcome>)> = None;
-        for next in order.chunks(UPDATES_AHEAD) {
+        for next in order.chunks(UPDATES_PREFETCHED) {
             // The messages were read in another order, so that the caches do not hold these: what is to be read of them
             // comes together.
             let asked: Vec<_> = next
                 .iter()
                 .map(|update| own_controls(&messages[update.at]))
                 .collect();
-            self.ahead.fetch_ordered(self.txn, next)?;
+            self.prefetched.fetch_ordered(self.txn, next)?;
             for (place, (&Ordered { at, .. }, asked)) in next.iter().zip(asked).enumerate() {
                 if refused.as_ref().is_some_and(|(first, _)| *first < at) {
                     continue;
                 }
-                self.ahead.go_on_at(place);
+                self.prefetched.go_on_at(place);
                 match self.request(&messages[at], asked) {
                     Ok(outcome) if outcome.controls.is_empty() => {}
                     Ok(outcome) => {
@@ -184,7 +186,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Reads updates, and has what they are going to read brought from memory.
-    fn fetch_ahead<'u>(
+    fn prefetch<'u>(
         &mut self,
         updates: impl ExactSizeIterator<Item = RequestView<'u>>,
         messages: &mut Vec<Option<RequestMessage<'u>>>,
@@ -197,7 +199,8 @@ impl<'r, T: Write> Run<'r, T> {
         messages.extend(updates.map(RequestView::message));
         let contexts = &self.state.contexts;
         let messages = messages.iter().flatten();
-        self.ahead.fetch(self.txn, self.schema, contexts, messages)
+        self.prefetched
+            .fetch(self.txn, self.schema, contexts, messages)
     }
 
     /// Applies an update, and those that follow from it; `read` is what it was read as, if it was.
@@ -222,8 +225,8 @@ impl<'r, T: Write> Run<'r, T> {
 
     #[cold]
     fn make_all_queued(&mut self) -> Result<(), Stop> {
-        // What was found ahead is what clients asked for.
-        self.ahead.forget();
+        // What was prefetched is what clients asked for.
+        self.prefetched.forget();
         self.origin = Origin::Rule;
         let mut made = Ok(());
         while made.is_ok()
@@ -491,7 +494,7 @@ impl<'r, T: Write> Run<'r, T> {
             true => Default::default(),
             false => self.write_large(id)?,
         };
-        self.ahead.forget_record(id);
+        self.prefetched.forget_record(id);
         let [going, coming] = &large;
         let bytes = std::mem::take(&mut self.records.bytes);
         let written = self.write_bytes(id, &bytes, (old, going), coming);
@@ -611,7 +614,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     fn put_name(&mut self, parent: EntryId, normal_rdn: &[u8], child: Child) -> Result<(), Stop> {
-        self.ahead.forget();
+        self.prefetched.forget();
         name_key(parent, normal_rdn, self.key);
         match self.txn.insert(Table::Name, self.key, &child.to_value()) {
             Ok(()) => Ok(()),
@@ -624,7 +627,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     fn delete_name(&mut self, parent: EntryId, normal_rdn: &[u8]) -> Result<(), Stop> {
-        self.ahead.forget();
+        self.prefetched.forget();
         name_key(parent, normal_rdn, self.key);
         self.txn.delete(Table::Name, self.key)?;
         Ok(())

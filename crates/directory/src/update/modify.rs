@@ -45,8 +45,8 @@ impl<T: Write> Run<'_, T> {
         controls: &RequestControls<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
-        // What was found ahead is an entry that may be modified.
-        let found = self.ahead.found(request.dn);
+        // What was prefetched is an entry that may be modified.
+        let found = self.prefetched.found(request.dn);
         // The rules may hide it, or not let it be changed.
         let found = found.filter(|_| self.limited().is_none());
         let normal = match found {
@@ -159,7 +159,7 @@ impl<T: Write> Run<'_, T> {
     /// Changes an entry's attributes, checks what came of it and writes it.
     fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
         let mut stored = std::mem::take(&mut self.records.old);
-        let read = match self.ahead.take_record(id, &mut stored) {
+        let read = match self.prefetched.take_record(id, &mut stored) {
             true => Ok(()),
             false => self.read_record(id, &mut stored),
         };

@@ -5,12 +5,11 @@ use super::{Subject, Values};
 use crate::access::Grants;
 use crate::engine::Read;
 use crate::error::{Error, Result};
-use crate::names;
 use crate::schema::{NormalDn, Schema};
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     let count = match subject.viewer {
-        None => names::children_count(subject.view, subject.id)?,
+        None => subject.view.children(subject.id)?,
         Some(viewer) => seen_by(viewer, subject)?,
     };
     values.push(&count.to_string());

@@ -5,10 +5,13 @@ mod updates;
 
 use std::sync::Arc;
 
+use crate::On;
+use crate::made::{Directory, in_memory};
 use sapwood_directory::access::{Attributes, DnPattern, DnScope, Rights, Rule, What, Who};
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Budget, CompareOptions, Directory, Identity, Policy, Requester, Search, SearchOptions,
-    Searches, Step, Transaction, Update, UpdateRequest, Wire,
+    Budget, CompareOptions, Identity, Policy, Requester, Search, SearchOptions, Searches, Step,
+    Transaction, Update, UpdateRequest, Wire,
 };
 use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;
@@ -48,7 +51,9 @@ fn directory() -> Directory {
 }
 
 fn user(directory: &Directory, dn: &str) -> Identity {
-    let found = directory.snapshot().unwrap().credentials(dn, 0).unwrap();
+    let snapshot = directory.snapshot().unwrap();
+    let found = snapshot.through(|snapshot| snapshot.credentials(dn, 0));
+    let found = found.unwrap();
     let entry = found.unwrap().entry;
     let dn = dn.to_owned();
     Identity::User { entry, dn }
@@ -288,7 +293,20 @@ fn filters_tell_nothing_of_what_may_not_be_searched() {
         let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
         let who = directory.requester(anne.clone());
         let snapshot = directory.snapshot().unwrap();
-        Search::new(snapshot, &who, &request, SearchOptions::default()).explain()
+        let mut search = Search::new(snapshot, &who, &request, SearchOptions::default());
+        while !search.is_planned() {
+            let mut out = Vec::new();
+            let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+            let budget = Budget {
+                entries: 1,
+                work: 1 << 20,
+                out_bytes: 0,
+            };
+            if search.step(&mut wire, budget).unwrap() == Step::Fetch {
+                search.snapshot().fetch().unwrap();
+            }
+        }
+        search.explain()
     };
     // An index is not even asked.
     let rule = Rule::to(What::everything().attributes(of(&["uid"])));
@@ -813,17 +831,22 @@ fn searches_of_a_burst_may_be_of_different_people() {
 }
 
 /// Goes on by a step of one entry; the DNs found, and how it ended.
-fn step(search: &mut Search) -> (Vec<String>, Option<ResultCode>) {
+fn step<E: Engine>(search: &mut Search<E>) -> (Vec<String>, Option<ResultCode>) {
     let mut out = Vec::new();
     let budget = Budget {
         entries: 1,
         work: 1 << 20,
         out_bytes: 1 << 20,
     };
-    let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
-    let ended = match search.step(&mut wire, budget).unwrap() {
-        Step::Done(outcome) => Some(outcome.code),
-        _ => None,
+    let ended = loop {
+        let was_planned = search.is_planned();
+        let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+        match search.step(&mut wire, budget).unwrap() {
+            Step::Done(outcome) => break Some(outcome.code),
+            Step::Fetch => search.snapshot().fetch().unwrap(),
+            Step::More if !was_planned => {}
+            Step::More | Step::Room(_) => break None,
+        }
     };
     let found = Answer::all(&out)
         .into_iter()
@@ -851,7 +874,7 @@ fn searches_under_way_heed_new_rules() {
             false => Search::new(snapshot, &who, &request, options),
         }
     };
-    let rest = |search: &mut Search| {
+    let rest = |search: &mut Search<On>| {
         let mut found = Vec::new();
         loop {
             let (more, ended) = step(search);

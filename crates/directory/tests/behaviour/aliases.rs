@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::made::{Directory, engine};
 use proptest::prelude::*;
-use sapwood_directory::engine::{Embedded, Engine};
+use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Config, Directory, Options, Ticket};
+use sapwood_directory::{Config, Options, Ticket};
 use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{self, as_admin};
@@ -57,7 +58,7 @@ impl Tree {
             naming_contexts: vec![SUFFIX.to_owned()],
             ..Config::default()
         };
-        let engine = Embedded::in_memory().unwrap();
+        let engine = engine();
         let directory =
             Directory::create_on(engine, &config, Options::new(Schema::standard())).unwrap();
         let domain = [(

@@ -5,19 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::made::{self, Directory, engine, engine_in, in_memory, in_stores, over};
 use proptest::prelude::*;
 use sapwood_directory::engine::{self, Bundle, Embedded, Engine, Model, Table, Verdict, Write};
 use sapwood_directory::{
-    ChangeKind, ChangePosition, ChangeReader, ChangesKept, Csn, Directory, EntryId, Error, Options,
-    Ticket, TimedUuids, Transaction, Update, UpdateRequest, renew_feed,
+    ChangeKind, ChangePosition, ChangeReader, ChangesKept, Csn, EntryId, Error, Options, Ticket,
+    TimedUuids, Transaction, Update, UpdateRequest, renew_feed,
 };
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::SUFFIX;
 use sapwood_testkit::directories::{
-    add, apply, as_admin, config, delete, exists, in_memory, in_stores, modify, options, person,
-    rename, seed, succeed,
+    add, apply, as_admin, config, delete, exists, modify, options, person, rename, seed, succeed,
 };
 
 use crate::clock::Set;
@@ -441,14 +441,14 @@ proptest! {
 fn open_in(folder: &Path, create: bool, stores: u16, options: Options) -> Directory {
     let path = folder.join("data");
     if !create {
-        let engine = Embedded::open(&path, &sapwood_store::Options::new()).unwrap();
+        let engine = over(Embedded::open(&path, &sapwood_store::Options::new()).unwrap());
         return Directory::open_on(engine, options).unwrap();
     }
     let config = match stores {
         1 => config(),
         _ => sapwood_testkit::directories::config_in_stores(),
     };
-    Directory::create(&path, &config, options).unwrap()
+    made::create(&path, &config, options)
 }
 
 #[test]
@@ -564,7 +564,7 @@ fn keeping(kept: ChangesKept, clock: &Arc<Set>) -> Directory {
         changes_kept: kept,
         ..options()
     };
-    Directory::create_on(Embedded::in_memory().unwrap(), &config(), options).unwrap()
+    Directory::create_on(engine(), &config(), options).unwrap()
 }
 
 /// Renames an entry in so many commits, each of which leaves some 110 KiB to the feed: the names are long.
@@ -805,7 +805,7 @@ fn a_directory_of_an_older_form_is_refused_with_the_remedy() {
             Ok(())
         }
     }
-    let engine = Embedded::in_memory().unwrap();
+    let engine = engine();
     engine.write(&mut Older).unwrap().unwrap().wait().unwrap();
     let error = Directory::open_on(engine, options())
         .err()

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::made::{Directory, over};
 use sapwood_directory::engine::Embedded;
-use sapwood_directory::{ChangeKind, ChangePosition, Csn, Directory, Options, Ticket};
+use sapwood_directory::{ChangeKind, ChangePosition, Csn, Options, Ticket};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
 use sapwood_store::Env;
@@ -38,7 +39,7 @@ fn at(micros: u64) -> Options {
 fn on(disk: Disk, create: bool, micros: u64) -> Result<Directory, String> {
     let store = sapwood_store::Options::new().create(create);
     let env = Env::on_storage(Arc::new(disk), &store).map_err(|error| error.to_string())?;
-    let engine = Embedded::over(env);
+    let engine = over(Embedded::over(env));
     let directory = match create {
         true => Directory::create_on(engine, &config(), at(micros)),
         false => Directory::open_on(engine, at(micros)),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use sapwood_directory::{CompareOptions, Directory, IndexDefinition, UpdateRequest};
+use crate::made::{Directory, in_memory};
+use sapwood_directory::{CompareOptions, IndexDefinition, UpdateRequest};
 use sapwood_ldap::controls::{ASSERTION, POST_READ, ReadEntry};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};

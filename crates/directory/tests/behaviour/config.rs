@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sapwood_directory::engine::{Embedded, Engine, Shy};
-use sapwood_directory::{
-    Config, Directory, Identity, Settings, Ticket, Transaction, UpdateRequest,
-};
+use crate::made::{Directory, engine, in_memory, in_stores, over};
+use sapwood_directory::engine::{Embedded, Engine};
+use sapwood_directory::{Config, Identity, Settings, Ticket, Transaction, UpdateRequest};
 use sapwood_ldap::controls::{ASSERTION, POST_READ};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Increment, Replace};
 use sapwood_ldap::message::Scope;
@@ -317,8 +316,6 @@ fn is_clean<E: Engine>(directory: &Directory<E>) {
 
 #[test]
 fn indexes_are_changed_as_attributes_are() {
-    let shy = Shy::over(Embedded::in_memory().unwrap());
-    change_indexes(&Directory::create_on(shy, &config(), options()).unwrap());
     change_indexes(&in_memory());
     change_indexes(&in_stores());
 }
@@ -403,8 +400,6 @@ fn change_indexes<E: Engine>(directory: &Directory<E>) {
 /// Entries of the same batch are filed in what comes and goes around them.
 #[test]
 fn indexes_come_and_go_between_the_updates_of_a_batch() {
-    let shy = Shy::over(Embedded::in_memory().unwrap());
-    come_and_go(&Directory::create_on(shy, &config(), options()).unwrap());
     come_and_go(&in_memory());
     come_and_go(&in_stores());
 }
@@ -506,8 +501,6 @@ fn anonymous_reads_come_and_go_with_a_commit() {
 /// An update in the same batch, before and behind, is as if it were alone; so it is where bundles run again.
 #[test]
 fn a_change_of_settings_is_one_update_among_others() {
-    let shy = Shy::over(Embedded::in_memory().unwrap());
-    among_others(&Directory::create_on(shy, &config(), options()).unwrap());
     among_others(&in_memory());
     among_others(&in_stores());
 }
@@ -563,8 +556,7 @@ fn a_directory_begins_with_its_settings() {
         settings: wanted.clone(),
         ..config()
     };
-    let directory =
-        Directory::create_on(Embedded::in_memory().unwrap(), &config, options()).unwrap();
+    let directory = Directory::create_on(engine(), &config, options()).unwrap();
     seed(&directory);
     assert_eq!(settings(&directory), wanted);
     assert!(is_open(&directory));
@@ -577,7 +569,7 @@ fn no_naming_context_has_a_name_of_the_server() {
             naming_contexts: vec![SUFFIX.into(), dn.into()],
             ..Config::default()
         };
-        let made = Directory::create_on(Embedded::in_memory().unwrap(), &config, options());
+        let made = Directory::create_on(engine(), &config, options());
         let refused = made.err().unwrap().to_string();
         assert!(refused.contains("the server itself has it"), "{refused}");
         let refused = in_memory()
@@ -594,7 +586,9 @@ const MADE: u64 = 0;
 
 fn on(disk: Disk, create: bool) -> Directory {
     let store = sapwood_store::Options::new().create(create);
-    let engine = Embedded::over(Env::on_storage(Arc::new(disk), &store).unwrap());
+    let engine = over(Embedded::over(
+        Env::on_storage(Arc::new(disk), &store).unwrap(),
+    ));
     match create {
         true => Directory::create_on(engine, &config(), options()).unwrap(),
         false => Directory::open_on(engine, options()).unwrap(),

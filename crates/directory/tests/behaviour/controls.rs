@@ -1,5 +1,6 @@
 //! Assertion, pre-read and post-read on updates, searches and comparisons.
 
+use crate::made::peopled;
 use sapwood_directory::{CompareOptions, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;
@@ -217,7 +218,7 @@ fn users_see_through_controls_what_they_may_read() {
     let snapshot = directory.snapshot().unwrap();
     let user = Identity::User {
         entry: snapshot
-            .credentials(ANNE, usize::MAX)
+            .through(|snapshot| snapshot.credentials(ANNE, usize::MAX))
             .unwrap()
             .unwrap()
             .entry,

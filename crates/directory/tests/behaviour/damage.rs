@@ -1,9 +1,10 @@
 //! A damaged entry makes an error, or a message that any client can read; never one that it cannot.
 
+use crate::made::{Directory, engine};
 use sapwood_directory::engine::{
-    self, Bundle, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
+    self, Bundle, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
 };
-use sapwood_directory::{Budget, Directory, EntryId, Search, SearchOptions, Step, Wire};
+use sapwood_directory::{Budget, EntryId, Search, SearchOptions, Step, Wire};
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Add;
@@ -69,7 +70,8 @@ fn ask(directory: &Directory) -> (usize, usize) {
                 let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
                 match search.step(&mut wire, budget) {
                     Ok(Step::Done(_)) => break,
-                    Ok(Step::More | Step::Fetch) => {}
+                    Ok(Step::More) => {}
+                    Ok(Step::Fetch) => search.snapshot().fetch().unwrap(),
                     // A length that is not true.
                     Ok(Step::Room(bytes)) => {
                         assert!(bytes > budget.out_bytes);
@@ -108,7 +110,7 @@ fn reader() -> sapwood_directory::Identity {
 /// A bit of every byte of a record, and then all bits of it.
 #[test]
 fn every_damaged_byte_of_an_entry_is_an_error_or_readable() {
-    let (engine, options) = (Embedded::in_memory().unwrap(), options());
+    let (engine, options) = (engine(), options());
     let directory = Directory::create_on(engine.clone(), &config(), options.clone()).unwrap();
     seed(&directory);
     succeed(&directory, person("anne"));
@@ -122,9 +124,13 @@ fn every_damaged_byte_of_an_entry_is_an_error_or_readable() {
     ];
     succeed(&directory, modify(ANNE, &changes));
     let snapshot = directory.snapshot().unwrap();
-    let id = snapshot.credentials(ANNE, 1).unwrap().unwrap().entry;
+    let id = snapshot
+        .through(|snapshot| snapshot.credentials(ANNE, 1))
+        .unwrap()
+        .unwrap()
+        .entry;
     drop((snapshot, directory));
-    let view = engine.snapshot().unwrap();
+    let view = engine.waiting_snapshot().unwrap();
     let record = view
         .get(Table::Entry, &id.to_key())
         .unwrap()

@@ -1,8 +1,9 @@
 //! What an outcome says when an entry is not there: which one, and what there is near it.
 
+use crate::made::{in_memory, peopled};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::result::ResultCode;
-use sapwood_testkit::directories::{add, delete, in_memory, modify, peopled, refused, rename};
+use sapwood_testkit::directories::{add, delete, modify, refused, rename};
 
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
 

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::made::{Directory, engine};
 use proptest::prelude::*;
-use sapwood_directory::engine::{Embedded, Engine, Model};
-use sapwood_directory::{Config, Directory, IndexDefinition};
+use sapwood_directory::engine::{Engine, Model};
+use sapwood_directory::{Config, IndexDefinition};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
@@ -452,7 +453,7 @@ proptest! {
     ) {
         let indexed = directory_on(Model::default(), true);
         let plain = directory_on(Model::default(), false);
-        let embedded = directory_on(Embedded::in_memory().unwrap(), true);
+        let embedded = directory_on(engine(), true);
         let mut model: BTreeMap<String, Attributes> = BTreeMap::new();
         for (number, life) in lives.iter().enumerate() {
             live(&indexed, number, life);

@@ -5,12 +5,13 @@ use std::io::{self, Cursor, Read};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::made::{Directory, engine, in_memory};
 use proptest::prelude::*;
-use sapwood_directory::engine::{Embedded, Engine, Model};
+use sapwood_directory::engine::{Engine, Model};
 use sapwood_directory::{
-    Budget, Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
-    ImportOptions, ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
-    PasswordHasher, Search, SearchOptions, Settings, Step, UniqueRule, Wire,
+    Budget, Config, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
+    Search, SearchOptions, Settings, Step, UniqueRule, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
@@ -163,7 +164,7 @@ fn check_tree<E: Engine>(directory: &Directory<E>) {
         directory
             .snapshot()
             .unwrap()
-            .credentials(berta, usize::MAX)
+            .through(|snapshot| snapshot.credentials(berta, usize::MAX))
             .unwrap()
             .unwrap()
             .stored,
@@ -203,7 +204,7 @@ fn tree_is_imported<E: Engine>(directory: &Directory<E>) {
         directory
             .snapshot()
             .unwrap()
-            .credentials(anne, usize::MAX)
+            .through(|snapshot| snapshot.credentials(anne, usize::MAX))
             .unwrap()
             .unwrap()
             .stored,
@@ -468,7 +469,6 @@ fn more_than_fits_the_memory_is_sorted_outside() {
         directory.check(|_| {}).unwrap().problems,
         Vec::<String>::new()
     );
-    let _: &Embedded = directory.engine();
 }
 
 /// Several blocks of entries in the order of the tree.
@@ -687,8 +687,10 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
             rest = &rest[length..];
         }
         found.clear();
-        if matches!(step, Step::Done(_)) {
-            break;
+        match step {
+            Step::Done(_) => break,
+            Step::Fetch => search.snapshot().fetch().unwrap(),
+            Step::More | Step::Room(_) => {}
         }
     }
     messages
@@ -785,7 +787,7 @@ fn a_value_that_must_be_unique_is_imported_once() {
         settings,
         ..config()
     };
-    let engine = Embedded::in_memory().unwrap();
+    let engine = engine();
     let directory = Directory::create_on(engine, &config, options()).unwrap();
     let people = "\
 dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\

@@ -1,11 +1,12 @@
 //! Indexes: kept by every update, added and dropped while the directory is in use, and checked.
 
+use crate::made::{Directory, in_memory};
 use proptest::prelude::*;
 use sapwood_directory::engine::{
     self, AttributeNo, Bundle, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, Table,
     Ticket, Verdict, Write,
 };
-use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus, StoreSet};
+use sapwood_directory::{Error, IndexDefinition, IndexStatus, StoreSet};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_testkit::directories::*;
@@ -178,7 +179,7 @@ fn updates_while_an_index_is_built_are_in_it() {
 
 /// How many runs of postings pend.
 fn runs_pending(directory: &Directory) -> u64 {
-    let snapshot = directory.engine().env().read().unwrap();
+    let snapshot = directory.engine().embedded().env().read().unwrap();
     let tree = snapshot.tree("pending").unwrap();
     tree.map_or(0, |tree| tree.record().records)
 }
@@ -332,6 +333,7 @@ fn the_check_finds_what_does_not_agree() {
             Tamper(|each: &mut dyn FnMut(Damage)| each(damage.borrow_mut().take().unwrap()));
         directory
             .engine()
+            .embedded()
             .write(&mut tamper)
             .unwrap()
             .unwrap()

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
+use crate::made::{Directory, in_memory, in_stores, view};
 use sapwood_directory::engine::{Engine, Model, Range, Read, Table};
 use sapwood_directory::{
-    Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource,
-    IndexDefinition, Search, SearchOptions, Step, Ticket, Transaction, Wire,
+    Budget, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource, IndexDefinition,
+    Search, SearchOptions, Step, Ticket, Transaction, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
@@ -48,7 +49,7 @@ fn with_group() -> Directory {
 
 /// How many values stand in a table of their own.
 fn stored_values<E: Engine>(directory: &Directory<E>) -> u64 {
-    let view = directory.engine().snapshot().unwrap();
+    let view = view(directory);
     let mut values = view
         .scan(
             Table::Values,
@@ -342,6 +343,7 @@ fn what_is_not_asked_for_takes_no_room() {
             let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
             match search.step(&mut wire, budget).unwrap() {
                 Step::More => {}
+                Step::Fetch => search.snapshot().fetch().unwrap(),
                 step => return (step, out.len()),
             }
         }

@@ -17,9 +17,11 @@ mod filter_model;
 mod import;
 mod indexes;
 mod large_attributes;
+mod made;
 mod model;
 mod options;
 mod query;
+mod renewal;
 mod restarts;
 mod root;
 mod schema;
@@ -30,3 +32,6 @@ mod synthetic;
 mod transactions;
 mod unique;
 mod updates;
+
+/// The engine that all of it runs on; `over_shy.rs` has another one.
+type On = sapwood_directory::engine::Embedded;

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::made::{Directory, in_memory, in_stores};
 use proptest::prelude::*;
-use sapwood_directory::engine::{Embedded, Engine, Shy};
-use sapwood_directory::{Directory, UpdateRequest};
+use sapwood_directory::UpdateRequest;
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode::{self, *};
@@ -295,7 +296,5 @@ proptest! {
     fn a_directory_is_a_map_of_entries(steps in prop::collection::vec(step(), 1..80), batch in 1usize..20) {
         is_a_map(&in_memory(), &steps, batch)?;
         is_a_map(&in_stores(), &steps, batch)?;
-        let shy = Shy::over(Embedded::in_memory().unwrap());
-        is_a_map(&Directory::create_on(shy, &config(), options()).unwrap(), &steps, batch)?;
     }
 }

@@ -1,13 +1,14 @@
 //! Attribute options: language tags and what is registered; all others are not recognised (RFC 4512 §2.5).
 
+use crate::made::{Directory, over, peopled};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Config, Directory, Options};
+use sapwood_directory::{Config, Options};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
-    add, apply, compare, config, modify, options, peopled, refused, succeed,
+    add, apply, compare, config, modify, options, refused, succeed,
 };
 
 use crate::query::{Query, query, search};
@@ -109,7 +110,7 @@ fn what_was_recognised_once_is_read_and_can_be_deleted() {
     let path = folder.path().join("data");
     let open = |create| {
         let store = sapwood_store::Options::new().create(create);
-        Embedded::open(&path, &store).unwrap()
+        over(Embedded::open(&path, &store).unwrap())
     };
     let config = Config {
         indexes: Vec::new(),

@@ -119,7 +119,7 @@ fn begin<'r, E: Engine>(
 }
 
 /// Calls `ask` with the request.
-fn asked<T>(query: &Query<'_>, ask: impl FnOnce(&SearchRequest<'_>) -> T) -> T {
+pub(crate) fn asked<T>(query: &Query<'_>, ask: impl FnOnce(&SearchRequest<'_>) -> T) -> T {
     let filter = filter_text::parse(query.filter).unwrap();
     let attributes: OctetStringsBuf = query.attributes.iter().collect();
     ask(&SearchRequest {

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::made::{Directory, engine, in_memory, in_stores};
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, CompareOptions, Directory, Identity, Offered, SearchOptions};
+use sapwood_directory::{Channel, CompareOptions, Identity, Offered, SearchOptions};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
-use sapwood_testkit::directories::{
-    add, admin, compare_as, in_memory, in_stores, person, seed, succeed,
-};
+use sapwood_testkit::directories::{add, admin, compare_as, person, seed, succeed};
 
 use crate::query::{Found, Query, query, search, search_together};
 
@@ -260,7 +259,7 @@ fn the_root_dse_says_what_works_on_a_connection() {
         offered("EXTERNAL", |channel| channel.is_vouched_for),
         offered("PLAIN", |channel| channel.is_under_tls),
     ];
-    let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
+    let engine = engine();
     let directory =
         Directory::create_on(engine, &sapwood_testkit::directories::config(), options).unwrap();
     for kind in 0..8 {

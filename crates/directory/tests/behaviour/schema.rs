@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sapwood_directory::engine::{Embedded, Engine, Shy};
-use sapwood_directory::{Config, Directory, Identity, Ticket, Transaction, UpdateRequest};
+use crate::made::{Directory, engine, in_memory, in_stores, over, peopled};
+use sapwood_directory::engine::{Embedded, Engine};
+use sapwood_directory::{Config, Identity, Ticket, Transaction, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
@@ -75,8 +76,6 @@ fn is_clean<E: Engine>(directory: &Directory<E>) {
 
 #[test]
 fn types_and_classes_come_and_go_while_the_directory_runs() {
-    let shy = Shy::over(Embedded::in_memory().unwrap());
-    come_and_go(Directory::create_on(shy, &config(), options()).unwrap());
     come_and_go(in_memory());
     come_and_go(in_stores());
 }
@@ -380,7 +379,7 @@ fn only_the_administrator_changes_the_schema_and_not_in_a_transaction() {
     let entry = directory
         .snapshot()
         .unwrap()
-        .credentials(ANNE, 1)
+        .through(|snapshot| snapshot.credentials(ANNE, 1))
         .unwrap()
         .unwrap()
         .entry;
@@ -414,8 +413,7 @@ fn a_directory_begins_with_its_schema() {
         naming_contexts: vec![SUFFIX.into(), "badge=One".into()],
         ..config()
     };
-    let directory =
-        Directory::create_on(Embedded::in_memory().unwrap(), &contents, options()).unwrap();
+    let directory = Directory::create_on(engine(), &contents, options()).unwrap();
     assert!(knows(&directory, "attributeTypes", BADGE));
     let own = format!("cn={{0}}own,{SCHEMA}");
     assert_eq!(shown(&directory, &own, "olcAttributeTypes").len(), 1);
@@ -426,7 +424,9 @@ fn a_directory_begins_with_its_schema() {
 
 fn on(disk: Disk, create: bool) -> Directory {
     let store = sapwood_store::Options::new().create(create);
-    let engine = Embedded::over(Env::on_storage(Arc::new(disk), &store).unwrap());
+    let engine = over(Embedded::over(
+        Env::on_storage(Arc::new(disk), &store).unwrap(),
+    ));
     match create {
         true => Directory::create_on(engine, &config(), options()).unwrap(),
         false => Directory::open_on(engine, options()).unwrap(),

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::made::{Directory, engine, in_memory, in_stores};
 use proptest::prelude::*;
-use sapwood_directory::engine::{Embedded, Engine, Model};
+use sapwood_directory::engine::{Engine, Model};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, SearchOptions,
-    Ticket, Update,
+    Clock, CompareOptions, Config, Identity, IndexDefinition, Options, SearchOptions, Ticket,
+    Update,
 };
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind;
@@ -117,11 +118,11 @@ const ALL_INDEXES: &[(&str, &str)] = &[
     ("ou", "eq pres"),
 ];
 
-fn indexed() -> Directory<Model> {
-    directory_on(Model::default(), ALL_INDEXES, &people())
+fn indexed() -> Directory {
+    directory_on(engine(), ALL_INDEXES, &people())
 }
 
-fn dns_of(directory: &Directory<Model>, base: &str, scope: Scope, filter: &str) -> Vec<String> {
+fn dns_of(directory: &Directory, base: &str, scope: Scope, filter: &str) -> Vec<String> {
     let found = search(directory, &query(base, scope, filter));
     assert_eq!(found.code, ResultCode::Success);
     found.dns().into_iter().map(str::to_owned).collect()
@@ -347,7 +348,7 @@ fn referral_objects_refer() {
 /// What the searches of a commit tell each other is of that commit alone.
 #[test]
 fn searches_see_what_has_changed_since_the_last_one() {
-    for directory in [directories::in_memory(), directories::in_stores()] {
+    for directory in [in_memory(), in_stores()] {
         directories::seed(&directory);
         directories::succeed(&directory, directories::person("anne"));
         let people = format!("ou=People,{SUFFIX}");
@@ -675,7 +676,7 @@ proptest! {
     fn indexes_change_no_answer(filters in prop::collection::vec(filter(), 20), deref in 0..4u8, step_entries in 1..5u32) {
         let with = indexed();
         let without = directory_on(Model::default(), &[], &people());
-        let embedded = directory_on(Embedded::in_memory().unwrap(), ALL_INDEXES, &people());
+        let embedded = directory_on(engine(), ALL_INDEXES, &people());
         let deref = [DerefAliases::Never, DerefAliases::InSearching, DerefAliases::FindingBase, DerefAliases::Always][usize::from(deref)];
         for filter in &filters {
             for base in [SUFFIX.to_owned(), format!("ou=People,{SUFFIX}"), format!("ou=Alias,{SUFFIX}")] {
@@ -701,7 +702,7 @@ proptest! {
     #[test]
     fn together_and_alone_are_the_same(asked in prop::collection::vec((0..BASES.len(), 0..4u8, 0..4u8, filter(), any::<bool>()), 1..20)) {
         let model = indexed();
-        let embedded = directory_on(Embedded::in_memory().unwrap(), ALL_INDEXES, &people());
+        let embedded = directory_on(engine(), ALL_INDEXES, &people());
         let bases = BASES.map(|base| base.replace('$', SUFFIX));
         let queries: Vec<Query<'_>> = asked.iter().map(|(base, scope, deref, filter, manage_dsa_it)| {
             let scope = [Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Subordinates][usize::from(*scope)];
@@ -742,7 +743,7 @@ fn the_time_limit_is_heeded_within_an_entry() {
         clock: clock.clone(),
         ..directories::options()
     };
-    let engine = Embedded::in_memory().unwrap();
+    let engine = engine();
     let directory = Directory::create_on(engine, &directories::config(), options).unwrap();
     directories::seed(&directory);
     directories::succeed(&directory, directories::person("anne"));

@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-use sapwood_directory::engine::{
-    Direction, Embedded, Engine, EntryId, Range, Read, StoreSet, Table,
-};
+use crate::made::{Directory, engine_in, in_stores, view};
+use sapwood_directory::engine::{Direction, EntryId, Range, Read, StoreSet, Table};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
-    ImportProgress, ImportRejection, ImportSource, IndexDefinition, Partition, Transaction,
-    UpdateRequest,
+    Config, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportProgress,
+    ImportRejection, ImportSource, IndexDefinition, Partition, Transaction, UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
@@ -42,7 +40,7 @@ fn dns(directory: &Directory, base: &str, scope: Scope, filter: &str, page: u32)
 }
 
 fn ids(directory: &Directory) -> Vec<EntryId> {
-    let view = directory.engine().snapshot().unwrap();
+    let view = view(directory);
     let mut entries = view
         .scan(Table::Entry, Range::ALL, Direction::Forward)
         .unwrap();
@@ -526,7 +524,7 @@ fn an_import_builds_every_store() {
 
 #[test]
 fn naming_contexts_are_added_to_stores_that_are_free() {
-    let engine = Embedded::in_memory_with(3).unwrap();
+    let engine = engine_in(3);
     let directory = Directory::create_on(engine.clone(), &config(), options()).unwrap();
     seed(&directory);
     for (dn, store, wrong) in [
@@ -567,7 +565,7 @@ fn naming_contexts_are_added_to_stores_that_are_free() {
 #[test]
 fn definitions_that_cannot_be_are_refused() {
     let create = |config: &Config| {
-        let engine = Embedded::in_memory_with(config.stores(&Schema::standard())?)?;
+        let engine = engine_in(config.stores(&Schema::standard())?);
         Directory::create_on(engine, config, options())
     };
     let partition = |parent: &str, stores| Partition {

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use sapwood_directory::Directory;
-use sapwood_directory::engine::{
-    self, Bundle, Embedded, Engine, Shy, StoreSet, Table, Ticket, Verdict,
-};
+use crate::made::{Directory, in_stores, over, peopled};
+use sapwood_directory::engine::{self, Bundle, Embedded, Engine, StoreSet, Table, Ticket, Verdict};
 use sapwood_directory::engine::{Cursor, Direction, Range, Write};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
-    add, config, delete, holds, in_stores, modify, options, peopled, person, refused, rename, seed,
-    succeed,
+    add, config, delete, holds, modify, options, person, refused, rename, seed, succeed,
 };
 
 use crate::query::{query, search};
@@ -267,7 +264,7 @@ fn those_of_an_older_directory_are_flagged_when_it_is_opened() {
     let path = folder.path().join("data");
     let open = |create| {
         let store = sapwood_store::Options::new().create(create);
-        Embedded::open(&path, &store).unwrap()
+        over(Embedded::open(&path, &store).unwrap())
     };
     let directory = Directory::create_on(open(true), &config(), options()).unwrap();
     seed(&directory);
@@ -280,7 +277,7 @@ fn those_of_an_older_directory_are_flagged_when_it_is_opened() {
         .unwrap();
     ticket.wait().unwrap();
     drop(directory);
-    let directory = Directory::open_on(Shy::over(open(false)), options()).unwrap();
+    let directory = Directory::open_on(open(false), options()).unwrap();
     is_hidden(&directory, SUBENTRY);
     let below = add(&format!("uid=x,{SUBENTRY}"), "objectClass: account\nuid: x");
     refused(&directory, below, ResultCode::ObjectClassViolation);

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use crate::made::{Directory, in_memory};
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{
-    CompareOptions, Directory, Identity, IndexDefinition, LocalConfig, SearchOptions,
-};
+use sapwood_directory::{CompareOptions, Identity, IndexDefinition, LocalConfig, SearchOptions};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
-    add, admin, apply, apply_as, compare_as, delete, in_memory, modify, person, rename, seed,
-    succeed,
+    add, admin, apply, apply_as, compare_as, delete, modify, person, rename, seed, succeed,
 };
 
 use crate::query::{Found, Query, query, search, search_together};
@@ -226,7 +224,11 @@ fn it_exists_for_the_administrator_alone() {
     let directory = directory();
     let snapshot = directory.snapshot().unwrap();
     let dn = format!("uid=anne,ou=People,{}", sapwood_testkit::SUFFIX);
-    let entry = snapshot.credentials(&dn, 1).unwrap().unwrap().entry;
+    let entry = snapshot
+        .through(|snapshot| snapshot.credentials(&dn, 1))
+        .unwrap()
+        .unwrap()
+        .entry;
     drop(snapshot);
     for identity in [Identity::User { entry, dn }, Identity::Anonymous] {
         for dn in [CONFIG, SCHEMA, DATA, "cn=x,cn=config"] {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::made::{Directory, in_memory, peopled};
 use proptest::prelude::*;
-use sapwood_directory::{Applied, Directory, Ticket, Transaction, Update, UpdateRequest};
+use sapwood_directory::{Applied, Ticket, Transaction, Update, UpdateRequest};
 use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, ReadEntry};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};

@@ -3,9 +3,10 @@
 use std::sync::Barrier;
 use std::thread;
 
-use sapwood_directory::engine::{Embedded, Engine, Shy};
+use crate::made::{Directory, create, engine, engine_in, in_memory, in_stores, over};
+use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::{
-    Config, Directory, IndexDefinition, Settings, Ticket, Transaction, UniqueRule, UpdateRequest,
+    Config, IndexDefinition, Settings, Ticket, Transaction, UniqueRule, UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
@@ -35,7 +36,7 @@ fn with_rules(config: Config, unique: Vec<UniqueRule>) -> Config {
 
 /// The example directory with its two entries, two more to put others below, and these rules.
 fn directory(unique: Vec<UniqueRule>) -> Directory {
-    let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
+    let engine = engine();
     let directory = Directory::create_on(engine, &with_rules(config(), unique), options()).unwrap();
     begin(&directory);
     directory
@@ -231,7 +232,7 @@ fn many_values_of_one_entry_are_unique_too() {
 #[test]
 fn a_rule_that_cannot_be_kept_is_told_of() {
     let open = |unique| {
-        let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
+        let engine = engine();
         Directory::create_on(engine, &with_rules(config(), unique), options())
     };
     for (wrong, word) in [
@@ -275,7 +276,7 @@ fn a_rule_that_cannot_be_kept_is_told_of() {
 #[test]
 fn entries_in_other_stores_count() {
     let stores = config_in_stores().stores(&schema()).unwrap();
-    let engine = sapwood_directory::engine::Embedded::in_memory_with(stores).unwrap();
+    let engine = engine_in(stores);
     let config = with_rules(config_in_stores(), vec![rule(&["uid"], "")]);
     let directory = Directory::create_on(engine, &config, options()).unwrap();
     begin(&directory);
@@ -395,15 +396,15 @@ fn what_was_there_before_the_rule_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
     {
-        let directory = Directory::create(&path, &config(), options()).unwrap();
+        let directory = create(&path, &config(), options());
         begin(&directory);
         succeed(&directory, person("ann", PEOPLE, &["x"]));
         succeed(&directory, person("bob", PEOPLE, &["x"]));
         succeed(&directory, add_rule("ldap:///?uid?sub"));
         not_unique(&directory, person("eve", PEOPLE, &["x"]));
     }
-    let store = sapwood_directory::engine::Embedded::open(&path, &sapwood_store::Options::new());
-    let directory = Directory::open_on(store.unwrap(), options()).unwrap();
+    let store = Embedded::open(&path, &sapwood_store::Options::new());
+    let directory = Directory::open_on(over(store.unwrap()), options()).unwrap();
     succeed(
         &directory,
         modify(&dn("ann", PEOPLE), &[(Replace, "sn", &["y"])]),
@@ -417,8 +418,6 @@ fn what_was_there_before_the_rule_stays() {
 
 #[test]
 fn rules_come_and_go_with_the_entry_that_shows_them() {
-    let shy = Shy::over(Embedded::in_memory().unwrap());
-    come_and_go(&Directory::create_on(shy, &config(), options()).unwrap());
     come_and_go(&in_memory());
     come_and_go(&in_stores());
 }

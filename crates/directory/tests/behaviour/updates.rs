@@ -1,5 +1,6 @@
 //! Updates: results and effects, operation by operation.
 
+use crate::made::{in_memory, peopled};
 use sapwood_directory::{Identity, StoreSet, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Increment, Replace};
 use sapwood_ldap::result::ResultCode;
@@ -390,7 +391,7 @@ fn users_change_their_own_password_and_nothing_else() {
     let entry = directory
         .snapshot()
         .unwrap()
-        .credentials(ANNE, usize::MAX)
+        .through(|snapshot| snapshot.credentials(ANNE, usize::MAX))
         .unwrap()
         .unwrap()
         .entry;
@@ -407,7 +408,7 @@ fn users_change_their_own_password_and_nothing_else() {
         directory
             .snapshot()
             .unwrap()
-            .credentials(ANNE, usize::MAX)
+            .through(|snapshot| snapshot.credentials(ANNE, usize::MAX))
             .unwrap()
             .unwrap()
             .stored,
@@ -428,7 +429,7 @@ fn users_change_their_own_password_and_nothing_else() {
         directory
             .snapshot()
             .unwrap()
-            .credentials(ANNE, usize::MAX)
+            .through(|snapshot| snapshot.credentials(ANNE, usize::MAX))
             .unwrap()
             .unwrap()
             .stored,

@@ -10,7 +10,7 @@ use sapwood_ldap::url::{LdapUrl, Scope};
 use sapwood_ldap::x509::{AlternativeName, Certificate};
 
 use super::Asked;
-use super::lookup::{self, Wanted};
+use super::lookup::Wanted;
 
 /// The attribute that has a certificate of who an entry is about.
 const USER_CERTIFICATE: &str = "userCertificate";
@@ -130,7 +130,7 @@ impl ClientIdentity {
     ) -> Result<Option<Identity>, Outcome> {
         match self {
             Self::Dn(template) => match template.fill(certificate, Form::Dn) {
-                Some(dn) => lookup::by_dn(asked.directory, &dn),
+                Some(dn) => asked.entries.by_dn(&dn),
                 None => Ok(None),
             },
             Self::Search {
@@ -150,7 +150,7 @@ impl ClientIdentity {
                     filter: filled,
                     value: is_exact.then(|| (USER_CERTIFICATE, der.to_vec())),
                 };
-                lookup::by_search(asked.directory, &wanted)
+                asked.entries.by_search(&wanted)
             }
         }
     }

@@ -1,8 +1,12 @@
 //! Finding the entry that a name from outside stands for. The operator wrote the templates of these DNs and searches,
 //! so they see all entries; how much a search may look at is bounded, for it runs between the requests of others.
 
+use std::sync::Arc;
+
+use sapwood_directory::engine::{self, Engine};
 use sapwood_directory::{
-    Budget, Directory, Identity, Outcome, Requester, Search, SearchOptions, Step, Wire,
+    Budget, Credentials, Error, Identity, Outcome, Requester, Search, SearchOptions, Snapshot,
+    Step, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
@@ -10,8 +14,6 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, Response, ResponseMessage, Scope, SearchRequest, frame};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
-
-use crate::writer::refusal;
 
 /// What one step may do: an index that finds the entry needs less.
 const STEP: Budget = Budget {
@@ -24,12 +26,45 @@ const STEPS_MAX: u32 = 4;
 /// Bytes of an entry's message.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
 
+/// What a mechanism may find out about the entries of the directory, whatever the engine. Where that is not here yet,
+/// the answer is an outcome that nobody sees: the bind is taken again.
+pub(crate) trait Entries {
+    /// The entry with a DN, as somebody who is known to be it.
+    fn by_dn(&self, dn: &str) -> Result<Option<Identity>, Outcome>;
+
+    /// The only entry that a search finds, as somebody who is known to be it. None if there are several: nobody is to
+    /// decide by accident who somebody is.
+    fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome>;
+
+    /// The entry with a DN and the first `values_max` of its passwords, if the access rules let `nobody` bind as it.
+    fn bindable(
+        &self,
+        dn: &str,
+        nobody: &Arc<Requester>,
+        values_max: usize,
+    ) -> Result<Option<Credentials>, Outcome>;
+}
+
+/// The entry with a DN and its passwords, if the access rules let `nobody` bind as it.
+pub(crate) fn bindable<E: Engine>(
+    snapshot: &Snapshot<E>,
+    dn: &str,
+    nobody: &Arc<Requester>,
+    values_max: usize,
+) -> Result<Option<Credentials>, Error> {
+    let Some(found) = snapshot.credentials(dn, values_max)? else {
+        return Ok(None);
+    };
+    let may = snapshot.may_authenticate(nobody, &found)?;
+    Ok(may.then_some(found))
+}
+
 /// The entry with a DN, as somebody who is known to be it.
-pub(super) fn by_dn(directory: &Directory, dn: &str) -> Result<Option<Identity>, Outcome> {
-    let snapshot = directory.snapshot().map_err(|error| refusal(&error))?;
-    let found = snapshot
-        .credentials(dn, 0)
-        .map_err(|error| refusal(&error))?;
+pub(crate) fn by_dn<E: Engine>(
+    snapshot: &Snapshot<E>,
+    dn: &str,
+) -> Result<Option<Identity>, Error> {
+    let found = snapshot.credentials(dn, 0)?;
     Ok(found.map(|found| Identity::User {
         entry: found.entry,
         dn: found.dn,
@@ -38,7 +73,7 @@ pub(super) fn by_dn(directory: &Directory, dn: &str) -> Result<Option<Identity>,
 
 /// A search for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub(super) base: String,
     pub(super) scope: url::Scope,
     pub(super) filter: String,
@@ -46,15 +81,17 @@ pub(super) struct Wanted {
     pub(super) value: Option<(&'static str, Vec<u8>)>,
 }
 
-/// The only entry that a search finds, as somebody who is known to be it. None if there are several: nobody is to
-/// decide by accident who somebody is.
-pub(super) fn by_search(
-    directory: &Directory,
+/// What has become of a search for an entry.
+pub(crate) type Sought = Result<Option<Identity>, Outcome>;
+
+/// See [`Entries::by_search`].
+pub(crate) fn by_search<E: Engine>(
+    snapshot: &Snapshot<E>,
     wanted: &Wanted,
-) -> Result<Option<Identity>, Outcome> {
+) -> Result<Sought, Error> {
     // What was put into the template may have made no filter of it.
     let Ok(filter) = filter_text::parse(&wanted.filter) else {
-        return Ok(None);
+        return Ok(Ok(None));
     };
     let attribute = wanted
         .value
@@ -71,28 +108,25 @@ pub(super) fn by_search(
         attributes: attributes.view(),
         ..SearchRequest::new(&wanted.base, scope, filter.as_filter())
     };
-    let snapshot = directory.snapshot().map_err(|error| refusal(&error))?;
     let options = SearchOptions {
         manage_dsa_it: true,
         entries_max: 2,
         ..SearchOptions::default()
     };
     let requester = Requester::administrator("");
-    let mut search = Search::new(snapshot, &requester, &request, options);
+    let mut search = Search::new(snapshot.clone(), &requester, &request, options);
     let mut found = Vec::new();
     for _ in 0..STEPS_MAX {
         let mut wire = Wire::new(&mut found, 1, Controls::EMPTY);
-        match search
-            .step(&mut wire, STEP)
-            .map_err(|error| refusal(&error))?
-        {
-            Step::More | Step::Fetch => {}
+        match search.step(&mut wire, STEP)? {
+            Step::More => {}
+            Step::Fetch => return Err(engine::Error::NotHere.into()),
             Step::Done(outcome) => {
-                return match outcome.code {
-                    ResultCode::Success => only_one(directory, &found, wanted),
+                return Ok(Ok(match outcome.code {
+                    ResultCode::Success => only_one(snapshot, &found, wanted)?,
                     // That there are more than one, or no base.
-                    _ => Ok(None),
-                };
+                    _ => None,
+                }));
             }
             Step::Room(_) => break,
         }
@@ -100,15 +134,15 @@ pub(super) fn by_search(
     let reason =
         "finding the entry that you stand for takes too long: what is searched for needs an index";
     tracing::warn!(filter = %wanted.filter, "{reason}");
-    Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
+    Ok(Err(Outcome::new(ResultCode::AdminLimitExceeded, reason)))
 }
 
 /// The entry, if a search found one only and it has the value that is asked for.
-fn only_one(
-    directory: &Directory,
+fn only_one<E: Engine>(
+    snapshot: &Snapshot<E>,
     found: &[u8],
     wanted: &Wanted,
-) -> Result<Option<Identity>, Outcome> {
+) -> Result<Option<Identity>, Error> {
     let Ok(Frame::Complete(length)) = frame(found, MESSAGE_BYTES_MAX) else {
         return Ok(None);
     };
@@ -136,5 +170,5 @@ fn only_one(
     {
         return Ok(None);
     }
-    by_dn(directory, entry.dn)
+    by_dn(snapshot, entry.dn)
 }

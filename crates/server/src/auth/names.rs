@@ -4,7 +4,6 @@ use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Credentials, Outcome};
 
 use super::Asked;
-use crate::writer::refusal;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 8 << 10;
@@ -31,19 +30,8 @@ pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credenti
     if dn.len() > NAME_BYTES_MAX || asked.settings.is_admin(asked.schema, dn) {
         return Ok(None);
     }
-    let snapshot = asked
-        .directory
-        .snapshot()
-        .map_err(|error| refusal(&error))?;
     let values_max = asked.settings.config.limits.password_values_max;
-    let found = || {
-        let Some(found) = snapshot.credentials(dn, values_max)? else {
-            return Ok(None);
-        };
-        let may = snapshot.may_authenticate(&asked.nobody, &found)?;
-        Ok(may.then_some(found))
-    };
-    found().map_err(|error: sapwood_directory::Error| refusal(&error))
+    asked.entries.bindable(dn, &asked.nobody, values_max)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Exchange for Scram {
         let message = std::str::from_utf8(message).ok();
         let message = message.filter(|message| message.len() <= MESSAGE_BYTES_MAX);
         let message = message.ok_or_else(|| malformed("it is too long, or not UTF-8"))?;
-        match self.began.take() {
+        match &self.began {
             None => self.begin(asked, message),
             Some(began) => began.finish(asked, message),
         }
@@ -136,7 +136,7 @@ impl Scram {
 
 impl Began {
     /// Checks the client's proof.
-    fn finish(self, asked: &Asked<'_>, message: &str) -> Result<Step, Outcome> {
+    fn finish(&self, asked: &Asked<'_>, message: &str) -> Result<Step, Outcome> {
         let last = ClientFinal::read(message).map_err(malformed)?;
         let bound = [self.header.as_bytes(), &self.binding].concat();
         let is_bound = last.binding == bound && last.nonce == self.nonce;
@@ -148,17 +148,17 @@ impl Began {
         .join(",");
         let is_proved = self.verifier.proves(exchange.as_bytes(), &last.proof);
         let failed = Ok(Step::Failed(self.owner));
-        let Some(identity) = self.identity.filter(|_| is_bound && is_proved) else {
+        let Some(identity) = self.identity.as_ref().filter(|_| is_bound && is_proved) else {
             return failed;
         };
         // Meanwhile the password may have been changed, or the entry deleted.
         match asked.verifier(&self.dn, self.verifier.hash)? {
-            Some((now, verifier)) if now == identity && verifier == self.verifier => {}
+            Some((now, verifier)) if now == *identity && verifier == self.verifier => {}
             _ => return failed,
         }
         let signature = Base64::encode_string(&self.verifier.signature(exchange.as_bytes()));
         Ok(Step::DoneWith(
-            identity,
+            identity.clone(),
             format!("v={signature}").into_bytes(),
         ))
     }

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Credentials, Identity, Outcome, Requester};
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, RequestControls, authorization_identity_response,
@@ -20,11 +21,11 @@ use sapwood_ldap::message::{
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::log::LoggedName;
-use super::{Completion, Peer, Session};
+use super::{Completion, Peer, Reader, Session};
+use crate::auth::lookup::Entries;
 use crate::auth::{self, Exchange, Mechanism, Step, Wait};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
 use crate::workers::{Claim, Owner, Turn};
-use crate::writer::refusal;
 
 /// Bytes of the name in a bind.
 const NAME_BYTES_MAX: usize = 8 << 10;
@@ -86,13 +87,13 @@ pub(super) fn stopped() -> Outcome {
     Outcome::new(ResultCode::Unavailable, reason)
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     pub(super) fn bind(
         &mut self,
         id: u32,
         request: &BindRequest<'_>,
         controls: &RequestControls<'_>,
-    ) {
+    ) -> bool {
         self.operations.tells_identity = controls.authorization_identity.is_some();
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
@@ -112,6 +113,9 @@ impl Session {
                 credentials,
             } => self.sasl(id, mechanism, credentials, challenged),
         };
+        if self.waits_for_fetch(Reader::Request) {
+            return false;
+        }
         if self.settings.config.log.access {
             let schema = self.service.directory.schema();
             let dn = LoggedName::dn(&schema, request.name);
@@ -129,6 +133,7 @@ impl Session {
             Ok(Begun::Waits) => self.operations.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
+        true
     }
 
     fn bound(&mut self, id: u32, identity: Identity) {
@@ -223,12 +228,9 @@ impl Session {
             let stored = vec![self.settings.admin_password.clone()];
             return Ok(Some(Bindable { identity, stored }));
         }
-        let found = self.credentials(name)?;
-        let found = match found {
-            // As if there were no such entry, also in the time that it takes.
-            Some(found) if !self.may_authenticate(&found)? => None,
-            found => found,
-        };
+        // Who may not be bound as is not there, also in the time that it takes.
+        let values_max = self.settings.config.limits.password_values_max;
+        let found = Entries::bindable(self, name, &self.nobody(), values_max)?;
         Ok(found.map(|found| {
             let Credentials {
                 entry, dn, stored, ..
@@ -311,30 +313,12 @@ impl Session {
         )
     }
 
-    /// Whether the access rules let somebody who is not bound yet bind as an entry.
-    fn may_authenticate(&self, found: &Credentials) -> Result<bool, Outcome> {
-        let snapshot = self.service.directory.snapshot();
-        let may = snapshot.and_then(|snapshot| snapshot.may_authenticate(&self.nobody(), found));
-        may.map_err(|error| refusal(&error))
-    }
-
     /// The connection as long as nobody is bound.
     fn nobody(&self) -> Arc<Requester> {
         match self.is_anonymous() {
             true => self.context.requester.clone(),
             false => self.requester(Identity::Anonymous),
         }
-    }
-
-    pub(super) fn credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
-        let snapshot = self
-            .service
-            .directory
-            .snapshot()
-            .map_err(|error| refusal(&error))?;
-        let values_max = self.settings.config.limits.password_values_max;
-        let found = snapshot.credentials(dn, values_max);
-        found.map_err(|error| refusal(&error))
     }
 
     /// A request of a SASL bind (RFC 4513 §5.2), which goes on where its client was challenged.
@@ -364,12 +348,18 @@ impl Session {
             channel: self.context.channel,
             tls: self.context.tls.as_deref(),
             settings: &self.settings,
-            directory: &self.service.directory,
+            entries: &*self,
             schema: &self.service.directory.schema(),
             nobody: self.nobody(),
         };
         let came = Instant::now();
-        match bind.exchange.step(&asked, credentials)? {
+        let stepped = bind.exchange.step(&asked, credentials);
+        if self.lacks() {
+            // It is asked again, and answers then.
+            self.operations.challenged = Some(bind);
+            return Err(wrong());
+        }
+        match stepped? {
             Step::Done(identity) => Ok(Begun::Bound(identity)),
             Step::DoneWith(identity, told) => Ok(Begun::BoundWith(identity, told)),
             Step::Failed(owner) => {

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sapwood_directory::access::Connection;
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Channel, EntryId, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
-use super::Session;
+use super::{Reader, Session};
 use crate::accounts::{Claimant, Origin};
 use crate::closing::Reason;
 use crate::tls::Established;
@@ -89,7 +90,7 @@ impl Context {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Whether nobody is bound.
     pub(crate) fn is_anonymous(&self) -> bool {
         *self.context.identity() == Identity::Anonymous
@@ -128,11 +129,20 @@ impl Session {
     /// §4). Done when any entry was deleted since the last time.
     pub(super) fn check_user(&mut self, entry: EntryId) {
         let deletions = self.service.directory.deletions();
-        let Ok(snapshot) = self.last_snapshot.next(&self.service) else {
+        let check = Reader::Check(deletions);
+        let snapshot = match self.kept_for(check) {
+            Some(kept) => Ok(kept),
+            None => self.last_snapshot.next(&self.service),
+        };
+        let Ok(snapshot) = snapshot else {
             // What is asked fails for the same reason, and the next burst looks again.
             return;
         };
-        let dn = snapshot.dn_of(entry);
+        let dn = self.read_in(&snapshot, |snapshot| snapshot.dn_of(entry));
+        if self.waits_for_fetch(check) {
+            return;
+        }
+        self.has_read();
         self.last_snapshot.0.set(snapshot.end());
         match dn {
             Ok(Some(_)) => self.context.deletions = deletions,
@@ -141,9 +151,10 @@ impl Session {
                 let reason = "the entry that this connection was bound as has been deleted";
                 self.disconnect(Reason::Deleted, ResultCode::StrongerAuthRequired, reason);
             }
-            Err(error) => tracing::error!(
+            Err(outcome) => tracing::error!(
                 conn = self.context.number,
-                "whether the user's entry is there: {error}"
+                "whether the user's entry is there: {}",
+                outcome.diagnostic
             ),
         }
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use sapwood_directory::Outcome;
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::controls::{
     ControlSet, ControlsBuf, KnownControl, RequestControls, server_id_response,
 };
@@ -28,14 +29,14 @@ pub(crate) fn spoken(extensions: Extensions) -> ControlSet {
     known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Reads the controls of a request (RFC 4511 §4.1.11). Unbind has no response and is done whatever they are
     /// (§4.3).
     #[cold]
     pub(super) fn read_controls<'m>(
         &self,
         message: &RequestMessage<'m>,
-        extended: Option<&ExtendedOperation>,
+        extended: Option<&ExtendedOperation<E>>,
     ) -> Result<RequestControls<'m>, Outcome> {
         if matches!(message.op, Request::Unbind) {
             return Ok(RequestControls::NONE);
@@ -45,7 +46,7 @@ impl Session {
     }
 
     /// The controls that a request takes.
-    fn takes(&self, op: &Request<'_>, extended: Option<&ExtendedOperation>) -> ControlSet {
+    fn takes(&self, op: &Request<'_>, extended: Option<&ExtendedOperation<E>>) -> ControlSet {
         let own = extended.map_or(ControlSet::EMPTY, |extended| extended.takes);
         let mut takes = ControlSet::of(op.operation()).or(own);
         let is_start = extended.is_some_and(|extended| extended.oid == START_TRANSACTION);

@@ -1,19 +1,22 @@
 //! Extended operations (RFC 4511 §4.12): a file each, which says what the session has to know of it, and a line in the
 //! table below. The root DSE is made from the table.
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Channel, Outcome};
 use sapwood_ldap::controls::{ControlSet, Controls, RequestControls};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::{Burst, Session};
+use super::{Burst, Reader, Session};
 
 macro_rules! extended_operations {
     ($($file:ident)*) => {
         $(pub(super) mod $file;)*
 
         /// By file.
-        static OPERATIONS: &[&[ExtendedOperation]] = &[$($file::OPERATIONS),*];
+        const fn operations<E: Engine>() -> &'static [&'static [ExtendedOperation<E>]] {
+            const { &[$($file::operations::<E>()),*] }
+        }
     };
 }
 
@@ -27,7 +30,7 @@ extended_operations! {
 }
 
 /// An extended operation.
-pub(crate) struct ExtendedOperation {
+pub(crate) struct ExtendedOperation<E: Engine> {
     /// The name of its requests.
     pub(crate) oid: &'static str,
     /// The name of its responses, where that is registered as what the root DSE has besides.
@@ -39,39 +42,41 @@ pub(crate) struct ExtendedOperation {
     /// The controls that it takes besides those of all extended operations.
     pub(super) takes: ControlSet,
     /// Does it, or has it begun; `false` when it has to wait.
-    run: for<'s> fn(&'s mut Session, Call<'_, '_, '_>) -> bool,
+    run: for<'s> fn(&'s mut Session<E>, Call<'_, '_, '_, E>) -> bool,
 }
 
 /// A request for one.
-struct Call<'m, 'b, 'i> {
+struct Call<'m, 'b, 'i, E: Engine> {
     id: u32,
     oid: &'static str,
     value: Option<&'m [u8]>,
     controls: &'m RequestControls<'m>,
-    burst: &'b mut Burst<'i>,
+    burst: &'b mut Burst<'i, E>,
 }
 
 /// All of them.
-pub(crate) fn all() -> impl Iterator<Item = &'static ExtendedOperation> {
-    OPERATIONS.iter().copied().flatten()
+pub(crate) fn all<E: Engine>() -> impl Iterator<Item = &'static ExtendedOperation<E>> {
+    operations::<E>().iter().copied().flatten()
 }
 
 /// The one with this name.
-pub(super) fn find(oid: &str) -> Option<&'static ExtendedOperation> {
+pub(super) fn find<E: Engine>(oid: &str) -> Option<&'static ExtendedOperation<E>> {
     all().find(|known| known.oid == oid)
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// `false` when it has to wait.
     pub(super) fn extended(
         &mut self,
         id: u32,
         request: &ExtendedRequest<'_>,
-        known: Option<&ExtendedOperation>,
+        known: Option<&ExtendedOperation<E>>,
         controls: &RequestControls<'_>,
-        burst: &mut Burst<'_>,
+        burst: &mut Burst<'_, E>,
     ) -> bool {
-        self.log_extended(id, request.name);
+        if self.kept_for(Reader::Request).is_none() {
+            self.log_extended(id, request.name);
+        }
         let Some(known) = known else {
             let reason = format!("the extended operation {} is not known", request.name);
             let outcome = Outcome::new(ResultCode::ProtocolError, reason);
@@ -85,7 +90,7 @@ impl Session {
             controls,
             burst,
         };
-        (known.run)(self, call)
+        (known.run)(self, call) && !self.waits_for_fetch(Reader::Request)
     }
 
     pub(super) fn log_extended(&self, id: u32, oid: &str) {
@@ -102,6 +107,9 @@ impl Session {
         name: Option<&str>,
         value: Option<&[u8]>,
     ) {
+        if self.lacks() {
+            return;
+        }
         self.log_result(id, Operation::Extended, outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
         let controls = self.response_controls(id, &[]);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, Searches, Snapshot};
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
@@ -12,7 +13,7 @@ use sapwood_ldap::result::ResultCode;
 use super::output::OUTPUT_FIRST_BYTES;
 use super::prefetch::Coming;
 use super::reply::Unit;
-use super::{Draining, Session, Then, extended};
+use super::{Draining, Reader, Session, Then, extended};
 use crate::closing::Reason;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES};
 
@@ -31,7 +32,7 @@ pub(super) struct Input {
     now: Option<Instant>,
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Where received bytes are appended.
     pub(crate) fn input(&mut self) -> &mut Vec<u8> {
         &mut self.input.bytes
@@ -69,6 +70,7 @@ impl Session {
     pub(super) fn take_burst(&mut self) {
         let input = std::mem::take(&mut self.input.bytes);
         let mut burst = Burst::default();
+        burst.snapshot = self.kept_for(Reader::Request);
         self.input.now = None;
         if self.output.bytes.capacity() == 0 {
             self.output.bytes.reserve_exact(OUTPUT_FIRST_BYTES);
@@ -94,6 +96,9 @@ impl Session {
             if !self.request(next, &mut burst) {
                 break;
             }
+            if self.has_read() {
+                burst.snapshot = None;
+            }
             taken += length;
         }
         let Burst {
@@ -115,7 +120,7 @@ impl Session {
     }
 
     /// Does one request; `false` when it has to wait until what is under way has been answered.
-    pub(super) fn request(&mut self, request: Coming<'_>, burst: &mut Burst<'_>) -> bool {
+    pub(super) fn request(&mut self, request: Coming<'_, E>, burst: &mut Burst<'_, E>) -> bool {
         let Coming {
             bytes,
             message,
@@ -158,7 +163,7 @@ impl Session {
             return false;
         }
         if let Request::Extended(request) = &message.op
-            && self.overtakes(self.homes_of_end(request), &burst.unit)
+            && self.overtakes(self.shards_of_end(request), &burst.unit)
         {
             return false;
         }
@@ -180,7 +185,7 @@ impl Session {
             }
         };
         match message.op {
-            Request::Bind(request) => self.bind(id, &request, controls),
+            Request::Bind(request) => return self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
                 return self.search(&message, &request, controls, bytes, search, burst);
@@ -234,18 +239,28 @@ impl Session {
 }
 
 /// What is gathered while the requests of one burst are decoded.
-#[derive(Default)]
-pub(super) struct Burst<'i> {
+pub(super) struct Burst<'i, E: Engine> {
     /// The requests that come next, as far as was looked ahead.
-    pub(super) coming: VecDeque<Coming<'i>>,
-    pub(super) snapshot: Option<Snapshot>,
-    pub(super) searches: Option<Searches>,
-    pub(super) unit: Unit,
+    pub(super) coming: VecDeque<Coming<'i, E>>,
+    pub(super) snapshot: Option<Snapshot<E>>,
+    pub(super) searches: Option<Searches<E>>,
+    pub(super) unit: Unit<E>,
 }
 
-impl Burst<'_> {
+impl<E: Engine> Default for Burst<'_, E> {
+    fn default() -> Self {
+        Burst {
+            coming: VecDeque::new(),
+            snapshot: None,
+            searches: None,
+            unit: Unit::default(),
+        }
+    }
+}
+
+impl<E: Engine> Burst<'_, E> {
     /// The one snapshot that the reads of the burst run on.
-    pub(super) fn snapshot(&mut self, session: &Session) -> Result<&Snapshot, Outcome> {
+    pub(super) fn snapshot(&mut self, session: &Session<E>) -> Result<&Snapshot<E>, Outcome> {
         let snapshot = match self.snapshot.take() {
             Some(snapshot) => snapshot,
             None => session.last_snapshot.next(&session.service)?,

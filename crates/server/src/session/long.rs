@@ -17,6 +17,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Clock, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot, SystemClock,
 };
@@ -40,24 +41,24 @@ pub(super) struct Preparing {
 }
 
 /// What a worker has made ready.
-pub(crate) struct Prepared {
+pub(crate) struct Prepared<E: Engine> {
     number: u64,
-    running: Result<UnderWay, Outcome>,
+    running: Result<UnderWay<E>, Outcome>,
 }
 
 /// A long request, on its way to be ready.
-enum Stage {
+enum Stage<E: Engine> {
     /// As it came.
-    Long(Box<Long>),
+    Long(Box<Long<E>>),
     /// Its candidates are being looked for.
-    Planning(UnderWay),
+    Planning(UnderWay<E>),
     /// It is ready, or given up.
     Ended,
 }
 
-impl Stage {
+impl<E: Engine> Stage<E> {
     /// Does a step; what it comes to, if that was the last one.
-    fn step(&mut self) -> ControlFlow<Result<UnderWay, Outcome>> {
+    fn step(&mut self) -> ControlFlow<Result<UnderWay<E>, Outcome>> {
         match std::mem::replace(self, Stage::Ended) {
             Stage::Long(long) => match long.begin() {
                 Ok(running) => *self = Stage::Planning(running),
@@ -76,9 +77,9 @@ impl Stage {
 }
 
 /// A long request by itself.
-struct Long {
+struct Long<E: Engine> {
     bytes: Vec<u8>,
-    snapshot: Snapshot,
+    snapshot: Snapshot<E>,
     requester: Arc<Requester>,
     options: SearchOptions,
     entry_controls: ControlsBuf,
@@ -86,9 +87,9 @@ struct Long {
     disposer: Disposer,
 }
 
-impl Long {
+impl<E: Engine> Long<E> {
     /// Begins what the request asks for.
-    fn begin(self) -> Result<UnderWay, Outcome> {
+    fn begin(self) -> Result<UnderWay<E>, Outcome> {
         let Long {
             bytes,
             snapshot,
@@ -122,7 +123,9 @@ impl Long {
             _ => return Err(failed()),
         };
         let running = UnderWay::new(message.id, message.op.operation(), reading, share);
-        Ok(running.with_controls(entry_controls).long(disposer))
+        let mut running = running.with_controls(entry_controls).long(disposer);
+        running.keep_request(bytes);
+        Ok(running)
     }
 }
 
@@ -134,7 +137,7 @@ fn failed() -> Outcome {
     )
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Has a worker make a search or a compare ready.
     pub(super) fn prepare(
         &mut self,
@@ -142,7 +145,7 @@ impl Session {
         message: &RequestMessage<'_>,
         controls: &RequestControls<'_>,
         share: Share,
-        burst: &mut Burst<'_>,
+        burst: &mut Burst<'_, E>,
     ) {
         // It was decoded and is copied, which is enough for this turn.
         self.turn_used = true;
@@ -202,7 +205,7 @@ impl Session {
     }
 
     /// A worker has made a request ready, which may have been abandoned meanwhile.
-    pub(super) fn prepared(&mut self, prepared: Prepared) {
+    pub(super) fn prepared(&mut self, prepared: Prepared<E>) {
         let Prepared { number, running } = prepared;
         let Some(Preparing { id, operation, .. }) = self.operations.searches.take_prepared(number)
         else {

@@ -13,6 +13,7 @@ mod bind;
 mod context;
 pub(crate) mod controls;
 pub(crate) mod extended;
+mod fetch;
 mod ids;
 mod input;
 mod log;
@@ -31,11 +32,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Channel, Identity, Outcome, RetiredSnapshot, Snapshot};
 use sapwood_ldap::result::{ResultCode, shortened};
 
 use self::context::Context;
 pub(crate) use self::context::Peer;
+use self::fetch::{Reader, Reads};
 use self::input::{Burst, Input};
 pub(crate) use self::operations::Completion;
 use self::operations::{Hashed, Operations, Wanted};
@@ -69,11 +72,22 @@ enum Draining {
 
 /// What is left of the last snapshot of a thread's sessions. When nothing was written since, as mostly, the next one
 /// knows what that one knew.
-#[derive(Clone, Default)]
-pub(crate) struct LastSnapshot(Rc<Cell<Option<RetiredSnapshot>>>);
+pub(crate) struct LastSnapshot<E: Engine>(Rc<Cell<Option<RetiredSnapshot<E>>>>);
 
-impl LastSnapshot {
-    fn next(&self, service: &Service) -> Result<Snapshot, Outcome> {
+impl<E: Engine> Clone for LastSnapshot<E> {
+    fn clone(&self) -> Self {
+        LastSnapshot(Rc::clone(&self.0))
+    }
+}
+
+impl<E: Engine> Default for LastSnapshot<E> {
+    fn default() -> Self {
+        LastSnapshot(Rc::default())
+    }
+}
+
+impl<E: Engine> LastSnapshot<E> {
+    fn next(&self, service: &Service<E>) -> Result<Snapshot<E>, Outcome> {
         let directory = &service.directory;
         let next = match self.0.take() {
             Some(retired) => directory.snapshot_after(retired),
@@ -83,31 +97,32 @@ impl LastSnapshot {
     }
 }
 
-pub(crate) struct Session {
-    service: Arc<Service>,
+pub(crate) struct Session<E: Engine> {
+    service: Arc<Service<E>>,
     settings: Arc<Settings>,
-    last_snapshot: LastSnapshot,
+    last_snapshot: LastSnapshot<E>,
     admission: Rc<Admission>,
     context: Context,
     input: Input,
     output: Output,
-    operations: Operations,
+    operations: Operations<E>,
+    reads: Reads<E>,
     /// A search has used up its step, and other connections are next.
     turn_used: bool,
     /// No more requests are taken; the session ends when it is idle.
     draining: Option<Draining>,
     then: Then,
     sends_on: bool,
-    completions: Completions,
+    completions: Completions<E>,
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     pub(crate) fn new(
-        service: Arc<Service>,
+        service: Arc<Service<E>>,
         peer: Peer,
         admission: Rc<Admission>,
-        completions: Completions,
-        last_snapshot: LastSnapshot,
+        completions: Completions<E>,
+        last_snapshot: LastSnapshot<E>,
     ) -> Self {
         let settings = service.settings();
         let context = Context {
@@ -134,6 +149,7 @@ impl Session {
             input: Input::default(),
             output: Output::default(),
             operations: Operations::default(),
+            reads: Reads::default(),
             turn_used: false,
             draining: None,
             then: Then::Continue,
@@ -226,6 +242,7 @@ impl Session {
         }
         if let Identity::User { entry, .. } = *self.context.identity()
             && self.context.deletions != self.service.directory.deletions()
+            && !self.fetches()
         {
             self.check_user(entry);
         }
@@ -280,6 +297,7 @@ impl Session {
     fn end(&mut self) {
         self.operations.searches.clear();
         self.operations.wanted = None;
+        self.stop_reads();
         self.then = Then::Close;
     }
 }

@@ -1,5 +1,6 @@
 //! What is under way: the operations of a session that are not answered yet, and what they wait for.
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
 
 use super::bind::{Challenged, Hashing, Verdict};
@@ -13,8 +14,8 @@ use super::{Draining, Session, Then, search};
 use crate::memory::{Pool, Share};
 
 /// The operations under way.
-pub(super) struct Operations {
-    pub(super) searches: search::Running,
+pub(super) struct Operations<E: Engine> {
+    pub(super) searches: search::Running<E>,
     /// So many of the searches that come next are begun together: one, while searches are not done with their first
     /// step.
     pub(super) prefetch: usize,
@@ -39,7 +40,7 @@ pub(super) struct Operations {
     pub(super) granted: Share,
 }
 
-impl Default for Operations {
+impl<E: Engine> Default for Operations<E> {
     fn default() -> Self {
         Self {
             searches: search::Running::default(),
@@ -60,7 +61,7 @@ impl Default for Operations {
 }
 
 /// What another thread has finished for a session.
-pub(crate) enum Completion {
+pub(crate) enum Completion<E: Engine> {
     /// Updates with the same shards, durable if they succeeded.
     Updated {
         shards: StoreSet,
@@ -73,7 +74,12 @@ pub(crate) enum Completion {
     /// Those of an operation of a bulk update.
     LburpHashed(Box<HashedOperation>),
     /// A long search or compare has been made ready.
-    Prepared(Box<Prepared>),
+    Prepared(Box<Prepared<E>>),
+    /// What something under this number waits for has been fetched, or why not.
+    Fetched {
+        number: u64,
+        failure: Option<Outcome>,
+    },
     /// Somebody else needs the connection's place: the session ends unless it is being worked for.
     MakeRoom,
     /// The server stops: updates under way are finished, searches end, then the session does.
@@ -98,13 +104,14 @@ pub(super) enum Wanted {
     Search(usize),
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Whether no request is being worked on.
     pub(crate) fn is_idle(&self) -> bool {
         self.operations.searches.is_empty()
             && self.operations.updating.is_empty()
             && self.operations.exclusive.is_none()
             && self.operations.wanted.is_none()
+            && !self.fetches()
     }
 
     /// Whether searches are under way, each of which has a snapshot.
@@ -117,6 +124,7 @@ impl Session {
             && self.draining.is_none()
             && self.operations.exclusive.is_none()
             && self.operations.wanted.is_none()
+            && !self.fetches()
             && self.has_room()
             && !self.operations.searches.is_full()
             && !self.waits_for_room()
@@ -157,7 +165,7 @@ impl Session {
     }
 
     /// Takes in what another thread has finished. [`Session::process`] goes on.
-    pub(crate) fn complete(&mut self, completion: Completion) {
+    pub(crate) fn complete(&mut self, completion: Completion<E>) {
         match completion {
             Completion::Updated { shards, answers } => {
                 self.output.answers_due -= answers.len();
@@ -175,10 +183,12 @@ impl Session {
             Completion::Stop => {
                 self.draining = self.draining.or(Some(Draining::ServerStops));
                 self.operations.wanted = None;
+                self.stop_reads();
                 self.stop_hashing();
                 self.stop_searches();
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
+            Completion::Fetched { number, failure } => self.fetched(number, failure),
             Completion::Prepared(prepared) => self.prepared(*prepared),
             Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
         }

@@ -1,6 +1,7 @@
 //! What is sent: answers gather in one buffer, for which there is room in the memory that all share.
 
 use sapwood_directory::Outcome;
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -47,7 +48,7 @@ impl Default for Output {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// What is to be written. Answers of a queue whose length the client told are held back while more of them come;
     /// not while the session waits for memory, for then others may wait for what they take.
     pub(crate) fn output(&self) -> &[u8] {

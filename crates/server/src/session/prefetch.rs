@@ -1,6 +1,7 @@
 //! Prefetch in a burst: searches that follow each other are begun together, so that what they read comes from memory at
 //! the same time.
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Search, Searches};
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
@@ -14,14 +15,14 @@ pub(super) const PREFETCH_MAX: usize = 16;
 const PREFETCH_BYTES_MAX: usize = 1 << 10;
 
 /// A request that was decoded before its turn.
-pub(super) struct Coming<'i> {
+pub(super) struct Coming<'i, E: Engine> {
     pub(super) bytes: &'i [u8],
     pub(super) message: Result<RequestMessage<'i>, DecodeError>,
     /// The search, if it was begun.
-    pub(super) search: Option<Search>,
+    pub(super) search: Option<Search<E>>,
 }
 
-impl<'i> Coming<'i> {
+impl<'i, E: Engine> Coming<'i, E> {
     fn new(bytes: &'i [u8]) -> Self {
         Coming {
             bytes,
@@ -35,21 +36,26 @@ impl<'i> Coming<'i> {
         match &self.message {
             Ok(RequestMessage {
                 op: Request::Search(request),
-                controls,
                 ..
-            }) if controls.is_empty() && self.bytes.len() <= PREFETCH_BYTES_MAX => Some(request),
+            }) if self.bytes.len() <= PREFETCH_BYTES_MAX => Some(request),
             _ => None,
         }
     }
+
+    /// The message, if it has controls.
+    fn controls(&self) -> Option<&RequestMessage<'i>> {
+        let message = self.message.as_ref().ok();
+        message.filter(|message| !message.controls.is_empty())
+    }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// The next request, decoded, if it is complete. When it is a search, it is begun together with those behind it.
     pub(super) fn next_request<'i>(
         &mut self,
         input: &'i [u8],
-        burst: &mut Burst<'i>,
-    ) -> Result<Option<Coming<'i>>, Malformed> {
+        burst: &mut Burst<'i, E>,
+    ) -> Result<Option<Coming<'i, E>>, Malformed> {
         if let Some(next) = burst.coming.pop_front() {
             return Ok(Some(next));
         }
@@ -88,23 +94,29 @@ impl Session {
     }
 
     /// Begins the searches that come next, all but one that may not be.
-    fn begin_searches(&self, burst: &mut Burst<'_>) {
+    fn begin_searches(&self, burst: &mut Burst<'_, E>) {
         let Ok(snapshot) = burst.snapshot(self).cloned() else {
             // Each of them is told.
             return;
         };
-        let count = burst
-            .coming
-            .iter()
-            .filter(|coming| coming.searches().is_some())
-            .count();
-        let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
         let requester = &self.context.requester;
-        let options = self.search_options(&RequestControls::NONE, snapshot.settings());
-        let requests = requests.map(|request| (requester, request, options.clone()));
+        let settings = snapshot.settings();
+        let options = self.search_options(&RequestControls::NONE, settings);
+        let requests = burst.coming.iter().map_while(|coming| {
+            let request = coming.searches()?;
+            let options = match coming.controls() {
+                None => options.clone(),
+                // What is wrong with them is told in its turn.
+                Some(message) => {
+                    let controls = self.read_controls(message, None).ok()?;
+                    self.search_options(&controls, settings)
+                }
+            };
+            Some((requester, request, options))
+        });
         let searches = burst
             .searches
-            .get_or_insert_with(|| Searches::new(snapshot));
+            .get_or_insert_with(|| Searches::new(snapshot.clone()));
         let begun = searches.begin(requests);
         for (coming, search) in burst.coming.iter_mut().zip(begun) {
             coming.search = Some(search);

@@ -1,5 +1,6 @@
 //! How an update is answered: what the writer keeps for the session, and hands back with the outcome.
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
 use sapwood_ldap::message::Operation;
 use tokio::sync::mpsc::UnboundedSender;
@@ -9,12 +10,12 @@ use crate::password::Password;
 use crate::writer::{self, Recipient};
 
 /// Where other threads send what they have finished for a session.
-pub(crate) type Completions = UnboundedSender<Completion>;
+pub(crate) type Completions<E> = UnboundedSender<Completion<E>>;
 
 /// The updates of one burst of a session.
-pub(super) type Unit = writer::Unit<Completions>;
+pub(super) type Unit<E> = writer::Unit<Completions<E>>;
 
-impl Recipient for Completions {
+impl<E: Engine> Recipient for Completions<E> {
     type Reply = Reply;
 
     fn answer(&self, shards: StoreSet, answers: Vec<(Reply, Outcome)>) {

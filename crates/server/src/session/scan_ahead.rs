@@ -8,13 +8,14 @@
 use std::ops::Range;
 
 use sapwood_directory::Outcome;
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::message::{Frame, Operation, Request, RequestMessage, frame};
 use sapwood_ldap::result::ResultCode;
 
 use super::{Session, Then, Wanted};
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Whether to read although no request can be taken: while a search can be ended, and while something is hashed, to
     /// learn that the peer is gone.
     pub(crate) fn watches_peer(&self) -> bool {

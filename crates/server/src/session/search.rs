@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
     Budget, Clock, Compare, CompareOptions, Identity, Outcome, Requester, Search, SearchOptions,
@@ -11,9 +13,10 @@ use sapwood_directory::{
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
-use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
+use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
+use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
 use super::long::Preparing;
 use super::{Burst, Session, Wanted};
@@ -46,21 +49,29 @@ const READING_FREE_BYTES: usize = 30 << 10;
 const LONG_REQUEST_BYTES: usize = 16 << 10;
 
 /// Searches and compares that were not done with their first step. Each has a step in turn.
-#[derive(Default)]
-pub(super) struct Running {
-    queue: VecDeque<Queued>,
+pub(super) struct Running<E: Engine> {
+    queue: VecDeque<Queued<E>>,
     /// The number of the last that a worker was to make ready.
     number: u64,
 }
 
-pub(super) enum Queued {
+impl<E: Engine> Default for Running<E> {
+    fn default() -> Self {
+        Running {
+            queue: VecDeque::new(),
+            number: 0,
+        }
+    }
+}
+
+pub(super) enum Queued<E: Engine> {
     /// It goes on in steps.
-    UnderWay(UnderWay),
+    UnderWay(UnderWay<E>),
     /// A worker makes it ready.
     Preparing(Preparing),
 }
 
-impl Queued {
+impl<E: Engine> Queued<E> {
     fn id(&self) -> u32 {
         match self {
             Queued::UnderWay(running) => running.id,
@@ -75,7 +86,7 @@ impl Queued {
         }
     }
 
-    fn under_way(&self) -> Option<&UnderWay> {
+    fn under_way(&self) -> Option<&UnderWay<E>> {
         match self {
             Queued::UnderWay(running) => Some(running),
             Queued::Preparing(_) => None,
@@ -83,19 +94,28 @@ impl Queued {
     }
 }
 
-pub(super) enum Reading {
-    Search(Search),
-    Compare(Compare),
+pub(super) enum Reading<E: Engine> {
+    Search(Search<E>),
+    Compare(Compare<E>),
     /// One that was handed over to be freed.
     Disposed,
 }
 
-impl Reading {
+impl<E: Engine> Reading<E> {
     fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> sapwood_directory::Result<Step> {
         match self {
             Reading::Search(search) => search.step(wire, budget),
             Reading::Compare(compare) => compare.step(budget.work),
             Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
+        }
+    }
+
+    /// The snapshot that it reads.
+    fn snapshot(&self) -> Option<&Snapshot<E>> {
+        match self {
+            Reading::Search(search) => Some(search.snapshot()),
+            Reading::Compare(compare) => Some(compare.snapshot()),
+            Reading::Disposed => None,
         }
     }
 
@@ -110,28 +130,34 @@ impl Reading {
     }
 }
 
-pub(super) struct UnderWay {
+pub(super) struct UnderWay<E: Engine> {
     id: u32,
     operation: Operation,
-    reading: Reading,
+    reading: Reading<E>,
     /// What each of its entries and references carries.
     entry_controls: ControlsBuf,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
+    /// Its request, and since when its snapshot is the newest, from the end of its first turn on.
+    request: Option<Box<(Vec<u8>, Instant)>>,
+    /// While something that it reads is being fetched.
+    fetch: Option<Fetch>,
     /// The memory that the search takes.
     share: Share,
     /// Frees the reading of a long request: tens of thousands of items take milliseconds.
     disposer: Option<Box<Disposer>>,
 }
 
-impl UnderWay {
-    pub(super) fn new(id: u32, operation: Operation, reading: Reading, share: Share) -> Self {
+impl<E: Engine> UnderWay<E> {
+    pub(super) fn new(id: u32, operation: Operation, reading: Reading<E>, share: Share) -> Self {
         Self {
             id,
             operation,
             reading,
             entry_controls: ControlsBuf::default(),
             needed: 0,
+            request: None,
+            fetch: None,
             share,
             disposer: None,
         }
@@ -149,6 +175,18 @@ impl UnderWay {
         self
     }
 
+    /// Keeps its request.
+    pub(super) fn keep_request(&mut self, bytes: Vec<u8>) {
+        self.request = Some(Box::new((bytes, Instant::now())));
+    }
+
+    /// Whether its snapshot keeps from others what it should not any more, after so many seconds.
+    fn is_stale(&self, seconds_max: u64) -> bool {
+        let since = self.request.as_ref().map(|request| request.1);
+        let age_max = Duration::from_secs(seconds_max);
+        self.needed == 0 && since.is_some_and(|since| since.elapsed() >= age_max)
+    }
+
     /// Goes on looking for candidates; whether all are found. Otherwise there is more to do, or it has ended.
     pub(super) fn plan(&mut self) -> ControlFlow<Result<(), Outcome>> {
         if !self.reading.is_planning() {
@@ -162,14 +200,19 @@ impl UnderWay {
         let mut nothing = Vec::new();
         let mut wire = Wire::new(&mut nothing, self.id, Controls::EMPTY);
         match self.reading.step(&mut wire, budget) {
-            Ok(Step::More | Step::Room(_) | Step::Fetch) => ControlFlow::Continue(()),
+            Ok(Step::More | Step::Room(_)) => ControlFlow::Continue(()),
+            // This is the thread of a worker, which may wait.
+            Ok(Step::Fetch) => match self.reading.snapshot().map(Snapshot::fetch) {
+                Some(Err(error)) => ControlFlow::Break(Err(refusal(&error))),
+                _ => ControlFlow::Continue(()),
+            },
             Ok(Step::Done(outcome)) => ControlFlow::Break(Err(outcome)),
             Err(error) => ControlFlow::Break(Err(refusal(&error))),
         }
     }
 }
 
-impl Drop for UnderWay {
+impl<E: Engine> Drop for UnderWay<E> {
     fn drop(&mut self) {
         if let Some(disposer) = self.disposer.take() {
             let reading = std::mem::replace(&mut self.reading, Reading::Disposed);
@@ -179,7 +222,7 @@ impl Drop for UnderWay {
     }
 }
 
-impl Running {
+impl<E: Engine> Running<E> {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -199,12 +242,12 @@ impl Running {
         self.queue.clear();
     }
 
-    pub(super) fn push(&mut self, queued: Queued) {
+    pub(super) fn push(&mut self, queued: Queued<E>) {
         self.queue.push_back(queued);
     }
 
     /// Puts one before all others.
-    fn push_first(&mut self, queued: Queued) {
+    fn push_first(&mut self, queued: Queued<E>) {
         self.queue.push_front(queued);
     }
 
@@ -222,8 +265,7 @@ impl Running {
 
     /// Takes out the one that a worker was to make ready under this number, if it was not given up.
     pub(super) fn take_prepared(&mut self, number: u64) -> Option<Preparing> {
-        let is_it =
-            |queued: &Queued| matches!(queued, Queued::Preparing(known) if known.number == number);
+        let is_it = |queued: &Queued<E>| matches!(queued, Queued::Preparing(known) if known.number == number);
         let at = self.queue.iter().position(is_it)?;
         match self.queue.remove(at)? {
             Queued::Preparing(preparing) => Some(preparing),
@@ -231,7 +273,42 @@ impl Running {
         }
     }
 
-    fn under_way(&self) -> impl Iterator<Item = &UnderWay> {
+    /// Keeps the request of a search that is not done with its first step, so that it can go on in another snapshot.
+    fn keep_request(&mut self, id: u32, bytes: &[u8]) {
+        let ends = [self.queue.len().wrapping_sub(1), 0];
+        for at in ends {
+            if let Some(Queued::UnderWay(running)) = self.queue.get_mut(at)
+                && running.id == id
+                && running.request.is_none()
+            {
+                running.keep_request(bytes.to_vec());
+            }
+        }
+    }
+
+    /// What was fetched under this number is here.
+    pub(super) fn fetched(&mut self, number: u64) {
+        for queued in &mut self.queue {
+            if let Queued::UnderWay(running) = queued {
+                running.fetch.take_if(|fetch| fetch.is(number));
+            }
+        }
+    }
+
+    /// It could not be fetched: takes out what waited for it, and tells its message id.
+    pub(super) fn failed(&mut self, number: u64) -> Option<(u32, Operation)> {
+        let waits = |queued: &Queued<E>| {
+            let fetch = queued
+                .under_way()
+                .and_then(|running| running.fetch.as_ref());
+            fetch.is_some_and(|fetch| fetch.is(number))
+        };
+        let at = self.queue.iter().position(waits)?;
+        let failed = self.queue.remove(at)?;
+        Some((failed.id(), failed.operation()))
+    }
+
+    fn under_way(&self) -> impl Iterator<Item = &UnderWay<E>> {
         self.queue.iter().filter_map(Queued::under_way)
     }
 
@@ -249,7 +326,7 @@ impl Running {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// `false` when there is no memory for the search yet.
     pub(super) fn search(
         &mut self,
@@ -257,8 +334,8 @@ impl Session {
         request: &SearchRequest<'_>,
         controls: &RequestControls<'_>,
         bytes: &[u8],
-        begun: Option<Search>,
-        burst: &mut Burst<'_>,
+        begun: Option<Search<E>>,
+        burst: &mut Burst<'_, E>,
     ) -> bool {
         let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
             return false;
@@ -281,6 +358,7 @@ impl Session {
                 let reading = Reading::Search(search);
                 let running = UnderWay::new(id, Operation::Search, reading, share);
                 self.step(running.with_controls(self.entry_controls(controls)));
+                self.operations.searches.keep_request(id, bytes);
             }
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
@@ -347,10 +425,39 @@ impl Session {
             }
             let next = self.next_search();
             let next = next.and_then(|index| self.operations.searches.queue.remove(index));
-            let Some(Queued::UnderWay(running)) = next else {
+            let Some(Queued::UnderWay(mut running)) = next else {
                 break;
             };
+            if running.is_stale(self.settings.config.limits.snapshot_seconds_max) {
+                self.renew_search(&mut running);
+            }
             self.step(running);
+        }
+    }
+
+    /// Has a search go on with the data as they are now, and with what the rules grant by them: what an old snapshot
+    /// shows is kept for it, however much is changed and deleted meanwhile.
+    #[cold]
+    fn renew_search(&mut self, running: &mut UnderWay<E>) {
+        let Some((bytes, since)) = running.request.as_deref_mut() else {
+            return;
+        };
+        *since = Instant::now();
+        let (Reading::Search(search), Ok(message)) =
+            (&mut running.reading, RequestMessage::decode(bytes))
+        else {
+            return;
+        };
+        let Request::Search(request) = &message.op else {
+            return;
+        };
+        let Ok(controls) = self.read_controls(&message, None) else {
+            return;
+        };
+        // On an error it goes on with what it has.
+        if let Ok(snapshot) = self.last_snapshot.next(&self.service) {
+            let options = self.search_options(&controls, snapshot.settings());
+            search.renew(snapshot, &self.context.requester, request, options);
         }
     }
 
@@ -374,6 +481,13 @@ impl Session {
             let Queued::UnderWay(running) = queued else {
                 continue;
             };
+            if E::REMOTE && running.fetch.is_some() {
+                // Another one would take the room of the message that it has begun.
+                match running.reading.is_gathering() {
+                    true => return None,
+                    false => continue,
+                }
+            }
             if self.fits(running.needed) {
                 return Some(index);
             }
@@ -412,7 +526,7 @@ impl Session {
         needed <= self.open_room() || answers.suffices(self.output.room.bytes(), needed)
     }
 
-    fn step(&mut self, mut running: UnderWay) {
+    fn step(&mut self, mut running: UnderWay<E>) {
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
         let id = running.id;
         loop {
@@ -457,8 +571,17 @@ impl Session {
                     self.operations.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
-                // Never with the engine that sessions read from: all of it is here.
-                Ok(Step::Fetch) => self.operations.searches.push(Queued::UnderWay(running)),
+                Ok(Step::Fetch) => {
+                    self.operations.prefetch = 1;
+                    let snapshot = running.reading.snapshot().cloned();
+                    running.fetch = snapshot.map(|snapshot| self.fetch(snapshot));
+                    let is_gathering = running.reading.is_gathering();
+                    let queued = Queued::UnderWay(running);
+                    match is_gathering {
+                        true => self.operations.searches.push_first(queued),
+                        false => self.operations.searches.push(queued),
+                    }
+                }
                 Err(error) => {
                     let name = operation.name();
                     tracing::error!(conn = self.context.number, id, "a {name} failed: {error}");
@@ -476,7 +599,7 @@ impl Session {
         request: &CompareRequest<'_>,
         controls: &RequestControls<'_>,
         bytes: &[u8],
-        burst: &mut Burst<'_>,
+        burst: &mut Burst<'_, E>,
     ) -> bool {
         let id = message.id;
         let items = || 1 + controls.assertion.map_or(0, Filter::items);
@@ -526,12 +649,12 @@ impl Session {
 }
 
 /// Begins a compare.
-pub(super) fn begin_compare(
-    snapshot: Snapshot,
+pub(super) fn begin_compare<E: Engine>(
+    snapshot: Snapshot<E>,
     requester: &Arc<Requester>,
     request: &CompareRequest<'_>,
     options: CompareOptions<'_>,
-) -> Compare {
+) -> Compare<E> {
     let asserted = &request.assertion;
     Compare::new(
         snapshot,

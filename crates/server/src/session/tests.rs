@@ -1,6 +1,7 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
 mod long;
+mod renewal;
 mod scan_ahead;
 
 use super::*;
@@ -10,7 +11,7 @@ use std::time::Instant;
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
-use sapwood_ldap::controls::ASSERTION;
+use sapwood_ldap::controls::{ASSERTION, MANAGE_DSA_IT, SUBENTRIES};
 use sapwood_ldap::extended::WHO_AM_I;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{AddRequest, Request, Scope, SearchRequest};
@@ -30,8 +31,8 @@ const PASSWORD: &[u8] = b"secret";
 
 /// A session with the threads behind it.
 struct Bench {
-    session: Session,
-    completed: UnboundedReceiver<Completion>,
+    session: Session<Embedded>,
+    completed: UnboundedReceiver<Completion<Embedded>>,
     _threads: WriterThreads,
     _folder: TempDir,
 }
@@ -124,7 +125,7 @@ impl Bench {
     }
 }
 
-fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
+fn service(folder: &Path, directory: Directory) -> (Service<Embedded>, WriterThreads) {
     let settings =
         Settings::new(folder, Config::load(folder).unwrap(), &directory.schema()).unwrap();
     let (writer, threads) = Writer::start(directory.clone()).unwrap();
@@ -389,16 +390,27 @@ fn searches_begun_together_are_answered_in_their_turn() {
             7 | 50 => extended(id, WHO_AM_I, None),
             60 => search_for(id, Scope::Base, &format!("(cn={})", "x".repeat(2000))),
             61 => search_for(id, Scope::Base, "(cn=nobody)"),
+            // What controls ask for is each search's own.
+            20..30 => requests::with(&search(id, Scope::Base), &[(MANAGE_DSA_IT, true, None)]),
+            30 => requests::with(
+                &search(id, Scope::Base),
+                &[(SUBENTRIES, true, Some(&[1, 1, 0xff]))],
+            ),
+            31 => requests::with(&search(id, Scope::Base), &[("1.2.3", true, None)]),
             _ => search(id, Scope::Base),
         })
         .collect();
     let mut bytes = burst.concat();
     bytes.extend_from_slice(&[0x30, 0x02, 0x02, 0x00]);
-    let entries = |id: u32| !matches!(id, 7 | 50 | 60 | 61);
+    let entries = |id: u32| !matches!(id, 7 | 30 | 31 | 50 | 60 | 61);
     let mut expected = Vec::new();
     for id in 1..100 {
         expected.extend(entries(id).then_some((id, None)));
-        expected.push((id, Some(ResultCode::Success)));
+        let code = match id {
+            31 => ResultCode::UnavailableCriticalExtension,
+            _ => ResultCode::Success,
+        };
+        expected.push((id, Some(code)));
     }
     expected.push((0, Some(ResultCode::ProtocolError)));
     bench.receive(&bytes);

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Identity, Outcome, PasswordHashing, RequestView, StoreSet, Update, UpdateRequest,
 };
@@ -21,14 +22,14 @@ use crate::workers::Turn;
 /// Bytes of the queue that each update counts for besides its own.
 pub(super) const UPDATE_BYTES: usize = 256;
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// `false` when the queue has no room for the update yet, or when it would overtake others.
     pub(super) fn update(
         &mut self,
         bytes: &[u8],
         message: &RequestMessage<'_>,
         controls: &RequestControls<'_>,
-        burst: &mut Burst<'_>,
+        burst: &mut Burst<'_, E>,
     ) -> bool {
         let (id, operation) = (message.id, message.op.operation());
         let transaction = match self.transaction_of(controls) {
@@ -86,7 +87,7 @@ impl Session {
     /// Whether an update with these shards could be applied before one that came earlier and that it may depend on.
     /// Those of different partitions do not depend on each other; all depend on what is in the first store, above the
     /// partitions.
-    pub(super) fn overtakes(&self, shards: StoreSet, unit: &Unit) -> bool {
+    pub(super) fn overtakes(&self, shards: StoreSet, unit: &Unit<E>) -> bool {
         !shards.is_empty()
             && self.service.directory.stores() > 1
             && (self
@@ -119,7 +120,7 @@ impl Session {
         reply: Reply,
         shards: StoreSet,
         share: Share,
-        unit: &mut Unit,
+        unit: &mut Unit<E>,
     ) {
         let requester = self.context.requester.clone();
         unit.shards.push(shards);
@@ -130,7 +131,7 @@ impl Session {
     }
 
     /// Puts updates into the writer's queue.
-    pub(super) fn submit(&mut self, unit: Unit) {
+    pub(super) fn submit(&mut self, unit: Unit<E>) {
         if unit.updates.is_empty() {
             return;
         }

@@ -156,7 +156,7 @@ fn fetch_and_get<T: Trees, K: AsRef<[u8]>>(
     each: &mut impl FnMut(usize, Option<&[u8]>),
 ) -> Result<()> {
     if trees.stores() > 1 {
-        trees.fetch_ahead(table, keys, |_, _| {})?;
+        trees.prefetch(table, keys, |_, _| {})?;
     }
     for (at, key) in keys.iter().enumerate() {
         each(at, trees.get(table, key.as_ref())?);
@@ -223,7 +223,7 @@ impl<T: Trees> Read for T {
         }
     }
 
-    fn fetch_ahead<K: AsRef<[u8]>>(
+    fn prefetch<K: AsRef<[u8]>>(
         &self,
         table: Table,
         keys: &[K],
@@ -286,7 +286,7 @@ impl<T: Trees> Read for T {
         }
     }
 
-    fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
+    fn prefetch_lists<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let mut fetched = false;
         let mut blocks = Vec::new();
         for store in 0..self.stores() {

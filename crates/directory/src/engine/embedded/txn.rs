@@ -230,7 +230,7 @@ impl EmbeddedTxn {
         }
     }
 
-    pub(super) fn bring_back(&mut self, before: Before) {
+    pub(super) fn roll_back(&mut self, before: Before) {
         for (at, before) in before.stores() {
             let txn = self.txn.txn_mut(at);
             txn.rollback_to(&before.savepoint);

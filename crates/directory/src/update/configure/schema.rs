@@ -269,7 +269,7 @@ impl<T: Write> Run<'_, T> {
             )));
         }
         state.rules.check(&after, &state).map_err(super::refused)?;
-        self.ahead.forget();
+        self.prefetched.forget();
         *self.state = state;
         Ok(())
     }

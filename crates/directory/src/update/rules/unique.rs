@@ -185,7 +185,7 @@ impl Unique {
         let has_entered = is_base
             || self.is_below(update, new.parent(), base)?
                 && !self.is_below(update, old.parent(), base)?;
-        if has_entered && names::has_children(update.view, update.id)? {
+        if has_entered && update.view.has_children(update.id)? {
             let diagnostic = format!(
                 "values are unique below '{}': entries with others below them cannot get there by a new name; move \
                  what is below them first",

@@ -1,6 +1,7 @@
 //! Rules in the words of slapd.access(5), as `cn=config` takes them.
 
 use super::*;
+use crate::made::Directory;
 
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
 const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
@@ -187,11 +188,10 @@ fn explanations_name_the_rules_that_were_tried() {
     );
     let explain = |dn: &str, attribute: &str| {
         let requester = directory.requester(anne.clone());
-        directory
-            .snapshot()
-            .unwrap()
-            .explain_access(&requester, dn, attribute)
-            .unwrap()
+        let snapshot = directory.snapshot().unwrap();
+        let explained =
+            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, attribute));
+        explained.unwrap()
     };
     use sapwood_directory::access::Tried;
     let explained = explain(BERT, "mail");

@@ -1,5 +1,6 @@
 //! Cancel (RFC 3909).
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::Outcome;
 use sapwood_ldap::controls::ControlSet;
 use sapwood_ldap::extended::{CANCEL, cancel_id};
@@ -8,16 +9,20 @@ use sapwood_ldap::result::ResultCode;
 use super::ExtendedOperation;
 use crate::session::Session;
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
-    oid: CANCEL,
-    response: None,
-    works_on: |_| true,
-    is_exclusive: false,
-    takes: ControlSet::EMPTY,
-    run: |session, call| session.cancel(call.id, call.value),
-}];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[ExtendedOperation {
+            oid: CANCEL,
+            response: None,
+            works_on: |_| true,
+            is_exclusive: false,
+            takes: ControlSet::EMPTY,
+            run: |session, call| session.cancel(call.id, call.value),
+        }]
+    }
+}
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// A search or compare is ended with `canceled`; an update that the writer has can no longer be stopped.
     fn cancel(&mut self, id: u32, value: Option<&[u8]>) -> bool {
         let outcome = match cancel_id(value.unwrap_or_default()) {

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
 use sapwood_ldap::controls::{
     Control, ControlSet, Controls, KnownControl, RequestControls, TRANSACTION_SPECIFICATION,
@@ -28,13 +29,20 @@ use crate::session::update::{UPDATE_BYTES, has_cleartext_password, may_depend, t
 use crate::session::{Completion, Session, Wanted, result};
 use crate::session::reply::{Reply, ReplyKind, Unit};
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[
-    operation(oids::START_LBURP, oids::START_LBURP_RESPONSE),
-    operation(oids::END_LBURP, oids::END_LBURP_RESPONSE),
-    operation(oids::LBURP_UPDATE, oids::LBURP_UPDATE_RESPONSE),
-];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[
+            operation(oids::START_LBURP, oids::START_LBURP_RESPONSE),
+            operation(oids::END_LBURP, oids::END_LBURP_RESPONSE),
+            operation(oids::LBURP_UPDATE, oids::LBURP_UPDATE_RESPONSE),
+        ]
+    }
+}
 
-const fn operation(oid: &'static str, response: &'static str) -> ExtendedOperation {
+const fn operation<E: Engine>(
+    oid: &'static str,
+    response: &'static str,
+) -> ExtendedOperation<E> {
     ExtendedOperation {
         oid,
         // RFC 4373 §9.1 registers it so.
@@ -177,9 +185,9 @@ impl UpdateStream {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// `false` when it has to wait until what is under way has been answered, or for memory.
-    fn lburp(&mut self, call: Call<'_, '_, '_>) -> bool {
+    fn lburp(&mut self, call: Call<'_, '_, '_, E>) -> bool {
         let (id, value) = (call.id, call.value.unwrap_or_default());
         let (name, refusal) = match call.oid {
             oids::START_LBURP => (oids::START_LBURP_RESPONSE, self.start_lburp(id, value)),
@@ -286,7 +294,7 @@ impl Session {
     }
 
     /// RFC 4373 §5.3. `false` when it has to wait.
-    fn update_request(&mut self, id: u32, value: &[u8], unit: &mut Unit) -> Result<bool, Outcome> {
+    fn update_request(&mut self, id: u32, value: &[u8], unit: &mut Unit<E>) -> Result<bool, Outcome> {
         let stream = self.open_stream()?;
         // A request whose number can be read has its place in the stream, whatever else is wrong with it.
         let number = LburpUpdate::sequence_number(value).map_err(|error| malformed(&error))?;
@@ -340,7 +348,7 @@ impl Session {
     }
 
     /// Does the requests that were kept and are next.
-    pub(in crate::session) fn take_kept(&mut self, unit: &mut Unit) {
+    pub(in crate::session) fn take_kept(&mut self, unit: &mut Unit<E>) {
         while self.operations.lburp.is_ready() && self.operations.exclusive.is_none() {
             let Some(stream) = &mut self.operations.lburp.stream else {
                 return;
@@ -369,9 +377,9 @@ impl Session {
         id: u32,
         value: &[u8],
         kept: Option<&mut Share>,
-        unit: &mut Unit,
+        unit: &mut Unit<E>,
     ) -> bool {
-        let operations = match operations(value, self.operations_max() as usize) {
+        let operations = match operations_of(value, self.operations_max() as usize) {
             Ok(operations) => operations,
             // RFC 4373 §5.4: none of them is done.
             Err(refusal) => {
@@ -499,7 +507,7 @@ impl Session {
         id: u32,
         accepted: Vec<Accepted>,
         share: ListShare,
-        unit: &mut Unit,
+        unit: &mut Unit<E>,
     ) {
         let mut queued = match share {
             ListShare::Queue(share) => share,
@@ -697,7 +705,7 @@ impl Session {
 pub(crate) struct HashedOperation(Result<Accepted, (u32, Outcome)>);
 
 /// The operations of a request, each with what it may break of the protocol by itself.
-fn operations(
+fn operations_of(
     value: &[u8],
     operations_max: usize,
 ) -> Result<Vec<Result<UpdateOperation<'_>, Violation>>, Outcome> {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Credentials, EntryId, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
@@ -16,27 +17,30 @@ use crate::password::{
 use crate::session::bind::stopped;
 use crate::session::{Completion, Hashed, Session};
 use crate::workers::Turn;
-use crate::writer::refusal;
 use crate::session::reply::{Reply, ReplyKind};
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
-    oid: PASSWORD_MODIFY,
-    response: None,
-    works_on: |_| true,
-    is_exclusive: true,
-    takes: ControlSet::EMPTY
-        .with(KnownControl::TransactionSpecification)
-        .with(KnownControl::NonTransactional)
-        .with(KnownControl::EagerTransaction),
-    run: |session, call| {
-        if let Err(outcome) = session.password_modify(call.id, call.value, call.controls) {
-            session.answer_extended(call.id, &outcome, None, None);
-        }
-        true
-    },
-}];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[ExtendedOperation {
+            oid: PASSWORD_MODIFY,
+            response: None,
+            works_on: |_| true,
+            is_exclusive: true,
+            takes: ControlSet::EMPTY
+                .with(KnownControl::TransactionSpecification)
+                .with(KnownControl::NonTransactional)
+                .with(KnownControl::EagerTransaction),
+            run: |session, call| {
+                if let Err(outcome) = session.password_modify(call.id, call.value, call.controls) {
+                    session.answer_extended(call.id, &outcome, None, None);
+                }
+                true
+            },
+        }]
+    }
+}
 
-impl Session {
+impl<E: Engine> Session<E> {
     pub(in crate::session) fn answer_password_modify(
         &mut self,
         id: u32,
@@ -63,21 +67,20 @@ impl Session {
         own: Option<EntryId>,
         dn: &str,
     ) -> Result<Option<Credentials>, Outcome> {
-        let snapshot = self.service.directory.snapshot();
-        let snapshot = snapshot.map_err(|error| refusal(&error))?;
         let values_max = self.settings.config.limits.password_values_max;
-        let now = own.map(|entry| snapshot.dn_of(entry)).transpose();
-        let now = now.map_err(|error| refusal(&error))?.flatten();
-        let found = snapshot.credentials(now.as_deref().unwrap_or(dn), values_max);
-        let found = found.map_err(|error| refusal(&error))?;
-        // Another entry may have its name by now.
-        let Some(found) = found.filter(|found| own.is_none_or(|own| own == found.entry)) else {
-            return Ok(None);
-        };
-        let may_set = snapshot.may_set_password(&self.context.requester, &found);
-        match may_set.map_err(|error| refusal(&error))? {
-            Some(true) => Ok(Some(found)),
-            Some(false) => Err(Outcome::new(
+        let found = self.read(|snapshot| {
+            let now = own.map(|entry| snapshot.dn_of(entry)).transpose()?.flatten();
+            let found = snapshot.credentials(now.as_deref().unwrap_or(dn), values_max)?;
+            // Another entry may have its name by now.
+            let Some(found) = found.filter(|found| own.is_none_or(|own| own == found.entry)) else {
+                return Ok(None);
+            };
+            let may_set = snapshot.may_set_password(&self.context.requester, &found)?;
+            Ok(may_set.map(|may_set| (found, may_set)))
+        })?;
+        match found {
+            Some((found, true)) => Ok(Some(found)),
+            Some((_, false)) => Err(Outcome::new(
                 ResultCode::InsufficientAccessRights,
                 "the access rules do not let you change the password of this entry",
             )),

@@ -1,5 +1,6 @@
 //! StartTLS (RFC 4511 §4.14).
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::Outcome;
 use sapwood_ldap::controls::ControlSet;
 use sapwood_ldap::extended::START_TLS;
@@ -8,18 +9,22 @@ use sapwood_ldap::result::ResultCode;
 use super::{Call, ExtendedOperation};
 use crate::session::{Peer, Session, Then};
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
-    oid: START_TLS,
-    response: None,
-    works_on: |channel| channel.takes_tls,
-    is_exclusive: true,
-    takes: ControlSet::EMPTY,
-    run: |session, call| session.start_tls(&call),
-}];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[ExtendedOperation {
+            oid: START_TLS,
+            response: None,
+            works_on: |channel| channel.takes_tls,
+            is_exclusive: true,
+            takes: ControlSet::EMPTY,
+            run: |session, call| session.start_tls(&call),
+        }]
+    }
+}
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Nothing else is under way: the request is exclusive.
-    fn start_tls(&mut self, call: &Call<'_, '_, '_>) -> bool {
+    fn start_tls(&mut self, call: &Call<'_, '_, '_, E>) -> bool {
         let outcome = if call.value.is_some() {
             Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
         } else if self.context.channel.is_under_tls {

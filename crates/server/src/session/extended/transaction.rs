@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
     UpdateRequest,
@@ -35,30 +36,34 @@ const VOID_MAX: usize = 64;
 /// Longest identifier that a client may choose.
 const IDENTIFIER_BYTES_MAX: usize = 256;
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[
-    ExtendedOperation {
-        oid: START_TRANSACTION,
-        response: None,
-        works_on: |_| true,
-        is_exclusive: false,
-        takes: ControlSet::EMPTY.with(KnownControl::EagerTransaction),
-        run: |session, call| {
-            session.start_transaction(call.id, call.value, call.controls);
-            true
-        },
-    },
-    ExtendedOperation {
-        oid: END_TRANSACTION,
-        response: None,
-        works_on: |_| true,
-        is_exclusive: false,
-        takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
-        run: |session, call| {
-            session.end_transaction(call.id, call.value, call.controls, call.burst);
-            true
-        },
-    },
-];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[
+            ExtendedOperation {
+                oid: START_TRANSACTION,
+                response: None,
+                works_on: |_| true,
+                is_exclusive: false,
+                takes: ControlSet::EMPTY.with(KnownControl::EagerTransaction),
+                run: |session, call| {
+                    session.start_transaction(call.id, call.value, call.controls);
+                    true
+                },
+            },
+            ExtendedOperation {
+                oid: END_TRANSACTION,
+                response: None,
+                works_on: |_| true,
+                is_exclusive: false,
+                takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
+                run: |session, call| {
+                    session.end_transaction(call.id, call.value, call.controls, call.burst);
+                    true
+                },
+            },
+        ]
+    }
+}
 
 /// The transactions of a session.
 #[derive(Default)]
@@ -161,7 +166,7 @@ impl OpenTransaction {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// Start Transaction (RFC 5805 §2.1).
     fn start_transaction(
         &mut self,
@@ -280,7 +285,7 @@ impl Session {
         request: UpdateRequest,
         reply: Reply,
         share: Share,
-        unit: &mut Unit,
+        unit: &mut Unit<E>,
     ) {
         match self.operations.transactions.position(identifier) {
             Some(at) => {
@@ -300,7 +305,7 @@ impl Session {
         reply: Reply,
         shards: StoreSet,
         share: Share,
-        unit: &mut Unit,
+        unit: &mut Unit<E>,
     ) {
         let now = self.now();
         let limits = &self.settings.config.limits;
@@ -399,7 +404,7 @@ impl Session {
     }
 
     /// The shards of the updates that a request commits, if it is the end of a transaction.
-    pub(in crate::session) fn homes_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
+    pub(in crate::session) fn shards_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
         let value = request
             .value
             .filter(|_| request.name == END_TRANSACTION);
@@ -414,7 +419,7 @@ impl Session {
         id: u32,
         value: Option<&[u8]>,
         controls: &RequestControls<'_>,
-        burst: &mut Burst<'_>,
+        burst: &mut Burst<'_, E>,
     ) {
         match self.ended(value, controls) {
             Ok(Some(open)) => {

@@ -1,5 +1,6 @@
 //! Who am I? (RFC 4532).
 
+use sapwood_directory::engine::Engine;
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::controls::ControlSet;
 use sapwood_ldap::extended::WHO_AM_I;
@@ -7,20 +8,23 @@ use sapwood_ldap::result::ResultCode;
 
 use super::{Call, ExtendedOperation};
 use crate::session::Session;
-use crate::writer::refusal;
 
-pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
-    oid: WHO_AM_I,
-    response: None,
-    works_on: |_| true,
-    is_exclusive: false,
-    takes: ControlSet::EMPTY,
-    run: |session, call| session.who_am_i(call),
-}];
+pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
+    const {
+        &[ExtendedOperation {
+            oid: WHO_AM_I,
+            response: None,
+            works_on: |_| true,
+            is_exclusive: false,
+            takes: ControlSet::EMPTY,
+            run: |session, call| session.who_am_i(call),
+        }]
+    }
+}
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// A user is told the name that the entry has now.
-    fn who_am_i(&mut self, call: Call<'_, '_, '_>) -> bool {
+    fn who_am_i(&mut self, call: Call<'_, '_, '_, E>) -> bool {
         let authorization = if call.value.is_some() {
             let reason = "Who am I? has no value";
             Err(Outcome::new(ResultCode::ProtocolError, reason))
@@ -29,7 +33,7 @@ impl Session {
                 Identity::Anonymous => Ok(String::new()),
                 Identity::Admin { dn } | Identity::External { dn } => Ok(format!("dn:{dn}")),
                 Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {
-                    let now = snapshot.dn_of(*entry).map_err(|error| refusal(&error))?;
+                    let now = self.read_in(snapshot, |snapshot| snapshot.dn_of(*entry))?;
                     Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))
                 }),
             }

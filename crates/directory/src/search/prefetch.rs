@@ -217,7 +217,7 @@ impl<E: Engine> Searches<E> {
             if let Placed::Draft(draft, _) = search {
                 draft.lists(&self.snapshot, &mut |index, key| {
                     if let Some(of) = of.replace(index).filter(|of| *of != index) {
-                        let _ = view.fetch_lists_ahead(of, lists);
+                        let _ = view.prefetch_lists(of, lists);
                         lists.clear();
                     }
                     lists.push(key);
@@ -225,7 +225,7 @@ impl<E: Engine> Searches<E> {
             }
         }
         if let Some(of) = of {
-            let _ = view.fetch_lists_ahead(of, lists);
+            let _ = view.prefetch_lists(of, lists);
         }
         lists.clear();
     }
@@ -238,6 +238,7 @@ impl<E: Engine> Searches<E> {
         Search {
             snapshot: self.snapshot.clone(),
             stage,
+            resumed: None,
         }
     }
 
@@ -253,7 +254,7 @@ impl<E: Engine> Searches<E> {
             }
         }
         let view = self.snapshot.view();
-        let _ = view.fetch_ahead(Table::Entry, &self.ids, |at, place| {
+        let _ = view.prefetch(Table::Entry, &self.ids, |at, place| {
             let (id, fetched) = &mut first[at];
             **fetched = Some((*id, place));
         });

@@ -12,14 +12,14 @@ use crate::names::{self, Child, NamingContext, name_key};
 use crate::schema::{NormalDn, Schema, Siblings};
 
 /// So many updates are looked at together.
-pub(super) const UPDATES_AHEAD: usize = 16;
+pub(super) const UPDATES_PREFETCHED: usize = 16;
 
 /// A longer record is read when it is wanted.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// Reusable memory.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetched {
     names: Siblings,
     /// The normal DN above the names that came last, and its entry.
     above: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) struct InOrder<'u> {
     pub(super) order: Vec<Ordered>,
 }
 
-impl Ahead {
+impl Prefetched {
     /// Fetches the names and entries of updates. Whatever it cannot make out is left for the update itself.
     pub(super) fn fetch<'m, 'u: 'm, R: Read>(
         &mut self,
@@ -111,7 +111,7 @@ impl Ahead {
         let mut updates = updates.peekable();
         while updates.peek().is_some() {
             let mut count = 0;
-            for update in updates.by_ref().take(UPDATES_AHEAD) {
+            for update in updates.by_ref().take(UPDATES_PREFETCHED) {
                 let Some(message) = update.message() else {
                     return Ok(None);
                 };
@@ -159,7 +159,7 @@ impl Ahead {
 
     /// Finds the entries of so many targets.
     fn find<R: Read>(&mut self, view: &R, count: usize) -> Result<()> {
-        let mut children = [None; UPDATES_AHEAD];
+        let mut children = [None; UPDATES_PREFETCHED];
         view.get_each(Table::Name, &self.targets[..count], |at, value| {
             let child = value.and_then(|value| Child::from_value(value).ok());
             children[at] = child.filter(|child| !child.flags.is_referral());
@@ -287,7 +287,7 @@ enum Scope {
 
 /// Whether names are worth fetching, which is known without any.
 fn is_worth_it<R: Read>(view: &R) -> Result<bool> {
-    Ok(view.fetch_ahead(Table::Name, &[[0; 0]; 0], |_, _| {})?)
+    Ok(view.prefetch(Table::Name, &[[0; 0]; 0], |_, _| {})?)
 }
 
 /// The entry above a name, if neither it nor what is above it is a referral.

@@ -1,0 +1,38 @@
+//! What the directory does, on an engine whose reads are not here at first, and that runs bundles again and again: the
+//! same as on the embedded one. Left out are the tests of engines themselves, and those of large attributes: what
+//! reads a thousand values begins anew at each that is not here, and takes minutes.
+
+#![allow(clippy::unwrap_used)]
+// Some of what the tests share is for those that are about an engine.
+#![allow(dead_code)]
+
+mod access;
+mod aliases;
+mod changes;
+mod changes_after_crash;
+mod clock;
+mod collective;
+mod config;
+mod controls;
+mod damage;
+mod diagnostics;
+mod filter_model;
+mod import;
+mod indexes;
+mod made;
+mod model;
+mod options;
+mod query;
+mod renewal;
+mod root;
+mod schema;
+mod search;
+mod stores;
+mod subentries;
+mod synthetic;
+mod transactions;
+mod unique;
+mod updates;
+
+/// The engine that all of it runs on.
+type On = sapwood_directory::engine::Shy<sapwood_directory::engine::Embedded>;
