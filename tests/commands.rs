@@ -704,7 +704,9 @@ fn schema_files_beside_the_data_are_refused_with_what_to_do() {
     };
     refused("reload");
     server.stop();
-    ["serve", "export", "check", "stat"].map(refused);
+    for command in ["serve", "export", "check", "stat"] {
+        refused(command);
+    }
     std::fs::remove_dir_all(&schema).unwrap();
     folder.serve().stop();
 }

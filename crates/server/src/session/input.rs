@@ -69,8 +69,10 @@ impl<E: Engine> Session<E> {
 
     pub(super) fn take_burst(&mut self) {
         let input = std::mem::take(&mut self.input.bytes);
-        let mut burst = Burst::default();
-        burst.snapshot = self.kept_for(Reader::Request);
+        let mut burst = Burst {
+            snapshot: self.kept_for(Reader::Request),
+            ..Burst::default()
+        };
         self.input.now = None;
         if self.output.bytes.capacity() == 0 {
             self.output.bytes.reserve_exact(OUTPUT_FIRST_BYTES);

@@ -51,7 +51,7 @@ enum Stage<E: Engine> {
     /// As it came.
     Long(Box<Long<E>>),
     /// Its candidates are being looked for.
-    Planning(UnderWay<E>),
+    Planning(Box<UnderWay<E>>),
     /// It is ready, or given up.
     Ended,
 }
@@ -61,13 +61,13 @@ impl<E: Engine> Stage<E> {
     fn step(&mut self) -> ControlFlow<Result<UnderWay<E>, Outcome>> {
         match std::mem::replace(self, Stage::Ended) {
             Stage::Long(long) => match long.begin() {
-                Ok(running) => *self = Stage::Planning(running),
+                Ok(running) => *self = Stage::Planning(Box::new(running)),
                 Err(outcome) => return ControlFlow::Break(Err(outcome)),
             },
             Stage::Planning(mut running) => match running.plan() {
                 ControlFlow::Continue(()) => *self = Stage::Planning(running),
                 ControlFlow::Break(planned) => {
-                    return ControlFlow::Break(planned.map(|()| running));
+                    return ControlFlow::Break(planned.map(|()| *running));
                 }
             },
             Stage::Ended => return ControlFlow::Break(Err(failed())),
