@@ -48,10 +48,20 @@ static DB *bdb;
 static MDB_env *mdb_environment;
 static MDB_dbi mdb_database;
 
-static void open_bdb(const char *folder, int durable, uint64_t cache) {
+/* The log as its users set it: opened for synchronous writes, or files of 64 MiB that are written before they are used. */
+static void set_log(int dsync, int zero) {
+    if (dsync) check(bdb_env->log_set_config(bdb_env, DB_LOG_DSYNC, 1), "DB_LOG_DSYNC");
+    if (zero) {
+        check(bdb_env->log_set_config(bdb_env, DB_LOG_ZERO, 1), "DB_LOG_ZERO");
+        check(bdb_env->set_lg_max(bdb_env, 64u << 20), "set_lg_max");
+    }
+}
+
+static void open_bdb(const char *folder, const char *engine, uint64_t cache) {
     char path[PATH_BYTES];
-    if (durable) {
+    if (strcmp(engine, "berkeley-db") != 0) {
         check(db_env_create(&bdb_env, 0), "db_env_create");
+        set_log(strstr(engine, "dsync") != NULL, strstr(engine, "zero") != NULL);
         check(bdb_env->set_cachesize(bdb_env, (uint32_t)(cache >> 30), (uint32_t)(cache & 0x3fffffff), 1), "set_cachesize");
         check(bdb_env->set_lk_detect(bdb_env, DB_LOCK_DEFAULT), "set_lk_detect");
         uint32_t flags = DB_CREATE | DB_INIT_MPOOL | DB_INIT_TXN | DB_INIT_LOG | DB_INIT_LOCK;
@@ -192,9 +202,9 @@ int main(int count_of_arguments, char **arguments) {
     const char *engine = arguments[1], *phase = arguments[2], *folder = arguments[3];
     uint64_t first = strtoull(arguments[4], NULL, 10), count = strtoull(arguments[5], NULL, 10);
     uint64_t total = strtoull(arguments[6], NULL, 10), cache = strtoull(arguments[7], NULL, 10);
-    int mdb = strcmp(engine, "lmdb-durable") == 0, in_order = strcmp(phase, "insert-in-order") == 0;
+    int mdb = strcmp(engine, "lmdb-durable") == 0, in_order = strstr(phase, "in-order") != NULL;
     if (mdb) open_mdb(folder);
-    else open_bdb(folder, strcmp(engine, "berkeley-db-durable") == 0, cache);
+    else open_bdb(folder, engine, cache);
     puts("ready");
     fflush(stdout);
     char line[16];
@@ -208,10 +218,10 @@ int main(int count_of_arguments, char **arguments) {
         done = scan(mdb);
     } else if (strcmp(phase, "create") != 0) {
         char key[KEY_BYTES];
-        int searching = strcmp(phase, "search") == 0;
+        int searching = strncmp(phase, "search", 6) == 0;
         for (uint64_t number = first; number < first + count; number++) {
             if (searching) {
-                make_key(key, spread(~number) % total, 0);
+                make_key(key, spread(~number) % total, in_order);
                 done += (uint64_t)search(mdb, key);
             } else {
                 make_key(key, number, in_order);

@@ -45,7 +45,7 @@ const SHORT: u64 = 1;
 const LONG: u64 = 64;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let place = options.place()?;
+    let scratch = options.scratch()?;
     let mut report = Report::new("costs", options.docs.as_deref());
     report.machine("Microseconds");
     report.head(&[
@@ -59,12 +59,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ]);
     for mode in MODES {
         eprintln!("costs of {mode:?}");
-        let folder = place.folder.join(format!("{mode:?}"));
+        let folder = scratch.folder.join(format!("{mode:?}"));
         costs(&mut report, &folder, mode)?;
     }
-    touches::run(&mut report, &place.folder)?;
-    checksums_of_pages(&mut report, &place.folder)?;
-    checksum(&mut report, &place.folder)?;
+    touches::run(&mut report, &scratch.folder)?;
+    checksums_of_pages(&mut report, &scratch.folder)?;
+    checksum(&mut report, &scratch.folder)?;
     report.paragraph(format_args!(
         "\nOldest first: {RIVALS} threads change one page each time and one changes {LONG} pages, among them that one, for \
          {} s. Not durable, so that the disk plays no part.\n",
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ]);
     for backoff in [true, false] {
         eprintln!("rivals, backoff: {backoff}");
-        let folder = place.folder.join(format!("strife-{backoff}"));
+        let folder = scratch.folder.join(format!("strife-{backoff}"));
         strife(&mut report, &folder, backoff)?;
     }
     report.publish()

@@ -56,6 +56,14 @@ impl Drop for Limit {
 }
 
 impl Crew {
+    /// Says in how much memory workers run.
+    pub(crate) fn limit_text(&self, mib: u64) -> String {
+        match self.limit {
+            Some(_) => format!("{mib} MiB of memory, page cache included"),
+            None => "memory without a limit, as the system has no control groups for us".to_owned(),
+        }
+    }
+
     /// Runs one worker.
     pub(crate) fn one(&self, work: &Work) -> Result<Outcome> {
         self.together(std::slice::from_ref(work))
@@ -118,7 +126,7 @@ impl Crew {
             }
         };
         if !work.engine.is_peer() {
-            command.args(["worker", &format!("--block-bytes={}", work.block_bytes)]);
+            command.arg("worker").args(work.how.arguments());
         }
         command
             .arg(work.engine.name())

@@ -1,12 +1,15 @@
 //! The search trees and memory-mapped transactions beside Berkeley DB and LMDB: the same keys on the same disk, in
 //! turns. `cargo xtask bench xact` builds what is needed and runs it.
 
+mod aged;
 mod costs;
 mod crew;
 mod durable;
 mod keys;
+mod layouts;
 mod outcome;
 mod pairs;
+mod places;
 mod plot;
 mod report;
 mod results;
@@ -15,7 +18,7 @@ mod trees;
 mod usage;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -35,6 +38,10 @@ enum Command {
     Costs(Options),
     /// Random and in-order inserts, a walk and searches, without transactions, in little memory
     Trees(Options),
+    /// Trees with and without advice to the system, aged, and static ones, in little memory
+    Layouts(Options),
+    /// Durable inserts on other file systems, and with a log on a device of its own
+    Places(Options),
     /// Trees around a reorganisation, and with and without transactions, in little memory
     Pairs(Options),
     /// A part of a workload, in a process of its own
@@ -56,10 +63,13 @@ struct Options {
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
-    /// Add what trees and durable inserts did to what is in this file, and report both; with --rounds 0 only what is in
-    /// it
+    /// Add what trees and durable inserts did to what is in FILE.trees and FILE.durable, and report both; with --rounds 0
+    /// only what is in them
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
+    /// A tenth of the records, one round, and one process and four: to see that all of it works
+    #[arg(long)]
+    short: bool,
     /// Let what is cached stay between phases
     #[arg(long)]
     warm: bool,
@@ -79,21 +89,43 @@ struct Options {
 }
 
 impl Options {
+    fn shortened(mut self) -> Self {
+        if self.short {
+            self.records /= 10;
+            self.memory_mib = (self.memory_mib / 4).max(8);
+            self.rounds = 1;
+            self.processes = vec![1, 4];
+        }
+        self
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.only
             .as_ref()
             .is_none_or(|only| name.contains(only.as_str()))
     }
 
+    /// The file of results of a part.
+    fn results(&self, part: &str) -> Option<PathBuf> {
+        let mut path = self.results.clone()?.into_os_string();
+        path.push(format!(".{part}"));
+        Some(path.into())
+    }
+
     /// A folder for data that is removed in the end.
-    fn place(&self) -> Result<Place> {
-        let within = match &self.folder {
-            Some(folder) => folder.clone(),
-            None => target()?,
-        };
-        let folder = within.join(format!("xact-bench-{}", std::process::id()));
-        worker::clear(&folder)?;
-        Ok(Place { folder })
+    fn scratch(&self) -> Result<Scratch> {
+        match &self.folder {
+            Some(folder) => Scratch::new(folder),
+            None => Scratch::new(&target()?),
+        }
+    }
+
+    /// One in memory, if there is a file system for that.
+    fn memory_folder(&self) -> Option<Scratch> {
+        let shared = Path::new("/dev/shm");
+        Some(shared)
+            .filter(|shared| shared.is_dir())
+            .and_then(|shared| Scratch::new(shared).ok())
     }
 
     fn crew(&self) -> Result<Crew> {
@@ -112,28 +144,46 @@ fn target() -> Result<PathBuf> {
     folder.context("this program is in no target folder")
 }
 
-struct Place {
+struct Scratch {
     folder: PathBuf,
 }
 
-impl Drop for Place {
+impl Scratch {
+    fn new(within: &Path) -> Result<Self> {
+        let folder = within.join(format!("xact-bench-{}", std::process::id()));
+        worker::clear(&folder)?;
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
+type Part = fn(&Options) -> Result<()>;
+
+const ALL: &[Part] = &[
+    costs::run,
+    durable::run,
+    places::run,
+    trees::run,
+    layouts::run,
+    pairs::run,
+];
+
 fn main() -> Result<()> {
-    match Command::parse() {
-        Command::Worker(work) => worker::run(&work),
-        Command::Durable(options) => durable::run(&options),
-        Command::Costs(options) => costs::run(&options),
-        Command::Trees(options) => trees::run(&options),
-        Command::Pairs(options) => pairs::run(&options),
-        Command::All(options) => {
-            costs::run(&options)?;
-            durable::run(&options)?;
-            trees::run(&options)?;
-            pairs::run(&options)
-        }
-    }
+    let (options, parts): (Options, &[Part]) = match Command::parse() {
+        Command::Worker(work) => return worker::run(&work),
+        Command::Durable(options) => (options, &[durable::run]),
+        Command::Costs(options) => (options, &[costs::run]),
+        Command::Trees(options) => (options, &[trees::run]),
+        Command::Layouts(options) => (options, &[layouts::run]),
+        Command::Places(options) => (options, &[places::run]),
+        Command::Pairs(options) => (options, &[pairs::run]),
+        Command::All(options) => (options, ALL),
+    };
+    let options = options.shortened();
+    parts.iter().try_for_each(|part| part(&options))
 }

@@ -10,7 +10,7 @@ use crate::crew::{Crew, Limit};
 use crate::outcome::{Outcome, median};
 use crate::report::Report;
 use crate::trees::{SEARCHES, measure};
-use crate::worker::{Engine, Phase, Work, clear};
+use crate::worker::{Engine, How, Phase, Work, clear};
 
 /// So many records of a hundred are inserted before the array moves, and after it has: 440,000 and 450,000 of 250,000.
 const AROUND: [u64; 2] = [176, 180];
@@ -22,13 +22,10 @@ const PHASES: [(Phase, &str); 3] = [
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let place = options.place()?;
+    let scratch = options.scratch()?;
     let mut crew = options.crew()?;
     crew.limit = Limit::new(options.memory_mib << 20);
-    let memory = match crew.limit {
-        Some(_) => format!("{} MiB of memory, page cache included", options.memory_mib),
-        None => "memory without a limit".to_owned(),
-    };
+    let memory = crew.limit_text(options.memory_mib);
     let mut report = Report::new("pairs", options.docs.as_deref());
     report.machine("Keys of 128 bytes; seconds, and in brackets the page faults that had to read from the disk");
     report.paragraph(format_args!(
@@ -43,7 +40,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for engine in [Engine::FileCacheOblivious, Engine::FileBplus] {
         for percent in AROUND {
             let records = options.records * percent / 100;
-            row(&mut report, options, &crew, &place.folder, engine, records)?;
+            row(
+                &mut report,
+                options,
+                &crew,
+                &scratch.folder,
+                engine,
+                records,
+            )?;
         }
     }
     report.paragraph(format_args!(
@@ -63,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             &mut report,
             options,
             &crew,
-            &place.folder,
+            &scratch.folder,
             engine,
             options.records,
         )?;
@@ -99,7 +103,7 @@ fn row(
                 count,
                 total: records,
                 cache_bytes: (options.memory_mib << 20) / 2,
-                block_bytes: 4096,
+                how: How::blocks(4096),
             };
             outcomes.push(measure(options, crew, &work)?);
         }

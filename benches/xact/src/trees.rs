@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, median};
 use crate::plot::{Line, Plot};
 use crate::report::Report;
 use crate::results::{self, Measured};
-use crate::worker::{Engine, Phase, Work, clear};
+use crate::worker::{Engine, How, Phase, Work, clear};
 
 /// The block sizes of the B+tree in KiB.
 const BLOCKS_KIB: [usize; 9] = [2, 4, 8, 16, 32, 64, 128, 256, 512];
@@ -43,7 +43,7 @@ struct Candidate {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let place = options.place()?;
+    let scratch = options.scratch()?;
     let mut candidates = vec![
         candidate("Berkeley DB", Engine::BerkeleyDb, 4096),
         candidate("cache-oblivious", Engine::FileCacheOblivious, 4096),
@@ -55,17 +55,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             kib << 10,
         ));
     }
-    if let Some(results) = &options.results {
+    if let Some(results) = &options.results("trees") {
         recall(results, &mut candidates)?;
     }
     let memory_bytes = options.memory_mib << 20;
     let mut crew = options.crew()?;
     crew.limit = Limit::new(memory_bytes);
-    let limited = crew.limit.is_some();
+    let memory = crew.limit_text(options.memory_mib);
     for round in 0..options.rounds {
         let wanted = candidates.iter_mut().filter(|one| options.wants(&one.name));
         for candidate in wanted {
-            let folder = place.folder.join("trees");
+            let folder = scratch.folder.join("trees");
             for (number, (phase, what, times)) in PHASES.iter().enumerate() {
                 for time in 0..*times {
                     let work = work(options, candidate, &folder, *phase, time);
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                         .with_context(|| format!("{}, {what}", candidate.name))?;
                     let (seconds, stored) = (outcome.seconds(), stored(&folder)?);
                     eprintln!("round {round}: {}: {what}: {seconds:.3} s", candidate.name);
-                    if let Some(results) = &options.results {
+                    if let Some(results) = &options.results("trees") {
                         let result = Measured {
                             name: candidate.name.clone(),
                             what: (*what).to_owned(),
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .all(|outcomes| !outcomes.is_empty())
     });
     anyhow::ensure!(!candidates.is_empty(), "nothing was measured");
-    report(options, &candidates, limited)
+    report(options, &candidates, &memory)
 }
 
 /// What a folder takes on the disk.
@@ -147,7 +147,7 @@ fn work(options: &Options, candidate: &Candidate, folder: &Path, phase: Phase, t
         total: options.records,
         // Half of the memory, as the rest goes to what the system caches for it.
         cache_bytes: (options.memory_mib << 20) / 2,
-        block_bytes: candidate.block_bytes,
+        how: How::blocks(candidate.block_bytes),
     }
 }
 
@@ -169,17 +169,13 @@ pub(crate) fn measure(options: &Options, crew: &Crew, work: &Work) -> Result<Out
 }
 
 /// Prints the tables and says what was required.
-fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<()> {
+fn report(options: &Options, candidates: &[Candidate], memory: &str) -> Result<()> {
     let section = if options.warm { "trees-warm" } else { "trees" };
     let mut report = Report::new(section, options.docs.as_deref());
     report.machine(format_args!(
         "{} records with keys of 128 bytes",
         options.records
     ));
-    let memory = match limited {
-        true => format!("{} MiB of memory, page cache included", options.memory_mib),
-        false => "memory without a limit, as the system has no control groups for us".to_owned(),
-    };
     let cold = if options.warm {
         "warm"
     } else {

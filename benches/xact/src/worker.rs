@@ -15,6 +15,7 @@ use sapwood_xact::{
     BPlusTree, CacheObliviousTree, Error, File, Memory, Mode, Options, Rebalancer, Space,
 };
 
+use crate::aged::Aged;
 use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
 use crate::outcome::{Outcome, Times};
 use crate::usage;
@@ -42,6 +43,12 @@ pub(crate) enum Engine {
     BerkeleyDb,
     /// Berkeley DB with transactions and its write-ahead log
     BerkeleyDbDurable,
+    /// The same with a log that is opened for synchronous writes (DB_LOG_DSYNC)
+    BerkeleyDbDsync,
+    /// The same with log files of 64 MiB that are written before they are used (DB_LOG_ZERO)
+    BerkeleyDbZero,
+    /// The same with both
+    BerkeleyDbDsyncZero,
     /// LMDB
     LmdbDurable,
     /// No records: a block of 4 KiB written past the page cache and synced, as a commit writes its log
@@ -61,6 +68,8 @@ pub(crate) enum Phase {
     Scan,
     /// Look up keys in any order
     Search,
+    /// The same, of those that were inserted in order
+    SearchInOrder,
 }
 
 /// A part of a workload.
@@ -78,9 +87,41 @@ pub(crate) struct Work {
     pub(crate) total: u64,
     /// The pool of Berkeley DB in bytes
     pub(crate) cache_bytes: u64,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// How a tree is used.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct How {
     /// The block size of a B+tree in bytes
     #[arg(long, default_value_t = 4096)]
     pub(crate) block_bytes: usize,
+    /// Take the blocks of a B+tree in no order
+    #[arg(long)]
+    pub(crate) aged: bool,
+    /// Tell the system nothing of what will be read
+    #[arg(long)]
+    pub(crate) unadvised: bool,
+}
+
+impl How {
+    /// With blocks of so many bytes.
+    pub(crate) fn blocks(block_bytes: usize) -> Self {
+        Self {
+            block_bytes,
+            aged: false,
+            unadvised: false,
+        }
+    }
+
+    /// As arguments of a worker.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![format!("--block-bytes={}", self.block_bytes)];
+        arguments.extend(self.aged.then(|| "--aged".to_owned()));
+        arguments.extend(self.unadvised.then(|| "--unadvised".to_owned()));
+        arguments
+    }
 }
 
 impl Engine {
@@ -113,9 +154,17 @@ impl Engine {
     }
 
     pub(crate) fn is_peer(self) -> bool {
+        self == Engine::BerkeleyDb || self == Engine::LmdbDurable || self.is_durable_peer()
+    }
+
+    /// Whether it is Berkeley DB with transactions, however it is set.
+    pub(crate) fn is_durable_peer(self) -> bool {
         matches!(
             self,
-            Engine::BerkeleyDb | Engine::BerkeleyDbDurable | Engine::LmdbDurable
+            Engine::BerkeleyDbDurable
+                | Engine::BerkeleyDbDsync
+                | Engine::BerkeleyDbZero
+                | Engine::BerkeleyDbDsyncZero
         )
     }
 }
@@ -132,7 +181,18 @@ pub(crate) fn run(work: &Work) -> Result<()> {
                 create(work, &mut file)?;
             }
             let root = file.root()?;
-            if work.engine == Engine::FileBplus {
+            file.set_advice(!work.how.unadvised);
+            let block_bytes = work.how.block_bytes as u64;
+            if work.engine == Engine::FileBplus
+                && work.how.aged
+                && work.phase == Phase::InsertRandom
+            {
+                // As many as it will have, as far as can be told.
+                let blocks = work.count * RECORD_BYTES / block_bytes * 3 / 2;
+                let memory = Aged::new(file, block_bytes, blocks)?;
+                let mut tree = BPlusTree::open(memory, root)?;
+                drive(work, &mut tree, || 0)
+            } else if work.engine == Engine::FileBplus {
                 let mut tree = BPlusTree::open(file, root)?;
                 drive(work, &mut tree, || 0)
             } else {
@@ -172,7 +232,7 @@ fn run_in_space(work: &Work, mode: Mode) -> Result<()> {
 fn create<M: Memory>(work: &Work, memory: &mut M) -> Result<(), M::Error> {
     let root = match work.engine.is_cache_oblivious() {
         true => CacheObliviousTree::create(&mut *memory)?.offset(),
-        false => BPlusTree::create(&mut *memory, work.block_bytes)?.offset(),
+        false => BPlusTree::create(&mut *memory, work.how.block_bytes)?.offset(),
     };
     memory.set_root(root)
 }
@@ -186,7 +246,7 @@ trait Subject {
 
 macro_rules! subject {
     ($tree:ident) => {
-        impl Subject for $tree<File> {
+        impl<M: Memory<Error: Send + Sync + 'static>> Subject for $tree<M> {
             fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
                 $tree::insert(self, key, value)?;
                 Ok(())
@@ -300,6 +360,9 @@ struct BareWrites {
 
 const BLOCK_BYTES: usize = 4096;
 
+/// What a record takes up in a block, about.
+const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64 + 8;
+
 #[repr(align(4096))]
 struct Block([u8; BLOCK_BYTES]);
 
@@ -366,9 +429,11 @@ fn drive(work: &Work, tree: &mut impl Subject, log_bytes: impl Fn() -> u64) -> R
     match work.phase {
         Phase::Create => {}
         Phase::Scan => outcome.done = tree.count()?,
-        Phase::Search => {
+        Phase::Search | Phase::SearchInOrder => {
+            let in_order = work.phase == Phase::SearchInOrder;
             for number in numbers {
-                let key: [u8; KEY_BYTES] = keys::key(keys::sample(number, work.total), false);
+                let sample = keys::sample(number, work.total);
+                let key: [u8; KEY_BYTES] = keys::key(sample, in_order);
                 outcome.done += u64::from(tree.contains(&key)?);
                 timed(&mut outcome.times);
             }

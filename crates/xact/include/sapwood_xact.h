@@ -31,7 +31,7 @@ extern "C" {
 #define XACT_OTHERWISE 13 /* the space has another mode, durability or layout than it is asked for */
 #define XACT_VERSION 14   /* a file of another release */
 #define XACT_INVALID 15   /* an argument that cannot be */
-#define XACT_IN_USE 16    /* a space cannot grow while others have it open */
+#define XACT_IN_USE 16    /* a space cannot grow so far while others have it open; something else has its addresses */
 #define XACT_NOT_FOUND 17 /* no such key */
 
 /* What a code means: a text that stays. */
@@ -67,7 +67,7 @@ typedef struct xact_options xact_options;
 #define XACT_OPTION_CREATE 0         /* 0: a space that is not there is not made */
 #define XACT_OPTION_MODE 1           /* a mode, perhaps with XACT_EVENTUAL */
 #define XACT_OPTION_BYTES 2          /* of a new space */
-#define XACT_OPTION_GROW_TO 3        /* bytes that the first process to open a smaller space makes it have */
+#define XACT_OPTION_GROW_TO 3        /* bytes that a smaller space is made to have */
 #define XACT_OPTION_CHECKSUMS 4      /* 0: a new space has none */
 #define XACT_OPTION_LOG_BYTES 5      /* of a new log */
 #define XACT_OPTION_VERSIONS_BYTES 6 /* of memory for versions that are not in the file yet */
@@ -75,6 +75,8 @@ typedef struct xact_options xact_options;
 #define XACT_OPTION_PATIENCE 8       /* milliseconds until XACT_PINNED and XACT_STALLED */
 #define XACT_OPTION_BACKOFF 9        /* 0: who has lost does not wait for older ones before trying again */
 #define XACT_OPTION_USERFAULT 10     /* 0: mode tracked protects pages even where userfaultfd is allowed */
+#define XACT_OPTION_RESERVE_BYTES 11 /* up to which a new space can grow while it is in use */
+#define XACT_OPTION_ADDRESS 12       /* where xact_map of a new space always is: a multiple of 4 GiB */
 xact_options *xact_options_new(void);
 int xact_options_set(xact_options *options, int option, uint64_t value);
 /* What the program stores, and in which version of its form: a space that holds something else is not opened. */
@@ -85,6 +87,8 @@ int xact_open_with(const char *folder, const xact_options *options, xact_space *
 /* The mode of a space, with XACT_EVENTUAL if that was added, and its size. */
 int xact_mode(const xact_space *space);
 uint64_t xact_bytes(const xact_space *space);
+/* Makes it so large unless it is larger, while others use it; XACT_IN_USE beyond what is reserved. */
+int xact_grow_to(const xact_space *space, uint64_t bytes);
 /* Brings what is committed into the file. Happens by itself, too. */
 int xact_checkpoint(const xact_space *space);
 /* Verifies all pages beside the one that uses the space. If one is damaged the result is XACT_DAMAGED, and the first one

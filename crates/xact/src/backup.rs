@@ -40,6 +40,8 @@ impl Inner {
         let header = Header {
             id: new_id()?,
             pages: self.pages,
+            reserve: self.pages - self.region.size(),
+            address: self.address,
             replay_from: Position::START,
             mode: self.mode,
             durability: self.durability,

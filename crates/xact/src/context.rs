@@ -11,18 +11,22 @@ use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Inner, Mode};
 use crate::sums::sum_of;
 use crate::versions::NewVersion;
-use crate::view::View;
+use crate::view::{Ended, View};
 
 /// A slot, and what the transaction in it touches.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) slot: u32,
     pub(crate) snapshot: Snapshot,
+    /// How many pages the space had when the transaction began.
+    pub(crate) pages: u64,
     /// The version that the first attempt saw.
     pub(crate) first_version: u64,
     pub(crate) access: Access,
     builder: Builder,
     touched: Vec<u64>,
+    /// What of it was changed.
+    changed: Vec<u64>,
     /// What the last attempt that has lost would have written to.
     lost: Signature,
 }
@@ -56,7 +60,7 @@ impl Context {
     pub(crate) fn new(inner: &Inner) -> Result<Self> {
         let access = match inner.mode {
             Mode::Explicit => Access::Explicit(Explicit::default()),
-            mode => Access::Mapped(View::new(inner, mode)?),
+            mode => Access::Mapped(View::new(inner, mode, inner.region.size())?),
         };
         Ok(Self {
             slot: inner.take_slot()?,
@@ -64,10 +68,12 @@ impl Context {
                 version: 0,
                 tail: 0,
             },
+            pages: 0,
             first_version: 0,
             access,
             builder: Builder::default(),
             touched: Vec::new(),
+            changed: Vec::new(),
             lost: Signature::default(),
         })
     }
@@ -78,11 +84,25 @@ impl Context {
         if is_first {
             self.first_version = self.snapshot.version;
         }
-        if let Access::Mapped(view) = &mut self.access {
-            let shown = view.begin(inner, self.snapshot, read_only);
-            shown.inspect_err(|_| inner.slot(self.slot).end())?;
+        self.pages = inner.region.size();
+        let shown = self.show(inner, read_only);
+        shown.inspect_err(|_| inner.slot(self.slot).end())
+    }
+
+    fn show(&mut self, inner: &Inner, read_only: bool) -> Result<()> {
+        if inner.mode == Mode::Explicit {
+            return Ok(());
         }
-        Ok(())
+        let fits = matches!(&self.access, Access::Mapped(view) if view.pages() == self.pages);
+        if !fits {
+            // The space has grown. The old view goes first: the new one may have its addresses.
+            self.access = Access::Explicit(Explicit::default());
+            self.access = Access::Mapped(View::new(inner, inner.mode, self.pages)?);
+        }
+        match &mut self.access {
+            Access::Mapped(view) => view.begin(inner, self.snapshot, read_only),
+            Access::Explicit(_) => Ok(()),
+        }
     }
 
     /// Commits what was written. The transaction no longer runs then.
@@ -91,6 +111,7 @@ impl Context {
             access,
             builder,
             touched,
+            changed,
             ..
         } = self;
         if let Access::Mapped(view) = access {
@@ -99,6 +120,7 @@ impl Context {
         }
         builder.clear(inner.record_bytes_max());
         touched.clear();
+        changed.clear();
         let has_sums = inner.verified.is_needed();
         let mut changes: Vec<NewVersion<'_>> = Vec::new();
         let mut add = |(page, before, bytes): (u64, &_, _)| {
@@ -121,13 +143,14 @@ impl Context {
         }
         if changes.is_empty() {
             // It saw one commit, and nothing depends on what it did.
-            self.end_as(inner, Some(self.snapshot.version));
+            self.end_as(inner, Ended::Committed(self.snapshot.version));
             return match wait {
                 Wait::Promised => inner.wait_durable(self.snapshot.version),
                 Wait::Relaxed => Ok(()),
             };
         }
         access.touched_into(touched);
+        changed.extend(changes.iter().map(|change| change.page));
         let frames = changes.len() as u64;
         let attempt = Attempt {
             slot: self.slot,
@@ -147,7 +170,14 @@ impl Context {
                 .slot(self.slot)
                 .lose(slots, self.first_version, signature);
         }
-        self.end_as(inner, committed.as_ref().ok().map(|commit| commit.version));
+        self.end_as(
+            inner,
+            match &committed {
+                Ok(commit) => Ended::Committed(commit.version),
+                Err(crate::Error::Conflict) => Ended::Lost,
+                Err(_) => Ended::GivenUp,
+            },
+        );
         inner.acknowledge(committed?, frames, wait)
     }
 
@@ -158,15 +188,15 @@ impl Context {
 
     /// The transaction no longer looks at anything. What it has written is given up.
     pub(crate) fn end(&mut self, inner: &Inner) {
-        self.end_as(inner, None);
+        self.end_as(inner, Ended::GivenUp);
     }
 
-    /// As [`Context::end`], after a commit with the version that is given.
-    fn end_as(&mut self, inner: &Inner, committed: Option<u64>) {
+    /// As [`Context::end`], in some way; after a commit `changed` is right.
+    fn end_as(&mut self, inner: &Inner, ended: Ended) {
         inner.slot(self.slot).end();
         match &mut self.access {
             Access::Explicit(explicit) => explicit.clear(),
-            Access::Mapped(view) => view.end(committed),
+            Access::Mapped(view) => view.end(ended, &self.changed),
         }
     }
 }

@@ -58,10 +58,12 @@ fn options_of(guards: Guards, seed: u64) -> Options {
         1 => Mode::Tracked,
         _ => Mode::Snapshot,
     };
+    let room = if seed.is_multiple_of(2) { 40 } else { 0 };
     let options = Options::new()
         .mode(mode)
         .durability(durability)
         .bytes(BYTES as u64)
+        .reserve_bytes((BYTES + room * PAGE_BYTES) as u64)
         .log_bytes(0)
         .versions_bytes(32 * PAGE_BYTES as u64)
         .patience(std::time::Duration::ZERO);
@@ -187,6 +189,9 @@ impl Life {
         let space = Space::open_storage(storage, &self.options);
         let space = space.map_err(|error| format!("opening: {error}"))?;
         let number = space.read(check).map_err(|error| format!("{error:?}"))?;
+        if space.bytes() < size_before(&space, number) {
+            return Err(format!("what was made larger before {number} is smaller"));
+        }
         if number < acknowledged {
             return Err(format!("commit {acknowledged} of {number} is missing"));
         }
@@ -269,6 +274,8 @@ impl Life {
     fn commit_relaxed(&mut self) -> Verdict {
         let space = self.space.clone().unwrap();
         let next = self.number + 1;
+        let grown = space.grow_to(size_before(&space, next));
+        grown.map_err(|error| format!("growing before {next}: {error}"))?;
         let committed = space.transaction_relaxed(|transaction| change(transaction, next));
         match committed {
             Ok(()) => {
@@ -282,6 +289,12 @@ impl Life {
             Err(error) => Err(format!("relaxed commit {next}: {error}")),
         }
     }
+}
+
+/// How large the space is made before commit `number`, if it has places for that: a little now and then.
+fn size_before(space: &Space, number: u64) -> u64 {
+    let size = BYTES as u64 + number / 4 * PAGE_BYTES as u64;
+    size.min(space.bytes_reserved())
 }
 
 /// What commit `number` stores where.
@@ -308,6 +321,7 @@ fn stores(number: u64) -> impl Iterator<Item = (usize, usize, u8)> {
 }
 
 fn commit(space: &Space, number: u64) -> Result<(), Error> {
+    space.grow_to(size_before(space, number))?;
     space.transaction(|transaction| change(transaction, number))
 }
 

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
-use rustix::process::{Pid, getpid};
+use sapwood_wal::process::fork_count;
 
 use crate::error::{Doing, Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
@@ -33,6 +33,7 @@ const FEATURE_SIGBUS: u64 = 1 << 7;
 const REGISTER_MISSING: u64 = 1;
 const REGISTER_WRITE_PROTECTED: u64 = 2;
 const COPY_PROTECTED: u64 = 2;
+const PROTECTED: u64 = 1;
 
 // As `_IOWR` of linux/ioctl.h makes them, on the processors that `open` is for.
 const API: u64 = 0xc018_aa3f;
@@ -45,7 +46,7 @@ const PROTECT: u64 = 0xc018_aa06;
 pub(crate) struct Demand {
     descriptor: OwnedFd,
     /// The descriptor fills the memory of this process, also when a child holds it, which must not use it.
-    process: Pid,
+    forks: u32,
 }
 
 impl Demand {
@@ -62,7 +63,7 @@ impl Demand {
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let demand = Self {
             descriptor,
-            process: getpid(),
+            forks: fork_count(),
         };
         let mut api = [VERSION, FEATURE_WRITE_PROTECTED | FEATURE_SIGBUS, 0];
         demand.call(API, &mut api).is_ok().then_some(demand)
@@ -112,9 +113,15 @@ impl Demand {
         self.checked(PROTECT, &mut [page.addr() as u64, PAGE_BYTES as u64, 0])
     }
 
+    /// Has the next store to a page be a fault.
+    pub(crate) fn close_for_stores(&self, page: *mut u8) -> Result<()> {
+        let request = [page.addr() as u64, PAGE_BYTES as u64, PROTECTED];
+        self.checked(PROTECT, &mut { request })
+    }
+
     /// Whether this is the process whose memory it is.
     pub(crate) fn is_own(&self) -> bool {
-        getpid() == self.process
+        fork_count() == self.forks
     }
 
     fn checked<const N: usize>(&self, request: u64, argument: &mut [u64; N]) -> Result<()> {

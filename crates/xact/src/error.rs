@@ -81,10 +81,10 @@ pub enum Error {
     SlotsFull,
     /// A space is made larger by the first process to open it, and another one has it open.
     #[error(
-        "the space has {bytes} bytes, and becomes larger only when it is opened while nobody has it open"
+        "the space can have {bytes} bytes, and becomes larger only when it is opened while nobody has it open"
     )]
     InUse {
-        /// How large it is.
+        /// How large it can become while it is in use.
         bytes: u64,
     },
     /// As many processes have the space open as can.
@@ -105,9 +105,9 @@ pub enum Error {
         /// Which option.
         what: &'static str,
         /// What it was when the space was made.
-        made: &'static str,
+        made: String,
         /// What it is now.
-        asked: &'static str,
+        asked: String,
     },
     /// A space that does not hold what [`Options::layout`](crate::Options::layout) says.
     #[error("the space holds {made}, and is opened as {asked}")]
@@ -116,6 +116,13 @@ pub enum Error {
         made: String,
         /// What it was asked for.
         asked: String,
+    },
+    /// A space that is always at the same address ([`Options::address`](crate::Options::address)) finds something else
+    /// there: another space or a library, when it is opened; when a transaction is begun, another one of this process.
+    #[error("something else has the addresses from {address:#x} on that the space needs")]
+    AddressTaken {
+        /// Where the space is to be.
+        address: u64,
     },
     /// Options that cannot be.
     #[error("a space cannot be like this: {0}")]

@@ -27,8 +27,10 @@ const VIEWS_MAX: usize = crate::slot::SLOTS_MAX;
 static VIEWS: [AtomicPtr<View>; VIEWS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; VIEWS_MAX];
 /// No view is registered from here on.
 static VIEWS_END: AtomicUsize = AtomicUsize::new(0);
+/// The signal of an access to a page that is asked for.
+pub(crate) const ASKED: i32 = libc::SIGBUS;
 /// The signals that accesses to views raise.
-const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+const SIGNALS: [i32; 2] = [libc::SIGSEGV, ASKED];
 /// The handlers before of these signals, once they are known.
 static BEFORE: [AtomicPtr<libc::sigaction>; 2] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()];
@@ -150,7 +152,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
             let view = place.load(Ordering::SeqCst);
             // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction
             // uses it.
-            !view.is_null() && unsafe { View::resolve_fault(view, address, is_store) }
+            !view.is_null() && unsafe { View::resolve_fault(view, signal, address, is_store) }
         })
     };
     if !resolved {
@@ -176,7 +178,7 @@ fn is_store(_: *mut libc::c_void) -> Option<bool> {
 
 /// Does what would have happened without this handler.
 fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_fault: bool) {
-    let place = usize::from(signal == libc::SIGBUS);
+    let place = usize::from(signal == ASKED);
     let before = BEFORE[place].load(Ordering::SeqCst);
     // SAFETY: stored before the handler was installed, and never freed.
     let Some(before) = (unsafe { before.as_ref() }) else {

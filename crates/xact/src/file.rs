@@ -102,6 +102,12 @@ impl File {
         self.map.sync().map_err(failed("cannot write the file"))
     }
 
+    /// Whether the system is told what will be read, as it is by default. Otherwise it reads ahead by what it guesses,
+    /// which is what comparisons are for.
+    pub fn set_advice(&mut self, advises: bool) {
+        self.map.set_advice(advises);
+    }
+
     /// The size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.map.length as u64
@@ -192,6 +198,8 @@ impl Memory for File {
 struct Mapping {
     base: NonNull<u8>,
     length: usize,
+    /// Whether the system is told what will be read.
+    advises: bool,
 }
 
 // SAFETY: the mapping is tied to the process, not to a thread, and changes through `&mut self` only.
@@ -205,11 +213,26 @@ impl Mapping {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: the system picks an address range that nothing else uses.
         let base = unsafe { mm::mmap(ptr::null_mut(), RESERVED_BYTES, access, flags, file, 0)? };
-        // The structures say what they will read; what lies around one page is most likely not wanted.
-        // SAFETY: the range was just mapped; this advice changes no memory.
-        let _ = unsafe { mm::madvise(base, RESERVED_BYTES, Advice::Random) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, length: 0 })
+        let (length, advises) = (0, true);
+        let mut mapping = Self {
+            base,
+            length,
+            advises,
+        };
+        mapping.set_advice(advises);
+        Ok(mapping)
+    }
+
+    fn set_advice(&mut self, advises: bool) {
+        // The structures say what they will read; what lies around one page is most likely not wanted.
+        let advice = match advises {
+            true => Advice::Random,
+            false => Advice::Normal,
+        };
+        // SAFETY: the mapping is this value's own; this advice changes no memory.
+        let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), RESERVED_BYTES, advice) };
+        self.advises = advises;
     }
 
     #[inline]
@@ -227,7 +250,9 @@ impl Mapping {
     fn will_need(&self, offset: u64, bytes: u64) {
         let end = offset.saturating_add(bytes).min(self.length as u64);
         let start = offset - offset % PAGE_BYTES as u64;
-        if let (Ok(at), Some(bytes)) = (usize::try_from(start), end.checked_sub(start)) {
+        if let (Ok(at), Some(bytes)) = (usize::try_from(start), end.checked_sub(start))
+            && self.advises
+        {
             let bytes = usize::try_from(bytes).unwrap_or(0);
             // SAFETY: `at..at + bytes` is within the mapping; this advice changes no memory, and is a hint whose error
             // means nothing.
@@ -267,12 +292,15 @@ mod tests {
         file.sync().unwrap();
         assert!(File::open(&path).is_err(), "locked");
         drop(file);
-        let file = File::open(&path).unwrap();
+        let mut file = File::open(&path).unwrap();
         let at = file.root().unwrap();
         assert_eq!(file.read(at + (2 << 20), 5).unwrap(), b"hello");
         assert!(file.read(file.size() - 1, 2).is_err());
         file.prefetch(at, 1 << 30);
         file.prefetch(u64::MAX, 1);
+        file.set_advice(false);
+        file.prefetch(at, 1 << 30);
+        assert_eq!(file.read(at + (2 << 20), 5).unwrap(), b"hello");
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Making a space larger: by the first process that opens it, before the log is looked at.
+//! Making a space larger. Up to the pages that have a place in the file that takes no more than both headers saying so,
+//! and can be done while the space is in use: each transaction has the size that it finds when it begins. (It is done
+//! by `maintenance`, whose headers they are.) Beyond that it is done by the first process that opens the space, before
+//! the log is looked at.
 //!
 //! The checksums of the pages stand behind them (`sums`), so they have to move:
 //!
@@ -8,7 +11,7 @@
 //! ```
 //!
 //! 1. The file is made longer, and the sums are copied to where they will be. Nobody looks there yet.
-//! 2. Both headers say what the new size is, and that it has grown. Each is synced before the next step.
+//! 2. Both headers say how many pages there are now, and that it has grown. Each is synced before the next step.
 //! 3. Where the sums were is filled with zeros, and synced.
 //! 4. A header says that all is done.
 //!
@@ -32,11 +35,13 @@ use crate::sums::{extents, sum_pages};
 const GROWING: &str = "cannot make the data file larger";
 const COPIED_BYTES: usize = 64 << 10;
 
-/// Completes what was interrupted, and makes the space so large unless it is larger.
+/// Completes what was interrupted, and makes the space so large unless it is larger, with places for `room` pages at
+/// least if the file has too few.
 pub(crate) fn grow(
     data: &dyn File,
     headers: &mut [Option<Header>; 2],
-    pages: u64,
+    size: u64,
+    room: u64,
     guards: Guards,
 ) -> Result<()> {
     let header = *newest(headers)?;
@@ -44,7 +49,16 @@ pub(crate) fn grow(
     if header.grown_from != 0 {
         finish(data, headers, guards)?;
     }
-    if pages <= header.pages {
+    if size <= header.size() {
+        return Ok(());
+    }
+    let header = *newest(headers)?;
+    if size <= header.pages {
+        let reserve = header.pages - size;
+        // The other one as well: if one is damaged the space is none the smaller.
+        for _ in 0..2 {
+            put(data, headers, Header { reserve, ..header }, guards)?;
+        }
         return Ok(());
     }
     let sums = if header.has_sums {
@@ -53,14 +67,15 @@ pub(crate) fn grow(
         0
     };
     // The sums are not copied to where they are.
-    let pages = pages.max(header.pages + sums);
+    let pages = room.max(size).max(header.pages + sums);
     if pages > PAGES_MAX {
         return Err(Error::BadOptions("it has at most 16 TiB less 16 GiB"));
     }
     let grown = Header {
         pages,
+        reserve: pages - size,
         grown_from: if header.has_sums { header.pages } else { 0 },
-        ..*newest(headers)?
+        ..header
     };
     // An attempt before this one may have left something behind the space.
     data.set_size(header.file_bytes())
@@ -76,7 +91,7 @@ pub(crate) fn grow(
     if guards.has(Guard::SyncMovedSums) {
         data.sync_data().doing(GROWING)?;
     }
-    // The other one as well: if one is damaged the space is none the smaller.
+    // Both, as above.
     for _ in 0..2 {
         put(data, headers, grown, guards)?;
     }

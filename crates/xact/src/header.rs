@@ -7,13 +7,14 @@
 //! | 8 | 4 | format version |
 //! | 12 | 4 | CRC-32 of bytes 16 to 80 |
 //! | 16 | 16 | id of the space, and of its log |
-//! | 32 | 8 | pages of the space, which follow the header pages |
+//! | 32 | 8 | pages that the file has places for, which follow the header pages |
 //! | 40 | 8 | LSN from which the log is replayed |
 //! | 48 | 4 | its chain |
 //! | 52 | 4 | mode: 0 explicit, 1 tracked, 2 snapshot; plus 256 if commits are durable, 512 if pages have checksums |
 //! | 56 | 8 | how many header pages had been written before |
 //! | 64 | 8 | while the space is made larger (`grow`) how many pages it had before, otherwise zero |
-//! | 72 | 8 | zero |
+//! | 72 | 4 | how many of the pages are not a part of the space yet |
+//! | 76 | 4 | where it is mapped in the modes with plain memory, in 4 GiB; zero if anywhere |
 //!
 //! Behind the pages there are their checksums, four bytes each, see `sums`.
 
@@ -21,6 +22,7 @@
 
 use sapwood_wal::{Lsn, Position};
 
+use crate::address::ALIGNMENT;
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::space::{Durability, Mode};
@@ -44,7 +46,12 @@ const SUMS: u32 = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: [u8; 16],
+    /// The pages that have a place in the file.
     pub(crate) pages: u64,
+    /// How many of them, at the end, are left for the space to grow into.
+    pub(crate) reserve: u64,
+    /// Where the space is in memory; 0 if anywhere.
+    pub(crate) address: u64,
     /// The file holds everything before, and perhaps some of what follows.
     pub(crate) replay_from: Position,
     pub(crate) mode: Mode,
@@ -57,6 +64,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// The pages of the space.
+    pub(crate) fn size(&self) -> u64 {
+        self.pages - self.reserve
+    }
+
     /// The size of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         let sums = if self.has_sums {
@@ -79,7 +91,7 @@ impl Header {
         };
         let sums = if self.has_sums { SUMS } else { 0 };
         let mut page = [0; PAGE_BYTES];
-        let fields: [(usize, &[u8]); 10] = [
+        let fields: [(usize, &[u8]); 11] = [
             (0, &MAGIC),
             (8, &FORMAT_VERSION.to_le_bytes()),
             (16, &self.id),
@@ -89,7 +101,8 @@ impl Header {
             (52, &(mode | durable | sums).to_le_bytes()),
             (56, &self.number.to_le_bytes()),
             (64, &self.grown_from.to_le_bytes()),
-            (72, &[0; 8]),
+            (72, &(self.reserve as u32).to_le_bytes()),
+            (76, &((self.address / ALIGNMENT) as u32).to_le_bytes()),
         ];
         for (offset, bytes) in fields {
             put(&mut page, offset, bytes);
@@ -123,6 +136,8 @@ impl Header {
         let header = Self {
             id: bytes_at(page, 16),
             pages: u64::from_le_bytes(bytes_at(page, 32)),
+            reserve: u64::from(u32::from_le_bytes(bytes_at(page, 72))),
+            address: u64::from(u32::from_le_bytes(bytes_at(page, 76))) * ALIGNMENT,
             replay_from: Position {
                 lsn: Lsn(u64::from_le_bytes(bytes_at(page, 40))),
                 chain: u32::from_le_bytes(bytes_at(page, 48)),
@@ -143,7 +158,7 @@ impl Header {
             number: u64::from_le_bytes(bytes_at(page, 56)),
         };
         let is_grown = header.grown_from != 0;
-        if header.pages == 0
+        if header.pages <= header.reserve
             || header.pages > PAGES_MAX
             || is_grown
                 && header
@@ -181,6 +196,8 @@ mod tests {
         let header = Header {
             id: [3; 16],
             pages: 99,
+            reserve: 9,
+            address: 5 * ALIGNMENT,
             replay_from: Position {
                 lsn: Lsn(4096),
                 chain: 77,

@@ -34,6 +34,8 @@ const AREAS: &str = "areas";
 
 /// What a child is asked for that makes the space larger, and dies at the step whose number follows.
 const GROW: &str = "grow";
+/// As an argument of a child: it has the space grow while another one uses it.
+const GROW_IN_USE: &str = "use";
 
 /// A space with room for areas.
 fn options_for_areas(mode: Mode) -> Options {
@@ -202,11 +204,23 @@ fn child() {
     if let Some(step) = work.strip_prefix(GROW) {
         let step = step.parse().unwrap();
         // By more than the one before.
-        let larger = options(mode).grow_to((PAGES + 2 * step) * PAGE_BYTES as u64);
+        let larger = options(mode)
+            .reserve_bytes(0)
+            .grow_to((PAGES + 2 * step) * PAGE_BYTES as u64);
         die_at(step);
         let space = Space::open(folder.join("space"), &larger).unwrap();
         die_at(u64::MAX);
         drop(space);
+        return;
+    }
+    if let Some(step) = work.strip_prefix(GROW_IN_USE) {
+        let step = step.parse().unwrap();
+        let space = Space::open(folder.join("space"), &options(mode)).unwrap();
+        die_at(step);
+        space
+            .grow_to((PAGES + 2 * step) * PAGE_BYTES as u64)
+            .unwrap();
+        die_at(u64::MAX);
         return;
     }
     let areas = work.strip_prefix(AREAS);
@@ -335,7 +349,8 @@ fn a_process_may_die_in_plain_memory() {
 fn a_process_may_die_while_a_space_grows() {
     let folder = tempfile::tempdir().unwrap();
     let acknowledged = Acknowledged::open(folder.path());
-    let open = || Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+    let unreserved = options(Mode::Explicit).reserve_bytes(0);
+    let open = || Space::open(folder.path().join("space"), &unreserved).unwrap();
     go_on(&open(), &acknowledged);
     for step in 1_u64.. {
         let mut child = spawn(folder.path(), Mode::Explicit, &format!("{GROW}{step}"));
@@ -353,6 +368,35 @@ fn a_process_may_die_while_a_space_grows() {
             assert!(step > 12, "only {step} steps");
             assert!(bytes > end, "it has not grown");
             break;
+        }
+    }
+}
+
+#[test]
+fn a_process_may_die_while_it_makes_a_space_larger_that_others_use() {
+    for somebody_survives in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let acknowledged = Acknowledged::open(folder.path());
+        let open = || Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+        go_on(&open(), &acknowledged);
+        let mut survivor = somebody_survives.then(open);
+        for step in 1_u64.. {
+            let work = format!("{GROW_IN_USE}{step}");
+            let mut child = spawn(folder.path(), Mode::Explicit, &work);
+            let done = child.wait().unwrap().success();
+            let space = survivor.take().unwrap_or_else(open);
+            go_on(&space, &acknowledged);
+            let size = (PAGES + 2 * step) * PAGE_BYTES as u64;
+            if done {
+                assert!(step > 6, "only {step} steps");
+                assert_eq!(space.bytes(), size);
+                break;
+            }
+            // Where it was interrupted all can be done again.
+            space.grow_to(size).unwrap();
+            assert_eq!(space.bytes(), size);
+            assert_eq!(space.check().unwrap().damaged, [], "step {step}");
+            survivor = somebody_survives.then_some(space);
         }
     }
 }

@@ -35,9 +35,11 @@
 //! at once, 128 processes, [`NAMED_ROOTS_MAX`] named roots, [`VALUE_BYTES_MAX`] for a value of a tree.
 
 pub mod abi;
+mod address;
 mod allocator;
 #[cfg(all(test, not(shuttle)))]
 mod allocator_tests;
+mod area;
 mod backup;
 mod block;
 mod bplus;

@@ -14,15 +14,16 @@
 
 use std::time::{Duration, Instant};
 
-use sapwood_wal::Lsn;
 use sapwood_wal::lock::Taken;
 use sapwood_wal::sync::{self, Ordering, fence};
+use sapwood_wal::{Lsn, Position};
 
 use crate::commit::CommitLock;
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
 use crate::header::Header;
 use crate::open::write_header;
+use crate::page::PAGE_BYTES;
 use crate::region::{load_position, store_position};
 use crate::slot::Slot;
 use crate::space::{Inner, Mode};
@@ -177,6 +178,24 @@ impl Inner {
         lock.checkpoint()
     }
 
+    /// Makes the space so many pages large, unless it is larger.
+    pub(crate) fn grow(&self, size: u64) -> Result<()> {
+        self.check_usable()?;
+        let is_large_enough = || self.region.size() >= size;
+        if is_large_enough() {
+            return Ok(());
+        }
+        if size > self.pages {
+            let bytes = self.pages * PAGE_BYTES as u64;
+            return Err(Error::InUse { bytes });
+        }
+        let lock = self.maintenance()?;
+        if is_large_enough() {
+            return Ok(());
+        }
+        lock.grow(size)
+    }
+
     /// Brings all versions into the file and empties the ring; for a transaction that runs alone.
     pub(crate) fn empty_ring(&self) -> Result<()> {
         let lock = self.maintenance_at_last();
@@ -317,6 +336,35 @@ impl Maintenance<'_> {
         if applied.lsn.0 <= progress.checkpoint.load(Ordering::SeqCst) {
             return Ok(());
         }
+        self.write_header(applied, inner.region.size())
+    }
+
+    /// Makes the space so many pages large, which have their places in the file: when both headers say so.
+    fn grow(&self, size: u64) -> Result<()> {
+        let Self(inner) = self;
+        self.advance(u64::MAX, Because::RoomIsScarce)?;
+        let mut applied = load_position(&inner.region.progress.applied);
+        if applied.lsn.0 < inner.region.progress.checkpoint.load(Ordering::SeqCst) {
+            // One that has died has left no position, and the pass that makes one has met a transaction.
+            let pid = self.pin().map_or(0, |owner| inner.pid_of(owner));
+            return Err(Error::Pinned { pid });
+        }
+        if applied.lsn == Position::START.lsn {
+            applied = Position::START;
+        }
+        for _ in 0..2 {
+            self.write_header(applied, size)?;
+        }
+        step();
+        inner.region.set_size(size);
+        step();
+        Ok(())
+    }
+
+    /// Syncs the file and has a header say that the log is replayed from a position, and how large the space is.
+    fn write_header(&self, applied: Position, size: u64) -> Result<()> {
+        let Self(inner) = self;
+        let progress = &inner.region.progress;
         inner.check_size()?;
         let guards = inner.options.guards;
         let number = progress.header.load(Ordering::SeqCst) + 1;
@@ -324,6 +372,8 @@ impl Maintenance<'_> {
         let header = Header {
             id: inner.id,
             pages: inner.pages,
+            reserve: inner.pages - size,
+            address: inner.address,
             replay_from: applied,
             mode: inner.mode,
             durability: inner.durability,

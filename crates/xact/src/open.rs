@@ -21,6 +21,7 @@ use sapwood_wal::storage::{
 use sapwood_wal::sync::Mutex;
 use sapwood_wal::{LogId, Position, Wal};
 
+use crate::address::AddressRange;
 use crate::error::{Doing, Error, Result};
 use crate::grow::grow;
 use crate::guard::{Guard, Guards};
@@ -29,8 +30,8 @@ use crate::page::PAGE_BYTES;
 use crate::page_writer::PageWriter;
 use crate::recovery;
 use crate::region::Region;
-use crate::space::{Durability, Inner, Mode, Options, Space, free_slots_of};
-use crate::sums::Verified;
+use crate::space::{Durability, Inner, Mode, NO_ADDRESS, Options, Space, free_slots_of};
+use crate::sums::{Verified, sum_pages};
 
 const LOCK_NAME: &str = "lock";
 pub(crate) const DATA_NAME: &str = "data";
@@ -74,6 +75,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
     .ok_or(Error::ProcessesFull)?;
     let space = opened.into_space(storage, membership, options);
     space.inner.membership.unlock_opening();
+    // Others may have it open.
+    space.inner.grow(options.grown_pages)?;
     Ok(space)
 }
 
@@ -93,6 +96,8 @@ pub(crate) fn create_folder(path: &Path) -> Result<()> {
 
 struct Opened {
     region: Arc<Region>,
+    /// The addresses of a space that has its own.
+    addresses: Option<AddressRange>,
     data: Arc<dyn File>,
     map: Map,
     wal: Wal,
@@ -132,6 +137,8 @@ impl Opened {
                 durability: self.header.durability,
                 options: options.clone(),
                 idle: Mutex::default(),
+                address: self.header.address,
+                addresses: self.addresses,
             }),
         }
     }
@@ -149,20 +156,38 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
     };
     let mut headers = read_headers(&*data)?;
     let header = newest(&headers)?;
-    options.check_made(header.mode, header.durability)?;
-    grow(&*data, &mut headers, options.grown_pages, options.guards)?;
+    options.check_made(header)?;
+    let (size, room) = (options.grown_pages, options.room(options.grown_pages));
+    // Before it has become too large for them.
+    let addresses = take_addresses(header, if size > header.pages { room } else { 0 })?;
+    grow(&*data, &mut headers, size, room, options.guards)?;
     let header = *newest(&headers)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
     recovery::recover(&**storage, &*data, &wal, &headers, &region, options.guards)?;
     Ok(Opened {
         region,
+        addresses,
         identity: identity_of(&*data)?,
         data,
         map,
         wal,
         header,
     })
+}
+
+/// Takes the addresses of a space that is always at the same ones, for so many pages at least.
+fn take_addresses(header: &Header, room: u64) -> Result<Option<AddressRange>> {
+    // It grows by as much as its checksums take, at least.
+    let pages = match room {
+        0 => header.pages,
+        _ => room.max(header.pages + sum_pages(header.pages)),
+    };
+    let bytes = pages as usize * PAGE_BYTES;
+    let has_address = header.address != 0;
+    has_address
+        .then(|| AddressRange::take(header.address, bytes))
+        .transpose()
 }
 
 fn identity_of(data: &dyn File) -> Result<Identity> {
@@ -177,7 +202,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
     // One of them may be under the pen of a checkpoint, but both say what does not change.
     let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
-    options.check_made(header.mode, header.durability)?;
+    options.check_made(&header)?;
     if header.pages < options.grown_pages {
         let bytes = header.pages * PAGE_BYTES as u64;
         return Err(Error::InUse { bytes });
@@ -187,6 +212,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
             "the lock region belongs to a space of another size".into(),
         ));
     }
+    let addresses = take_addresses(&header, 0)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
     if wal.id() != LogId(header.id) {
@@ -194,6 +220,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
     }
     Ok(Opened {
         region,
+        addresses,
         identity: identity_of(&*data)?,
         data,
         map,
@@ -224,11 +251,18 @@ fn map(data: &dyn File, header: &Header) -> Result<Map> {
 
 /// Makes an empty space.
 fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
+    let mode = options.mode.unwrap_or(Mode::Explicit);
+    if mode == Mode::Explicit && options.address.is_some() {
+        return Err(Error::BadOptions(NO_ADDRESS));
+    }
+    let size = options.pages.max(options.grown_pages);
     let header = Header {
         id: new_id()?,
-        pages: options.pages.max(options.grown_pages),
+        pages: options.room(size),
+        reserve: options.room(size) - size,
+        address: options.address.unwrap_or(0),
         replay_from: Position::START,
-        mode: options.mode.unwrap_or(Mode::Explicit),
+        mode,
         durability: options.durability.unwrap_or(Durability::Durable),
         has_sums: options.checksums,
         grown_from: 0,

@@ -147,6 +147,8 @@ mod tests {
         let header = Header {
             id: [0; 16],
             pages: 100,
+            reserve: 0,
+            address: 0,
             replay_from: sapwood_wal::Position::START,
             mode: crate::Mode::Explicit,
             durability: crate::Durability::Durable,

@@ -80,7 +80,7 @@ pub(crate) fn recover(
     progress.header.store(header.number, Ordering::SeqCst);
     progress.header_place.store(place, Ordering::SeqCst);
     if homeless.pages.is_empty() {
-        region.start(header.pages, last, last);
+        region.start(header.pages, header.size(), last, last);
         return Ok(());
     }
     if homeless.pages.len() as u64 > region.frames() {
@@ -96,7 +96,7 @@ pub(crate) fn recover(
             bytes,
         });
     region.publish(last.lsn.0, guards, versions);
-    region.start(header.pages, last, header.replay_from);
+    region.start(header.pages, header.size(), last, header.replay_from);
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! open the space makes it anew. Everything in it that changes often has a cache line to itself.
 //!
 //! ```text
-//!  magic, layout version, number of frames, pages of the space
+//!  magic, layout version, number of frames, pages that have a place in the file, pages of the space
 //!  commit lock         one commit at a time
 //!  maintenance lock    one at a time moves versions into the file
 //!  gate                the process that wants no other transaction to begin, see `large`
@@ -52,7 +52,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
 /// The version of everything in the region, that of the log's shared state included. Processes that disagree about it
 /// cannot share a space.
-const LAYOUT: u32 = 6;
+const LAYOUT: u32 = 7;
 
 /// What may be on its way to the log: many small commits. Larger ones gain little by it.
 const LOG_BUFFER_BYTES: usize = if cfg!(shuttle) { 8 } else { 256 } * 1024;
@@ -79,6 +79,7 @@ pub(crate) struct Layout {
     frames: AtomicU64,
     spill: AtomicU64,
     pages: AtomicU64,
+    size: AtomicU64,
     pub(crate) committer: Line<Lock>,
     pub(crate) maintainer: Line<Lock>,
     /// 0, or 1 + the process entry of a transaction that is too large for the log.
@@ -229,8 +230,9 @@ impl Region {
 
     /// Prepares a zeroed region for use; the log has been started, the file brought up to `applied`, and what is
     /// between that and `last` is in the file or in frames.
-    pub(crate) fn start(&self, pages: u64, last: Position, applied: Position) {
+    pub(crate) fn start(&self, pages: u64, size: u64, last: Position, applied: Position) {
         self.pages.store(pages, Ordering::Relaxed);
+        self.size.store(size, Ordering::Relaxed);
         let layout = &**self;
         layout.frames.store(self.frames, Ordering::Relaxed);
         layout.spill.store(self.spill, Ordering::Relaxed);
@@ -241,9 +243,19 @@ impl Region {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// How many pages the space has.
+    /// How many pages have a place in the file.
     pub(crate) fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
+    }
+
+    /// How many pages the space has. It only grows.
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// The space has so many pages from now on. For the holder of the maintenance lock.
+    pub(crate) fn set_size(&self, pages: u64) {
+        self.size.store(pages, Ordering::Release);
     }
 
     /// How many frames there are without the spill.
@@ -289,6 +301,12 @@ impl Region {
         self.area.store(to.encode(), Ordering::Release);
         step();
         true
+    }
+
+    /// Whether all frames from this one on are where frames are without the spill.
+    pub(crate) fn is_in_first_area(&self, frame: u64) -> bool {
+        let Area { from, is_spill } = self.area_now();
+        !is_spill && frame >= from
     }
 
     /// Leaves the spill when nothing is in it. For the holder of the commit lock.
@@ -450,9 +468,12 @@ mod tests {
             lsn: Lsn(lsn),
             chain: 9,
         };
-        first.start(77, at(64), at(64));
+        first.start(77, 70, at(64), at(64));
         let second = Region::join(&file).unwrap();
-        assert_eq!((second.pages(), second.last()), (77, at(64)));
+        assert_eq!(
+            (second.pages(), second.size(), second.last()),
+            (77, 70, at(64))
+        );
         first.set_last(at(128));
         assert_eq!(second.last(), at(128));
         // SAFETY: nobody looks at the frame.

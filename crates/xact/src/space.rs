@@ -10,12 +10,13 @@ use sapwood_wal::storage::{File, Identity, Map, Memory as MemoryFolder, Storage}
 use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use sapwood_wal::{Lsn, Wal};
 
+use crate::address::{ALIGNMENT, AddressRange, END};
 use crate::allocator::RESERVED_BYTES;
 use crate::commit::Wait;
 use crate::context::Context;
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guards;
-use crate::header::{HEADER_PAGES, PAGES_MAX};
+use crate::header::{HEADER_PAGES, Header, PAGES_MAX};
 use crate::open;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
 use crate::page_writer::PageWriter;
@@ -79,6 +80,9 @@ pub struct Options {
     pub(crate) pages: u64,
     /// At least so many; 0 if that is left as it is.
     pub(crate) grown_pages: u64,
+    /// So many have places in the file.
+    pub(crate) room: Option<u64>,
+    pub(crate) address: Option<u64>,
     pub(crate) layout: Option<Layout>,
     pub(crate) checksums: bool,
     pub(crate) log_bytes: u64,
@@ -92,6 +96,10 @@ pub struct Options {
 
 /// The size of a new space unless another is chosen, in bytes. It takes up disk space only where something was written.
 pub const SPACE_BYTES_DEFAULT: u64 = 16 << 30;
+pub(crate) const NO_ADDRESS: &str =
+    "in a mode with plain memory its address is a multiple of 4 GiB, and it ends below 128 TiB";
+/// A space can become so many times as large while it is in use, unless another size is chosen.
+const RESERVE: u64 = 16;
 /// The size of a new log unless another is chosen, in bytes.
 pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
 /// The memory for versions that are not in the file yet unless another is chosen, in bytes.
@@ -107,6 +115,8 @@ impl Default for Options {
             durability: None,
             pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
             grown_pages: 0,
+            room: None,
+            address: None,
             layout: None,
             checksums: true,
             log_bytes: LOG_BYTES_DEFAULT,
@@ -172,10 +182,34 @@ impl Options {
         self
     }
 
-    /// Makes a space that is smaller so large, in bytes, when the first process opens it; it is [`Error::InUse`] while
-    /// another one has it open. With checksums a space grows by a thousandth at least. Nothing is ever made smaller.
+    /// Makes a space that is smaller so large, in bytes, when it is opened. While another process has it open that is
+    /// possible up to what [`Options::reserve_bytes`] says, and [`Error::InUse`] beyond. Nothing is ever made smaller.
     pub fn grow_to(mut self, bytes: u64) -> Self {
         self.grown_pages = bytes.div_ceil(PAGE_BYTES as u64);
+        self
+    }
+
+    /// The size in bytes up to which a space can grow while it is in use, of one that is new or grows beyond what it
+    /// had: by default 16 times its size. It takes up addresses in each process, twice, and no room on the disk.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.room = Some(bytes.div_ceil(PAGE_BYTES as u64));
+        self
+    }
+
+    /// For how many pages a space of so many has places.
+    pub(crate) fn room(&self, pages: u64) -> u64 {
+        let room = self.room.unwrap_or(pages.saturating_mul(RESERVE));
+        room.min(PAGES_MAX).max(pages)
+    }
+
+    /// Where the plain memory of a new space is, in whatever process and whenever, so that pointers into the space can
+    /// be stored in it: a multiple of 4 GiB, such as `0x2000_0000_0000`, from which on nothing is for as many bytes as
+    /// [`Options::reserve_bytes`] says. One that is there already knows its address, and is not opened at another one.
+    ///
+    /// One process opens such a space once, and its transactions take turns, those that only read as well: one that
+    /// begins waits as long as [`Options::patience`] says ([`Error::AddressTaken`]).
+    pub fn address(mut self, address: u64) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -235,15 +269,31 @@ impl Options {
     }
 
     /// Refuses a space that was made otherwise than it is asked for.
-    pub(crate) fn check_made(&self, mode: Mode, durability: Durability) -> Result<()> {
-        let differs = |what, made, asked| Err(Error::MadeOtherwise { what, made, asked });
+    pub(crate) fn check_made(&self, header: &Header) -> Result<()> {
+        let differs = |what, made: &dyn fmt::Display, asked: &dyn fmt::Display| {
+            let (made, asked) = (made.to_string(), asked.to_string());
+            Err(Error::MadeOtherwise { what, made, asked })
+        };
+        let (mode, durability, address) = (header.mode, header.durability, header.address);
         if let Some(asked) = self.mode.filter(|asked| *asked != mode) {
-            return differs("mode", mode.name(), asked.name());
+            return differs("mode", &mode.name(), &asked.name());
         }
         if let Some(asked) = self.durability.filter(|asked| *asked != durability) {
-            return differs("durability", durability.name(), asked.name());
+            return differs("durability", &durability.name(), &asked.name());
+        }
+        if let Some(asked) = self.address.filter(|asked| *asked != address) {
+            let at = |address| format!("{address:#x}");
+            return differs("address", &at(address), &at(asked));
         }
         Ok(())
+    }
+
+    fn is_address(&self, address: u64) -> bool {
+        let bytes = self.room(self.pages.max(self.grown_pages)) * PAGE_BYTES as u64;
+        address != 0
+            && address.is_multiple_of(ALIGNMENT)
+            && address.saturating_add(bytes) <= END
+            && self.mode != Some(Mode::Explicit)
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -264,6 +314,10 @@ impl Options {
             ))
         } else if self.log_bytes > sapwood_wal::LOG_BYTES_MAX {
             Err(Error::BadOptions("the log has at most 1 TiB"))
+        } else if let Some(address) = self.address
+            && !self.is_address(address)
+        {
+            Err(Error::BadOptions(NO_ADDRESS))
         } else {
             Ok(())
         }
@@ -350,7 +404,22 @@ impl Space {
 
     /// The size in bytes.
     pub fn bytes(&self) -> u64 {
+        self.inner.region.size() * PAGE_BYTES as u64
+    }
+
+    /// The size in bytes up to which it can grow while it is in use.
+    pub fn bytes_reserved(&self) -> u64 {
         self.inner.pages * PAGE_BYTES as u64
+    }
+
+    /// Makes it so large, in bytes, unless it is larger, while others may be using it. Transactions that run go on in
+    /// what there was when they began. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if it has no places for so many, see [`Options::reserve_bytes`]; those of
+    /// [`Space::checkpoint`].
+    pub fn grow_to(&self, bytes: u64) -> Result<()> {
+        self.inner.grow(bytes.div_ceil(PAGE_BYTES as u64))
     }
 
     /// The mode it was made with.
@@ -361,6 +430,11 @@ impl Space {
     /// The durability it was made with.
     pub fn durability(&self) -> Durability {
         self.inner.durability
+    }
+
+    /// Where its plain memory is, if that is always the same.
+    pub fn address(&self) -> Option<u64> {
+        Some(self.inner.address).filter(|address| *address != 0)
     }
 
     /// Whether its pages have checksums.
@@ -547,12 +621,17 @@ pub(crate) struct Inner {
     pub(crate) id: [u8; 16],
     /// Of the data file: what tells the space from all others, however often it was opened.
     pub(crate) identity: Identity,
+    /// The pages that have a place in the file; how many of them are a part of the space, the region says.
     pub(crate) pages: u64,
     pub(crate) mode: Mode,
     pub(crate) durability: Durability,
     pub(crate) options: Options,
     /// Contexts that no transaction uses at the moment; each has a slot.
     pub(crate) idle: Mutex<Vec<Context>>,
+    /// Where the space is in memory; 0 if anywhere.
+    pub(crate) address: u64,
+    /// These addresses. They outlive the contexts.
+    pub(crate) addresses: Option<AddressRange>,
 }
 
 impl Inner {

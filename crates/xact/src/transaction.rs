@@ -12,6 +12,7 @@ use std::slice;
 use sapwood_wal::Position;
 use sapwood_wal::storage::Identity;
 
+use crate::address::Turn;
 use crate::allocator::{self, RESERVED_BYTES};
 use crate::commit::Wait;
 use crate::context::{Access, Context};
@@ -53,9 +54,13 @@ pub struct Transaction<'s> {
     inner: &'s Inner,
     /// `None` only while it is dropped.
     context: RefCell<Option<Context>>,
+    /// How many pages it has.
+    pages: u64,
     read_only: bool,
     /// Whether one inside it was given up.
     given_up: bool,
+    /// That it has the addresses of a space that has its own.
+    _turn: Option<Turn<'s>>,
     thread: PhantomData<*const ()>,
 }
 
@@ -65,30 +70,37 @@ impl<'s> Transaction<'s> {
         if !read_only {
             enter(inner)?;
         }
-        let idle = inner.idle().pop();
         let begun = || {
+            let addresses = inner.addresses.as_ref();
+            let patience = inner.options.patience;
+            let turn = addresses
+                .map(|addresses| addresses.begin(patience))
+                .transpose()?;
+            let idle = inner.idle().pop();
             let mut context = match idle {
                 Some(context) => context,
                 None => Context::new(inner)?,
             };
             match context.begin(inner, read_only, true) {
-                Ok(()) => Ok(context),
+                Ok(()) => Ok((context, turn)),
                 Err(error) => {
                     inner.idle().push(context);
                     Err(error)
                 }
             }
         };
-        let context = begun().inspect_err(|_| {
+        let (context, turn) = begun().inspect_err(|_| {
             if !read_only {
                 leave(inner);
             }
         })?;
         Ok(Self {
             inner,
+            pages: context.pages,
             context: RefCell::new(Some(context)),
             read_only,
             given_up: false,
+            _turn: turn,
             thread: PhantomData,
         })
     }
@@ -128,7 +140,7 @@ impl<'s> Transaction<'s> {
 
     /// The size of the space in bytes.
     pub fn bytes(&self) -> u64 {
-        self.inner.pages * PAGE_BYTES as u64
+        self.pages * PAGE_BYTES as u64
     }
 
     /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the
@@ -289,7 +301,9 @@ impl<'s> Transaction<'s> {
         if inner.options.backoff {
             context.give_way(inner)?;
         }
-        context.begin(inner, false, false)
+        context.begin(inner, false, false)?;
+        self.pages = context.pages;
+        Ok(())
     }
 
     /// Gives it up; what it has shown to the program is durable then.

@@ -20,7 +20,7 @@
 // Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
 
-use sapwood_wal::sync::{AtomicU64, Ordering};
+use sapwood_wal::sync::{AtomicU64, Ordering, fence};
 
 use crate::guard::{Guard, Guards};
 use crate::page::PageBytes;
@@ -101,6 +101,38 @@ impl Region {
         false
     }
 
+    /// Tells the pages of the frames from `from` on that a snapshot may see; gives the frame at which that ends. `None`
+    /// if these frames are too many, or some of them may be others by now, of which anything may have been told.
+    ///
+    /// The snapshot's slot keeps only frames from its tail on, and those before it may be filled anew while they are
+    /// looked at. But not before the head is three quarters of all frames further, since no commit fills more than a
+    /// quarter.
+    pub(crate) fn changes(
+        &self,
+        from: u64,
+        at: &Snapshot,
+        mut tell: impl FnMut(u64),
+    ) -> Option<u64> {
+        let is_kept = || {
+            let head = self.ring.head.load(Ordering::SeqCst);
+            let is_kept = self.is_in_first_area(from) && head - from <= self.frames() / 4 * 3;
+            is_kept.then_some(head)
+        };
+        let head = is_kept()?;
+        let mut frame = from;
+        while frame < head {
+            let header = self.header(frame);
+            if header.version.load(Ordering::Acquire) > at.version {
+                break;
+            }
+            if let Some(page) = header.page.load(Ordering::Acquire).checked_sub(1) {
+                tell(page);
+            }
+            frame += 1;
+        }
+        is_kept().map(|_| frame)
+    }
+
     fn search(&self, page: u64, tail: u64, newest: u64) -> Option<Found> {
         let mut at = self.bucket(bucket_of(page)).load(Ordering::Acquire);
         while let Some(frame) = at.checked_sub(1)
@@ -136,6 +168,8 @@ impl Region {
     ) {
         let head = self.ring.head.load(Ordering::Relaxed);
         let end = head + pages.len() as u64;
+        // Who has seen any of what follows sees the head there, too, see `changes`.
+        fence(Ordering::Release);
         for (frame, new) in (head..).zip(pages) {
             let NewVersion {
                 page,

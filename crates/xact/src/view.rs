@@ -21,21 +21,25 @@
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
 //!
-//! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand`. A
-//! page that is read may be written to then, unless the transaction only reads; a commit finds out what has changed.
+//! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand` and
+//! `asked`. A page that is read may be written to then, unless the transaction only reads; a commit finds out what has
+//! changed.
 
 // A mapping whose pages come and go under the program's loads and stores.
 #![allow(unsafe_code)]
 
+mod asked;
+
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
+use crate::address::{self, AddressRange};
 use crate::allocator::RESERVED_BYTES;
+use crate::area::Area;
 use crate::demand::{self, Demand};
 use crate::error::{Doing, Error, Result};
 use crate::explicit;
@@ -53,8 +57,8 @@ const WRITTEN: u8 = 2;
 const COPIED: u8 = 4;
 /// Snapshot mode: it may not be read yet, or it may, contrary to how pages are at first. Outlives the transaction.
 const TURNED: u8 = 8;
-/// Snapshot mode: the view has a copy of its own from a transaction before, which is as `kept` says. Outlives the
-/// transaction.
+/// The view has a copy of its own from a transaction before. Outlives the transaction. Snapshot mode: the copy is as
+/// `kept` says.
 const KEPT: u8 = 16;
 
 /// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest
@@ -66,6 +70,17 @@ const SHOWN_AT_ONCE: u64 = 64;
 /// So many copies outlive transactions; when there are more all of them go. They take up 16 MiB of memory.
 const KEPT_MAX: usize = 4096;
 
+/// How a transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Committed, as this version. If it has changed nothing that is the one that it saw.
+    Committed(u64),
+    /// Given up.
+    GivenUp,
+    /// It met another one, and is repeated.
+    Lost,
+}
+
 const MAPPING: &str = "cannot map the space: in modes tracked and snapshot each of the transactions that run at the same time takes up its size \
     in addresses";
 
@@ -74,6 +89,8 @@ const MAPPING: &str = "cannot map the space: in modes tracked and snapshot each 
 pub(crate) struct View {
     base: NonNull<u8>,
     pages: u64,
+    /// Whether its addresses are the space's own.
+    is_fixed: bool,
     mode: Mode,
     /// Snapshot mode: whether pages may not be read at first, since they have to be verified.
     hides: bool,
@@ -93,14 +110,20 @@ pub(crate) struct View {
     read_only: bool,
     inner: *const Inner,
     snapshot: Snapshot,
-    /// Snapshot mode: frames before it are accounted for.
+    /// What frames before it have of newer versions than the copies that are kept is accounted for, up to the version
+    /// that is named.
     seen: u64,
+    seen_version: u64,
     /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are
-    /// accounted for.
+    /// accounted for. Where pages are asked for: in which of the view's transactions each was, last.
     kept: Area,
     /// How many are kept, and the newest of these versions.
     kept_count: usize,
     kept_newest: u64,
+    /// How many transactions there were.
+    transactions: u64,
+    /// Whether it is shown to a transaction.
+    is_shown: bool,
     /// Whether nothing is left of the transaction before.
     is_clean: bool,
 }
@@ -109,33 +132,34 @@ pub(crate) struct View {
 unsafe impl Send for View {}
 
 impl View {
-    /// A view of the whole space, known to the signal handler.
-    pub(crate) fn new(inner: &Inner, mode: Mode) -> Result<Box<Self>> {
-        let bytes = inner.pages as usize * PAGE_BYTES;
+    /// A view of so many pages, which are the whole space, known to the signal handler.
+    pub(crate) fn new(inner: &Inner, mode: Mode, pages: u64) -> Result<Box<Self>> {
+        let bytes = pages as usize * PAGE_BYTES;
         let hides = mode == Mode::Snapshot && inner.verified.is_needed();
         let is_wanted = mode == Mode::Tracked && inner.options.userfault;
         let demand = Some(())
             .filter(|()| is_wanted)
             .and_then(|()| Demand::open());
-        // SAFETY: a new mapping.
-        let asked = demand
-            .as_ref()
-            .and_then(|demand| unsafe { demand.map(None, bytes) }.ok());
+        let place = inner.addresses.as_ref().map(AddressRange::base);
+        // SAFETY: a new mapping, or at the addresses that the one transaction has whose turn it is.
+        let map = |demand: &Demand| unsafe { demand.map(place, bytes) }.ok();
+        let asked = demand.as_ref().and_then(map);
         let base = match asked {
             Some(base) => base,
             // SAFETY: as above.
-            None => unsafe { map_file(inner, None, at_first(mode, hides)) }?,
+            None => unsafe { map_file(inner, place, pages, at_first(mode, hides)) }?,
         };
         let mut view = Box::new(Self {
             base,
-            pages: inner.pages,
+            pages,
+            is_fixed: place.is_some(),
             mode,
             hides,
-            states: Area::new(inner.pages as usize)?,
+            states: Area::new(pages as usize)?,
             areas: Areas::default(),
             demand: demand.filter(|_| asked.is_some()),
             is_asked: asked.is_some(),
-            touched: Area::new(inner.pages as usize * size_of::<u64>())?,
+            touched: Area::new(pages as usize * size_of::<u64>())?,
             touched_count: 0,
             running: AtomicBool::new(false),
             thread: AtomicUsize::new(0),
@@ -146,13 +170,21 @@ impl View {
                 tail: 0,
             },
             seen: 0,
-            kept: Area::new(inner.pages as usize * size_of::<u64>())?,
+            seen_version: 0,
+            kept: Area::new(pages as usize * size_of::<u64>())?,
             kept_count: 0,
             kept_newest: 0,
+            transactions: 0,
+            is_shown: false,
             is_clean: true,
         });
         fault::register(&raw mut *view)?;
         Ok(view)
+    }
+
+    /// How many pages it shows.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// Where the first byte of the space is in this view.
@@ -182,19 +214,31 @@ impl View {
             self.seen = 0;
             self.is_clean = true;
         }
-        if self.mode == Mode::Snapshot {
-            self.hide_newer(inner, before)?;
+        if snapshot.version < self.seen_version {
+            // Some of what was accounted for is newer than what this one may keep.
+            self.seen = self.seen.min(snapshot.tail);
         }
+        let is_large = inner.region.large.load(Ordering::SeqCst) > before;
+        if is_large && self.kept_count > 0 && self.mode == Mode::Tracked {
+            self.forget_all()?;
+        }
+        match self.mode {
+            Mode::Snapshot => self.hide_newer(inner, is_large)?,
+            _ if self.is_asked => self.begin_asked(inner)?,
+            _ => {}
+        }
+        self.seen_version = snapshot.version;
+        self.is_shown = true;
         self.thread.store(fault::this_thread(), Ordering::SeqCst);
         self.running.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     /// Hides the pages of which there are frames that no transaction in this view has accounted for.
-    fn hide_newer(&mut self, inner: &Inner, before: u64) -> Result<()> {
+    fn hide_newer(&mut self, inner: &Inner, is_large: bool) -> Result<()> {
         let region = &*inner.region;
         let tail = self.snapshot.tail;
-        if tail > self.seen || region.large.load(Ordering::SeqCst) > before {
+        if tail > self.seen || is_large {
             // Something may have gone into the file that an old copy in this view stands before.
             self.forget_all()?;
             self.seen = tail;
@@ -256,15 +300,19 @@ impl View {
         self.running.store(false, Ordering::SeqCst);
     }
 
-    /// The transaction looks at nothing any more. `committed` is its version if it was committed.
-    pub(crate) fn end(&mut self, committed: Option<u64>) {
+    /// The transaction looks at nothing any more. `changed` is what it has changed, in the order of [`View::written`],
+    /// if it was committed.
+    pub(crate) fn end(&mut self, ended: Ended, changed: &[u64]) {
         self.close();
+        if !std::mem::take(&mut self.is_shown) {
+            return;
+        }
         // A child of the process has no such view: what is there now may be anything.
-        self.is_clean = !self.is_of_parent() && self.forget_touched(committed).is_ok();
+        self.is_clean = !self.is_of_parent() && self.forget_touched(ended, changed).is_ok();
         self.touched_count = 0;
     }
 
-    fn forget_touched(&mut self, committed: Option<u64>) -> Result<()> {
+    fn forget_touched(&mut self, ended: Ended, changed: &[u64]) -> Result<()> {
         let most = match self.mode {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
@@ -273,32 +321,33 @@ impl View {
             self.seen = 0;
             return self.forget_all();
         }
+        if self.is_asked {
+            return self.rest_asked(ended, changed);
+        }
         for place in 0..self.touched_count {
             let page = self.touched_page(place);
             let state = self.state(page);
             if self.mode == Mode::Snapshot {
-                self.rest(page, state, committed)?;
+                self.rest(page, state, ended)?;
                 continue;
             }
-            if self.is_asked || state & (WRITTEN | COPIED) != 0 {
+            if state & (WRITTEN | COPIED) != 0 {
                 self.forget(page, 1)?;
             }
-            if !self.is_asked {
-                self.protect(page, 1, MprotectFlags::empty())?;
-            }
+            self.protect(page, 1, MprotectFlags::empty())?;
             self.set_state(page, 0);
         }
         Ok(())
     }
 
     /// Snapshot mode: keeps what is good for later transactions of a page that was touched.
-    fn rest(&mut self, page: u64, state: u8, committed: Option<u64>) -> Result<()> {
+    fn rest(&mut self, page: u64, state: u8, ended: Ended) -> Result<()> {
         let is_written = state & WRITTEN != 0;
         // Nobody else has changed a page that was written to and committed, so that it is as the transaction left it.
-        let version = match committed {
-            None if is_written => None,
-            Some(version) if is_written => Some(version),
-            _ => Some(self.snapshot.version),
+        let version = match ended {
+            _ if !is_written => Some(self.snapshot.version),
+            Ended::Committed(version) => Some(version),
+            Ended::GivenUp | Ended::Lost => None,
         };
         match version {
             None => {
@@ -333,6 +382,7 @@ impl View {
     /// The view is registered.
     pub(crate) unsafe fn resolve_fault(
         view: *mut Self,
+        signal: i32,
         address: usize,
         is_store: Option<bool>,
     ) -> bool {
@@ -354,10 +404,14 @@ impl View {
         }
         // SAFETY: the thread that runs the transaction is here, and whatever else it does with the view is not
         // interrupted by a signal (`fault::undisturbed`), so nobody else uses the view now.
-        unsafe { (*view).resolve(page, is_store) }
+        unsafe { (*view).resolve(signal, page, is_store) }
     }
 
-    fn resolve(&mut self, page: u64, is_store: Option<bool>) -> bool {
+    fn resolve(&mut self, signal: i32, page: u64, is_store: Option<bool>) -> bool {
+        if self.is_asked && signal != fault::ASKED {
+            // A child of the process has not got this memory, and must not fill that of its parent.
+            return false;
+        }
         let state = self.state(page);
         let rests_readable = self.mode == Mode::Snapshot && !self.is_hidden(state);
         let is_readable = state & READ != 0 || rests_readable;
@@ -392,81 +446,6 @@ impl View {
             self.show_verified(page)?;
         }
         Ok(())
-    }
-
-    /// Gives the transaction a page that is asked for.
-    fn fill(&mut self, page: u64, access: u8) -> Result<()> {
-        let (Some(demand), state) = (&self.demand, self.state(page)) else {
-            return Ok(());
-        };
-        // A page that may be stored to costs a comparison when the transaction is committed, less than to be told of
-        // the first store. The allocator's pages are not the program's to store to.
-        let is_reserved = page < page_of(RESERVED_BYTES);
-        let is_write = access == WRITTEN || !self.read_only && !is_reserved;
-        if state & READ != 0 {
-            demand.open_for_stores(self.page(page))?;
-        } else {
-            // SAFETY: set when the transaction began, which runs and borrows the space.
-            let inner = unsafe { &*self.inner };
-            let before = explicit::verified(inner, &self.snapshot, page)?;
-            demand.fill(self.page(page), before, is_write)?;
-            self.touched.set_word(self.touched_count as u64, page);
-            self.touched_count += 1;
-        }
-        self.set_state(page, state | READ | if is_write { WRITTEN } else { 0 });
-        Ok(())
-    }
-
-    /// Goes on with protected pages of the file, in the middle of a transaction: copies take up memory, and those that
-    /// were only read need none.
-    fn go_on_in_file(&mut self) -> Result<()> {
-        let bytes = self.pages as usize * PAGE_BYTES;
-        let room = [
-            self.pages as usize,
-            self.pages as usize * size_of::<u64>(),
-            bytes,
-        ]
-        .map(Area::new);
-        let [Ok(states), Ok(touched), Ok(copies)] = room else {
-            // Without room in addresses it goes on as it is.
-            return Ok(());
-        };
-        // SAFETY: set when the transaction began, which runs and borrows the space.
-        let inner = unsafe { &*self.inner };
-        let (from, to) = (
-            self.base.as_ptr().cast(),
-            copies.base.as_ptr().cast::<libc::c_void>(),
-        );
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        // SAFETY: both are mappings of this size that belong to the view. The pages are found under their old address
-        // again before the program goes on; the old mapping stays until the next call, so that nobody else is there.
-        if unsafe { libc::mremap(from, bytes, bytes, flags, to) } == libc::MAP_FAILED {
-            let error: std::io::Result<()> = Err(std::io::Error::last_os_error());
-            error.doing("cannot move the copies of a view")?;
-        }
-        // SAFETY: all pages have moved.
-        unsafe { map_file(inner, Some(self.base), MprotectFlags::empty()) }?;
-        self.is_asked = false;
-        let states = std::mem::replace(&mut self.states, states);
-        let touched = std::mem::replace(&mut self.touched, touched);
-        let count = std::mem::take(&mut self.touched_count);
-        for page in (0..count as u64).map(|place| touched.word(place)) {
-            let is_written = states.bytes()[page as usize] & WRITTEN != 0;
-            let access = if is_written { WRITTEN } else { READ };
-            if self.state(page) & access == 0 {
-                self.in_granules(page, |view, pages| view.admit_all(pages, access))?;
-            }
-            if is_written {
-                let copy = &copies.bytes()[page as usize * PAGE_BYTES..][..PAGE_BYTES];
-                // SAFETY: both are pages, and this one is open for stores.
-                unsafe { ptr::copy_nonoverlapping(copy.as_ptr(), self.page(page), PAGE_BYTES) };
-            }
-        }
-        Ok(())
-    }
-
-    fn is_of_parent(&self) -> bool {
-        self.demand.as_ref().is_some_and(|demand| !demand.is_own())
     }
 
     /// Snapshot mode: shows what lies around a page and was verified before, so that it is not learnt of one by one.
@@ -693,9 +672,10 @@ impl View {
 unsafe fn map_file(
     inner: &Inner,
     place: Option<NonNull<u8>>,
+    pages: u64,
     access: MprotectFlags,
 ) -> Result<NonNull<u8>> {
-    let bytes = inner.pages as usize * PAGE_BYTES;
+    let bytes = pages as usize * PAGE_BYTES;
     let fixed = place.map_or(MapFlags::empty(), |_| MapFlags::FIXED);
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
     let offset = HEADER_PAGES * PAGE_BYTES as u64;
@@ -713,6 +693,11 @@ unsafe fn map_file(
         )
     };
     let base = base.doing(MAPPING)?;
+    if inner.addresses.is_some() {
+        // A child opens the space itself, at the same address.
+        // SAFETY: the range was just mapped.
+        unsafe { mm::madvise(base, bytes, Advice::LinuxDontFork) }.doing(MAPPING)?;
+    }
     // As `Map::expect_jumps`.
     // SAFETY: the range was just mapped; this advice changes no memory, and is a hint whose error means nothing.
     let _ = unsafe { mm::madvise(base, bytes, Advice::Random) };
@@ -733,61 +718,13 @@ impl Drop for View {
         if self.is_of_parent() {
             return;
         }
-        // SAFETY: mapped with this size; nothing is lent out any more.
-        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.pages as usize * PAGE_BYTES) };
-    }
-}
-
-/// Zeroed memory that is there before the signal handler needs it, and takes up room only where it was used.
-#[derive(Debug)]
-struct Area {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-impl Area {
-    fn new(bytes: usize) -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: new memory at an address of the system's choice.
-        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
-        let base = base.doing("cannot reserve memory for a view")?.cast();
-        let base = NonNull::new(base).ok_or(Error::BadOptions("it is mapped at no address"))?;
-        Ok(Self { base, bytes })
-    }
-
-    fn clear(&mut self) -> Result<()> {
-        // SAFETY: the mapping is this value's own; its pages are zeroed when they are touched again.
-        let cleared =
-            unsafe { mm::madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) };
-        cleared.doing("cannot give up memory of a view")
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is this value's own and stays where it is.
-        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
-    }
-
-    /// The number at a place, of those that lie side by side from the beginning.
-    fn word(&self, place: u64) -> u64 {
-        let bytes = self.bytes()[place as usize * size_of::<u64>()..].first_chunk();
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    }
-
-    fn set_word(&mut self, place: u64, value: u64) {
-        let at = place as usize * size_of::<u64>();
-        self.bytes_mut()[at..at + size_of::<u64>()].copy_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this size.
-        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let bytes = self.pages as usize * PAGE_BYTES;
+        if self.is_fixed {
+            // SAFETY: mapped with this size; nothing is lent out any more.
+            unsafe { address::empty(self.base, bytes) };
+            return;
+        }
+        // SAFETY: as above.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), bytes) };
     }
 }

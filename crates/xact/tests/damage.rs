@@ -16,6 +16,8 @@ const COUNT: Ptr<u64> = Ptr::new(RESERVED_BYTES + 64);
 fn small() -> Options {
     Options::new()
         .bytes((PAGES * PAGE_BYTES) as u64)
+        // Checksums follow the pages.
+        .reserve_bytes(0)
         .log_bytes(0)
         .versions_bytes(8 * PAGE_BYTES as u64)
 }

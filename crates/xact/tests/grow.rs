@@ -1,4 +1,4 @@
-//! A space that has become too small is made larger when it is opened.
+//! A space that has become too small is made larger: while it is in use, or when it is opened.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,10 @@ const FIRST: u64 = RESERVED_BYTES / PAGE;
 const PAGES: u64 = 3000;
 
 fn small() -> Options {
-    Options::new().bytes(PAGES * PAGE).log_bytes(1 << 20)
+    Options::new()
+        .bytes(PAGES * PAGE)
+        .reserve_bytes(0)
+        .log_bytes(1 << 20)
 }
 
 /// Stores its number in each page from the first that is not reserved.
@@ -96,8 +99,10 @@ fn a_space_grows_by_as_much_as_its_checksums_take() {
     for _ in 0..5 {
         let options = small().grow_to((pages + 1) * PAGE);
         let space = Space::open(folder.path(), &options).unwrap();
-        assert_eq!(space.bytes() / PAGE, pages + 3);
+        assert_eq!(space.bytes() / PAGE, pages + 1);
+        assert_eq!(space.bytes_reserved() / PAGE, pages + 3);
         pages += 3;
+        space.grow_to(pages * PAGE).unwrap();
         check(&space, FIRST..PAGES);
     }
 }
@@ -111,6 +116,64 @@ fn a_file_that_was_cut_is_not_made_longer() {
     let refused = Space::open(folder.path(), &small().grow_to(2 * PAGES * PAGE)).unwrap_err();
     assert!(matches!(refused, Error::Damaged(_)), "{refused}");
     assert_eq!(data.metadata().unwrap().len(), 100 * PAGE);
+}
+
+#[test]
+fn a_space_grows_while_it_is_used() {
+    for (mode, userfault) in [
+        (Mode::Explicit, true),
+        (Mode::Snapshot, true),
+        (Mode::Tracked, true),
+        (Mode::Tracked, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = small()
+            .mode(mode)
+            .userfault(userfault)
+            .reserve_bytes(2 * PAGES * PAGE);
+        let space = Space::open(folder.path(), &options).unwrap();
+        let other = Space::open(folder.path(), &options).unwrap();
+        fill(&space, FIRST..PAGES);
+        // Views of either size are used by turns.
+        let before = space.begin_read().unwrap();
+        check(&other, FIRST..PAGES);
+        other.grow_to((PAGES + 500) * PAGE - 7).unwrap();
+        for space in [&space, &other] {
+            assert_eq!(space.bytes(), (PAGES + 500) * PAGE);
+            space.grow_to(PAGE).unwrap();
+            check(space, FIRST..PAGES);
+        }
+        assert_eq!(before.bytes(), PAGES * PAGE);
+        let beyond = before.read(PAGES * PAGE, 1).unwrap_err();
+        assert!(matches!(beyond, Error::Fault(Fault::OutOfBounds { .. })));
+        assert_eq!(
+            before.load(Ptr::<u64>::new(FIRST * PAGE + 8)).unwrap(),
+            FIRST
+        );
+        drop(before);
+        fill(&space, PAGES..PAGES + 500);
+        check(&other, FIRST..PAGES + 500);
+        let beyond = other.grow_to(2 * PAGES * PAGE + 1).unwrap_err();
+        assert!(
+            matches!(beyond, Error::InUse { bytes } if bytes == 2 * PAGES * PAGE),
+            "{beyond}"
+        );
+        // Who asks for more when opening gets it.
+        let third = options.clone().grow_to((PAGES + 600) * PAGE);
+        let third = Space::open(folder.path(), &third).unwrap();
+        assert_eq!(space.bytes(), (PAGES + 600) * PAGE);
+        check(&space, FIRST..PAGES + 500);
+        drop((space, other, third));
+        let space = Space::open(folder.path(), &options).unwrap();
+        assert_eq!(space.bytes(), (PAGES + 600) * PAGE);
+        check(&space, FIRST..PAGES + 500);
+        let copy = folder.path().join("copy");
+        space.back_up(&copy).unwrap();
+        let copy = Space::open(copy, &small()).unwrap();
+        assert_eq!(copy.bytes(), (PAGES + 600) * PAGE);
+        assert_eq!(copy.bytes_reserved(), 2 * PAGES * PAGE);
+        check(&copy, FIRST..PAGES + 500);
+    }
 }
 
 /// One of the headers is damaged after the space has grown: the other one knows its size too.

@@ -185,6 +185,33 @@ fn a_copy_is_kept_until_somebody_else_changes_the_page() {
     assert_eq!(space.read(|t| t.load(HERE)).unwrap(), 2499);
 }
 
+/// A transaction that only reads sees what is durable, which may be less than the one before it in the same view saw.
+#[test]
+fn what_was_read_when_less_was_durable_is_not_kept_for_long() {
+    const HERE: Ptr<u64> = Ptr::new(40 * PAGE_BYTES as u64);
+    for mode in MAPPED {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let first: Result<(), Error> = space.transaction(|t| t.store(HERE, &1));
+        first.unwrap();
+        let held = space.begin_read().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let second: Result<(), Error> = space.transaction_relaxed(|t| t.store(HERE, &2));
+                second.unwrap();
+            });
+        });
+        // The view that was held is the next to be used.
+        drop(held);
+        drop(space.begin().unwrap());
+        let reader = space.begin_read().unwrap();
+        assert_eq!(reader.load(HERE).unwrap(), 1, "{mode:?}");
+        drop(reader);
+        let t = space.begin().unwrap();
+        assert_eq!(t.load(HERE).unwrap(), 2, "{mode:?}");
+    }
+}
+
 #[test]
 fn system_calls_need_pages_that_were_touched() {
     let folder = tempfile::tempdir().unwrap();

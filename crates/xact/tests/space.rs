@@ -72,7 +72,7 @@ fn a_space_is_not_opened_as_what_it_is_not() {
             assert!(matches!(
                 open(&options),
                 Err(Error::MadeOtherwise { what, made, asked })
-                    if (what, made, asked) == (option, is, is_not)
+                    if (what, &*made, &*asked) == (option, is, is_not)
             ));
         }
         let same = open(&made).unwrap();

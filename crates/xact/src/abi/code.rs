@@ -46,7 +46,7 @@ const TEXTS: [&CStr; 18] = [
     c"the space was made otherwise than it is asked for",
     c"the space has a format that this release does not know",
     c"an argument that cannot be",
-    c"others have the space open",
+    c"others have the space open, or the addresses that it needs",
     c"there is no such key",
 ];
 
@@ -65,7 +65,7 @@ fn code_of(error: &Error) -> c_int {
         Error::Stalled { .. } => STALLED,
         Error::SlotsFull | Error::ProcessesFull => TOO_MANY,
         Error::Forked => FORKED,
-        Error::InUse { .. } => IN_USE,
+        Error::InUse { .. } | Error::AddressTaken { .. } => IN_USE,
         Error::MadeOtherwise { .. } | Error::OtherLayout { .. } => OTHERWISE,
         Error::BadOptions(_) | Error::Nested => INVALID,
         Error::Fault(fault) => match fault {

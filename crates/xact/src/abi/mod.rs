@@ -158,6 +158,16 @@ pub unsafe extern "C" fn xact_bytes(space: *const Space) -> u64 {
 /// See the header.
 ///
 /// # Safety
+/// `space` came from [`xact_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_grow_to(space: *const Space, bytes: u64) -> c_int {
+    // SAFETY: the caller's promise.
+    code(unsafe { &*space }.grow_to(bytes))
+}
+
+/// See the header.
+///
+/// # Safety
 /// `space` came from [`xact_open`] and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_close(space: *mut Space) {
@@ -516,6 +526,9 @@ mod tests {
         unsafe {
             assert_eq!(xact_mode(space), EVENTUAL);
             assert_eq!(xact_bytes(space), 1 << 20);
+            assert_eq!(xact_grow_to(space, 2 << 20), OK);
+            assert_eq!(xact_bytes(space), 2 << 20);
+            assert_eq!(xact_grow_to(space, 1 << 40), code::IN_USE);
             for (mode, said) in [
                 (TRACKED | EVENTUAL, "mode explicit"),
                 (EXPLICIT, "eventual"),

@@ -21,6 +21,8 @@ const SPILL_BYTES: c_int = 7;
 const PATIENCE: c_int = 8;
 const BACKOFF: c_int = 9;
 const USERFAULT: c_int = 10;
+const RESERVE_BYTES: c_int = 11;
+const ADDRESS: c_int = 12;
 
 /// See the header.
 #[unsafe(no_mangle)]
@@ -76,6 +78,8 @@ fn with(options: Options, option: c_int, value: u64) -> Result<Options> {
         PATIENCE => options.patience(Duration::from_millis(value)),
         BACKOFF => options.backoff(value != 0),
         USERFAULT => options.userfault(value != 0),
+        RESERVE_BYTES => options.reserve_bytes(value),
+        ADDRESS => options.address(value),
         _ => return Err(Error::BadOptions("there is no such option")),
     })
 }
