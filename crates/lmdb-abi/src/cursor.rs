@@ -151,6 +151,8 @@ impl Cursor {
         let shown = if self.dbi == FREE {
             self.get_free(txn, op, walk.key)
                 .inspect(|_| walk.has_stood = true)
+        } else if op.is_absolute() {
+            self.with_moved(txn, |cursor| walk.go(cursor))
         } else {
             self.with(txn, |cursor| walk.go(cursor))
         };
@@ -245,26 +247,48 @@ impl Cursor {
         walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
     ) -> Result<T> {
         if txn.is_reading() {
-            if !matches!(self.place, Place::Read(..)) {
-                let tree = txn.view(self.dbi)?.ok_or(Code::NOTFOUND)?;
-                let mut cursor = outlive(tree);
-                let parked = match std::mem::replace(&mut self.place, Place::None) {
-                    Place::Parked(record) => {
-                        cursor.stand_at(&record.0, &record.1)?;
-                        Some(record)
-                    }
-                    _ => None,
-                };
-                self.place = Place::Read(Box::new(cursor), parked);
-            }
-            return match &mut self.place {
-                Place::Read(cursor, _) => walk(cursor),
-                _ => Err(Code::EINVAL),
-            };
+            return self.with_reading(txn, walk);
         }
         let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
         let mut cursor = self.writing(tree, txn)?.read(txn)?;
         walk(&mut cursor)
+    }
+
+    /// As [`Cursor::with`], for a walk that does not begin where the cursor stands.
+    fn with_moved<T>(
+        &mut self,
+        txn: &mut Txn,
+        walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if txn.is_reading() {
+            return self.with_reading(txn, walk);
+        }
+        let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+        let mut cursor = self.writing(tree, txn)?.read_from_nowhere(txn)?;
+        walk(&mut cursor)
+    }
+
+    fn with_reading<T>(
+        &mut self,
+        txn: &mut Txn,
+        walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if !matches!(self.place, Place::Read(..)) {
+            let tree = txn.view(self.dbi)?.ok_or(Code::NOTFOUND)?;
+            let mut cursor = outlive(tree);
+            let parked = match std::mem::replace(&mut self.place, Place::None) {
+                Place::Parked(record) => {
+                    cursor.stand_at(&record.0, &record.1)?;
+                    Some(record)
+                }
+                _ => None,
+            };
+            self.place = Place::Read(Box::new(cursor), parked);
+        }
+        match &mut self.place {
+            Place::Read(cursor, _) => walk(cursor),
+            _ => Err(Code::EINVAL),
+        }
     }
 
     fn writing(
@@ -301,7 +325,13 @@ impl Cursor {
         if !self.has_stood {
             return Err(Code::EINVAL);
         }
-        match self.with(txn, |cursor| Ok(cursor.duplicates()?))? {
+        let count = if txn.is_reading() {
+            self.with_reading(txn, |cursor| Ok(cursor.duplicates()?))?
+        } else {
+            let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+            self.writing(tree, txn)?.duplicates(txn)?
+        };
+        match count {
             0 => Err(Code::NOTFOUND),
             count => Ok(count),
         }
@@ -320,7 +350,11 @@ impl Cursor {
         if flags & CURRENT != 0 {
             return self.put_current(txn, value, flags);
         }
-        let stored = txn.put(self.dbi, key, value, flags);
+        let cursor = match &mut self.place {
+            Place::Write(cursor) => Some(&mut **cursor),
+            _ => None,
+        };
+        let stored = txn.put(self.dbi, key, value, flags, cursor);
         match (&stored, value) {
             (Ok(Stored::Exists(_)), _) => {
                 self.has_stood = self.with(txn, |cursor| Ok(cursor.seek_exact(key)?))?;
@@ -370,7 +404,7 @@ impl Cursor {
         let key = self.current_key(txn)?;
         txn.check_put(self.dbi, &key, value)?;
         let Value::Bytes(bytes) = value else {
-            return txn.put(self.dbi, &key, value, flags & !CURRENT);
+            return txn.put(self.dbi, &key, value, flags & !CURRENT, None);
         };
         txn.note_change();
         let (tree, store) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;

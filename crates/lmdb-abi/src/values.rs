@@ -207,6 +207,20 @@ impl CursorOp {
         Self::PrevMultiple,
     ];
 
+    /// Whether it leads to the same place wherever the cursor stands.
+    pub(crate) fn is_absolute(self) -> bool {
+        matches!(
+            self,
+            Self::First
+                | Self::Last
+                | Self::Set
+                | Self::SetKey
+                | Self::SetRange
+                | Self::GetBoth
+                | Self::GetBothRange
+        )
+    }
+
     /// The operation with this number in `lmdb.h`.
     pub fn from_number(number: c_uint) -> Option<Self> {
         Self::ALL.get(number as usize).copied()

@@ -27,6 +27,7 @@ use crate::format::pages::ReadPages;
 use crate::format::prefetch;
 pub use crate::format::tree_record::{Duplicates, KeyOrder, TreeKind, TreeRecord};
 use crate::ids::{PageNo, SnapshotId};
+use crate::limits::HEIGHT_MAX;
 
 use duplicates::Values;
 use node::{Cell, Mark, Node};
@@ -58,6 +59,19 @@ pub struct LeafPlace {
     page: PageNo,
     of: Option<SnapshotId>,
 }
+
+/// A step of the way from the root: a page, and the slot taken in it.
+#[derive(Clone, Copy)]
+struct Step {
+    page: PageNo,
+    slot: usize,
+}
+
+/// A way that leads nowhere, by level.
+const NO_STEPS: [Step; HEIGHT_MAX] = [Step {
+    page: PageNo(0),
+    slot: 0,
+}; HEIGHT_MAX];
 
 /// So many leaves are fetched at the same time: about as many as a core waits for at once.
 const FETCHED_KEYS: usize = 16;

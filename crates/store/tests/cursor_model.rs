@@ -245,6 +245,10 @@ impl Run<'_> {
                 let ends_key = model.iter().any(|(key, _)| *key == place.0) && next.0 != place.0;
                 (!ends_key).then(|| (self.fold(&next.0), self.fold(&next.1)))
             });
+        // What is only looked at stays where it is.
+        let count = self.cursors[at].0.read(txn).unwrap().duplicates();
+        let counted = self.cursors[at].0.duplicates(txn);
+        assert_eq!(counted.unwrap(), count.unwrap());
         let mut cursor = self.cursors[at].0.read(txn).unwrap();
         let value = cursor.value().unwrap().map(<[u8]>::to_vec);
         let key = cursor.key().unwrap().map(<[u8]>::to_vec);
@@ -309,7 +313,10 @@ impl Run<'_> {
             _ => model.iter().rfind(|(key, _)| *key <= pair.0),
         };
         let (cursor, standing) = &mut self.cursors[at];
-        let mut reading = cursor.read(txn).unwrap();
+        let mut reading = match how < 128 {
+            true => cursor.read(txn).unwrap(),
+            false => cursor.read_from_nowhere(txn).unwrap(),
+        };
         let found = match how % 4 {
             0 => reading.seek(&key),
             1 => reading.seek_exact(&key),

@@ -99,6 +99,7 @@ proptest! {
                             prop_assert_eq!(txn.tree(name(tree)).unwrap().is_some(), known);
                         }
                     }
+                    prop_assert_eq!(txn.tree_count(), model.len() as u64);
                     commit(txn, at % 3 == 0);
                 }
                 Step::ChangeAlone(tree, times) => {
@@ -112,6 +113,7 @@ proptest! {
                     let mut txn = env.write().unwrap();
                     let existed = model.remove(&name(tree)).is_some();
                     prop_assert_eq!(txn.drop_tree(name(tree)).unwrap(), existed);
+                    prop_assert_eq!(txn.tree_count(), model.len() as u64);
                     commit(txn, false);
                 }
                 Step::Rename(from, to) => {

@@ -125,7 +125,7 @@ pub extern "C" fn mdb_put(
             return Err(Code::EINVAL);
         }
         let value = value(&data, flags)?;
-        let stored = txn.put(dbi, key, value, flags);
+        let stored = txn.put(dbi, key, value, flags, None);
         tell(stored, data)
     })
 }

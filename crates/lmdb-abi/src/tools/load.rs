@@ -80,7 +80,7 @@ fn load(
         let Some(value) = text.bytes(header.is_print)? else {
             return Err(text.wrong("failed to read key value"));
         };
-        match txn.put(dbi, &key, Value::Bytes(&value), put_flags) {
+        match txn.put(dbi, &key, Value::Bytes(&value), put_flags, None) {
             Ok(Stored::Exists(_)) | Err(Code::KEYEXIST) if put_flags != 0 => continue,
             Ok(_) => {}
             Err(code) => return Err(text.failed("mdb_cursor_put", code)),

@@ -121,6 +121,16 @@ impl Txn {
         })
     }
 
+    /// Whether there may be databases with names. For write transactions.
+    pub(super) fn may_have_named(&mut self) -> Result<bool> {
+        let txn = &mut self.writing_mut()?.txn;
+        Ok(match txn.tree_count() {
+            0 | 1 => false,
+            2 => txn.tree(database::SETTINGS_TREE)?.is_none(),
+            _ => true,
+        })
+    }
+
     /// `mdb_dbi_flags`
     pub(crate) fn database_flags(&mut self, dbi: u32) -> Result<u32> {
         Ok(self.database(dbi)?.flags)

@@ -1,6 +1,6 @@
 //! The records of a transaction: read, put and deleted, with LMDB's refusals.
 
-use sapwood_store::TreeId;
+use sapwood_store::{TreeId, WriteCursor};
 
 use super::Txn;
 use super::databases::TreePlace;
@@ -114,13 +114,14 @@ impl Txn {
         self.note_failure(stored).map(drop)
     }
 
-    /// `mdb_put`, and what `mdb_cursor_put` stores.
+    /// `mdb_put`, and what `mdb_cursor_put` stores, which a cursor need not search for where it stands.
     pub(crate) fn put(
         &mut self,
         dbi: u32,
         key: &[u8],
         value: Value<'_>,
         flags: u32,
+        cursor: Option<&mut WriteCursor>,
     ) -> Result<Stored> {
         self.begin_change()?;
         let db_flags = self.check_put(dbi, key, value)?;
@@ -145,7 +146,11 @@ impl Txn {
         let stored = if flags & APPEND != 0 {
             txn.append(tree, key, value).map(|()| true)
         } else if flags & APPENDDUP != 0 && db_flags & DUPSORT != 0 {
-            txn.append_duplicate(tree, key, value).map(|()| true)
+            let appended = match cursor.filter(|cursor| cursor.tree() == tree) {
+                Some(cursor) => cursor.append_duplicate(txn, key, value),
+                None => txn.append_duplicate(tree, key, value),
+            };
+            appended.map(|()| true)
         } else {
             txn.put(tree, key, value)
         };
@@ -225,7 +230,7 @@ impl Txn {
             return Ok(());
         }
         while let Some((value, others)) = rest.split_at_checked(size) {
-            self.put(dbi, key, Value::Bytes(value), flags)?;
+            self.put(dbi, key, Value::Bytes(value), flags, None)?;
             *done += 1;
             rest = others;
         }
@@ -274,7 +279,7 @@ impl Txn {
 
     /// Records that stand for named databases are changed by `mdb_dbi_open` and `mdb_drop` alone.
     pub(crate) fn refuse_database_record(&mut self, dbi: u32, key: &[u8]) -> Result {
-        if dbi != MAIN {
+        if dbi != MAIN || !self.may_have_named()? {
             return Ok(());
         }
         // There are few trees and many records. What is no name of a database stands for none.

@@ -5,7 +5,7 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::View;
+use super::{NO_STEPS, Step, View};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::ids::PageNo;
@@ -58,12 +58,6 @@ pub struct Cursor<'p, P: ?Sized> {
     key: Vec<u8>,
 }
 
-#[derive(Clone, Copy)]
-struct Step {
-    page: PageNo,
-    slot: u32,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -87,11 +81,6 @@ pub(crate) struct Position {
     among: duplicates::Position,
 }
 
-const NO_STEPS: [Step; HEIGHT_MAX] = [Step {
-    page: PageNo(0),
-    slot: 0,
-}; HEIGHT_MAX];
-
 impl Position {
     pub(crate) const NOWHERE: Self = Self {
         steps: NO_STEPS,
@@ -100,6 +89,18 @@ impl Position {
         gap: false,
         among: duplicates::Position::NOWHERE,
     };
+
+    /// The leaf and the slot of its key; `None` if that is gone.
+    pub(crate) fn key_place(&self) -> Option<(PageNo, usize)> {
+        self.leaf
+            .filter(|_| !self.gap)
+            .map(|leaf| (leaf, self.slot))
+    }
+
+    /// The step of the way there on a level above the leaves.
+    pub(super) fn step(&self, level: usize) -> Step {
+        self.steps[level]
+    }
 }
 
 impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
@@ -137,7 +138,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         position.leaf = self.leaf.as_ref().map(|leaf| leaf.number());
         position.slot = self.slot;
         position.gap = self.gap;
-        position.among = self.among.position();
+        self.among.note(&mut position.among);
     }
 
     /// Goes to the record with this key, and in a tree with duplicates this value, or into the gap where it would be.
@@ -254,10 +255,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 slot += 1;
                 child = node.child(slot)?;
             }
-            self.steps[level] = Step {
-                page: number,
-                slot: slot as u32,
-            };
+            self.steps[level] = Step { page: number, slot };
             number = child.page;
         }
         let leaf = self.view.open(number, 0)?;
@@ -404,10 +402,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         for level in (1..self.view.height()).rev() {
             let node = self.view.open(number, level)?;
             let slot = node.child_slot(key, order)?;
-            self.steps[level] = Step {
-                page: number,
-                slot: slot as u32,
-            };
+            self.steps[level] = Step { page: number, slot };
             number = node.child(slot)?.page;
         }
         let leaf = self.view.open(number, 0)?;
@@ -447,12 +442,12 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             let Step { page, slot } = self.steps[level];
             let node = self.view.open(page, level)?;
             let next = match direction {
-                Direction::Forward => (slot as usize + 1 < node.len()).then_some(slot + 1),
+                Direction::Forward => (slot + 1 < node.len()).then_some(slot + 1),
                 Direction::Back => slot.checked_sub(1),
             };
             if let Some(slot) = next {
                 self.steps[level].slot = slot;
-                return self.descend(level, node.child(slot as usize)?.page, direction);
+                return self.descend(level, node.child(slot)?.page, direction);
             }
         }
         Ok(false)
@@ -479,10 +474,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 self.slot = slot;
                 self.leaf = Some(node);
             } else {
-                self.steps[level] = Step {
-                    page: number,
-                    slot: slot as u32,
-                };
+                self.steps[level] = Step { page: number, slot };
                 number = node.child(slot)?.page;
             }
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::page::{PageKind, PageMut};
+use crate::format::page::{PAGE_BYTES, PageKind, PageMut};
 use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::{Child, InsertionRun, Mark, Node, NodeMut, cell_bytes, slots_bytes};
 
@@ -80,6 +80,8 @@ impl Entries {
 
     /// Appends all entries of a page. The first entry of a branch, which has no key, gets `first_key`.
     pub(super) fn load(&mut self, node: &Node<'_>, first_key: &[u8]) -> Result<()> {
+        self.bytes.reserve(PAGE_BYTES);
+        self.entries.reserve(node.len() + 1);
         for slot in 0..node.len() {
             let cell = node.cell(slot)?;
             let key_at = self.bytes.len();
@@ -243,15 +245,12 @@ impl Entries {
             false => &self.key(keyed.start)[..self.prefix_len(range.clone())],
         };
         let mut node = NodeMut::init(page, number, commit, self.kind, self.level, prefix);
-        for (place, slot) in range.enumerate() {
-            if !node.insert(
-                place,
-                self.key(slot),
-                self.payload(slot),
-                self.entries[slot].mark,
-            )? {
-                return Err(Error::corrupt(number, "entries do not fit into one page"));
-            }
+        let entries = range.map(|slot| {
+            let mark = self.entries[slot].mark;
+            (self.key(slot), self.payload(slot), mark)
+        });
+        if !node.fill(entries)? {
+            return Err(Error::corrupt(number, "entries do not fit into one page"));
         }
         node.set_run(run);
         Ok(())
@@ -265,4 +264,78 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let alike = 8 * words_alike;
     let rest = a[alike..].iter().zip(&b[alike..]);
     alike + rest.take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::page::Page;
+    use crate::tree::Order;
+
+    const KINDS: [PageKind; 5] = [
+        PageKind::Leaf,
+        PageKind::WholeLeaf,
+        PageKind::Branch,
+        PageKind::PackedLeaf,
+        PageKind::PointerLeaf,
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A page is the same whether its entries come at once or one by one.
+        #[test]
+        fn a_page_is_written_as_insertions_make_it(
+            records in prop::collection::btree_map(prop::collection::vec(0..3_u8, 0..8), prop::collection::vec(any::<u8>(), 0..60), 1..60),
+            kind in 0..KINDS.len(),
+        ) {
+            let kind = KINDS[kind];
+            let level = usize::from(!kind.is_leaf());
+            let records: BTreeMap<_, _> = records.into_iter().map(|(key, value)| {
+                let bytes = key.iter().fold(0, |sum, byte| sum * 4 + u64::from(byte + 1)).to_be_bytes();
+                match kind {
+                    PageKind::PackedLeaf => (bytes.to_vec(), Vec::new()),
+                    PageKind::PointerLeaf => (bytes.to_vec(), bytes.to_vec()),
+                    PageKind::Branch => ([&b"pre"[..], &key].concat(), vec![value.len() as u8; 6]),
+                    _ => ([&b"pre"[..], &key].concat(), value),
+                }
+            }).collect();
+            let mut entries = Entries::new(kind, level);
+            records.iter().for_each(|(key, value)| entries.push(key, value, Mark::Inline));
+            let all = 0..entries.len();
+            prop_assume!(entries.fit(all.clone(), 0));
+            let (number, commit) = (PageNo(7), CommitNo(3));
+            let mut page = Page::zeroed();
+            entries.write(all.clone(), (&mut page).into(), number, commit, InsertionRun::default()).unwrap();
+            let mut model = Page::zeroed();
+            let first = usize::from(!kind.is_leaf()).min(all.end - 1);
+            let prefix = &entries.key(first)[..entries.prefix_len(all)];
+            let mut node = NodeMut::init((&mut model).into(), number, commit, kind, level, prefix);
+            for (slot, (key, value)) in records.iter().enumerate() {
+                prop_assert!(node.insert(slot, key, value, Mark::Inline).unwrap());
+            }
+            let [node, model] = [&page, &model].map(|page| Node::open(page, number, kind, level).unwrap());
+            prop_assert_eq!(node.check(Order::Bytes), Ok(()));
+            prop_assert_eq!((node.len(), node.used()), (model.len(), model.used()));
+            for slot in 0..node.len() {
+                let entry = |node: &Node<'_>| {
+                    let mut key = Vec::new();
+                    node.push_key(slot, &mut key).unwrap();
+                    (key, node.cell(slot).unwrap().payload.to_vec())
+                };
+                prop_assert_eq!(entry(&node), entry(&model));
+            }
+            // One entry more than there is room for.
+            while entries.fit(0..entries.len(), 0) {
+                let (key, value) = (entries.key(entries.len() - 1).to_vec(), vec![1; entries.payload(entries.len() - 1).len()]);
+                entries.push(&key, &value, Mark::Inline);
+            }
+            let written = entries.write(0..entries.len(), (&mut page).into(), number, commit, InsertionRun::default());
+            prop_assert!(written.is_err());
+        }
+    }
 }

@@ -45,7 +45,6 @@
 #![deny(clippy::indexing_slicing)]
 
 mod child;
-mod division;
 mod edit;
 mod insertions;
 mod remake;
@@ -64,7 +63,6 @@ use crate::ids::{CommitNo, PageNo};
 
 pub(crate) use child::decode_pair;
 pub(crate) use child::{Child, encode_pair};
-pub(crate) use division::{Heading, Overfull};
 pub(crate) use edit::NodeMut;
 pub(crate) use insertions::InsertionRun;
 pub(crate) use remake::{Edit, Entry};

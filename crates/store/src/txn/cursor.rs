@@ -64,6 +64,10 @@ pub struct CursorInTxn<'c, 't> {
     tree: Tree<'t>,
     /// The count of changes of that.
     changed: u64,
+    /// The one for which the cursor knew its place.
+    seen: Option<u64>,
+    /// It may stand elsewhere than the cursor knows.
+    has_moved: bool,
 }
 
 impl WriteTxn {
@@ -88,25 +92,45 @@ impl WriteCursor {
 
     /// The cursor to be moved and read, as the transaction is now.
     pub fn read<'c, 't>(&'c mut self, txn: &'t WriteTxn) -> Result<CursorInTxn<'c, 't>> {
-        let view = txn.view(self.tree)?;
+        let mut lent = self.read_from_nowhere(txn)?;
+        if lent.state.standing {
+            lent.has_moved = lent.seen != Some(lent.changed);
+            lent.cursor = match lent.has_moved {
+                true => lent.found_again()?,
+                false => TreeCursor::resume(lent.tree, &lent.state.position)?,
+            };
+        }
+        Ok(lent)
+    }
+
+    /// As [`WriteCursor::read`], for the one that moves it somewhere else at once: it stands nowhere, and does not look
+    /// for its place first.
+    pub fn read_from_nowhere<'c, 't>(
+        &'c mut self,
+        txn: &'t WriteTxn,
+    ) -> Result<CursorInTxn<'c, 't>> {
+        let tree = txn.view(self.tree)?;
         let changed = txn.open(self.tree)?.changed;
         // Until it is told where it has been moved to.
         let seen = self.seen.take();
-        let cursor = if !self.standing {
-            view.cursor()
-        } else if seen == Some(changed) {
-            TreeCursor::resume(view, &self.position)?
-        } else {
-            let mut cursor = view.cursor();
-            cursor.stand_at(&self.key, &self.value)?;
-            cursor
-        };
         Ok(CursorInTxn {
             state: self,
-            cursor,
-            tree: view,
+            cursor: tree.cursor(),
+            tree,
             changed,
+            seen,
+            has_moved: true,
         })
+    }
+
+    /// How many values the key has that it stands on: [`TreeCursor::duplicates`], mostly without looking for its place.
+    pub fn duplicates(&mut self, txn: &WriteTxn) -> Result<u64> {
+        match self.seen {
+            Some(seen) if seen == txn.open(self.tree)?.changed => {
+                self.position.duplicates(&txn.view(self.tree)?)
+            }
+            _ => self.read(txn)?.duplicates(),
+        }
     }
 
     /// [`WriteTxn::put`], after which the cursor stands on the record.
@@ -135,7 +159,12 @@ impl WriteCursor {
 
     /// [`WriteTxn::append_duplicate`], after which the cursor stands on the record.
     pub fn append_duplicate(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
-        txn.append_duplicate(self.tree, key, value)?;
+        let knows_place = self.seen == Some(txn.open(self.tree)?.changed);
+        let is_at_key = knows_place && self.standing && self.key == key;
+        let at = Some(&self.position).filter(|at| is_at_key && at.key_place().is_some());
+        txn.change(self.tree, false, |tree| {
+            tree.append_duplicate_at(at, key, value)
+        })?;
         self.stand_on(key, value);
         Ok(())
     }
@@ -258,6 +287,11 @@ fn replace_duplicate(
     old: &[u8],
     new: &[u8],
 ) -> Result<()> {
+    if old.len() == new.len() {
+        // One that there was is not refused.
+        txn.delete_duplicate(tree, key, old)?;
+        return txn.put(tree, key, new).map(drop);
+    }
     // What is refused is refused before anything is changed.
     let mut child = txn.child();
     child.delete_duplicate(tree, key, old)?;
@@ -276,12 +310,26 @@ impl<'t> Deref for CursorInTxn<'_, 't> {
 
 impl<'t> DerefMut for CursorInTxn<'_, 't> {
     fn deref_mut(&mut self) -> &mut TreeCursor<'t> {
+        self.has_moved = true;
         &mut self.cursor
+    }
+}
+
+impl<'t> CursorInTxn<'_, 't> {
+    /// A cursor where the record is by now, or in its gap.
+    fn found_again(&self) -> Result<TreeCursor<'t>> {
+        let mut cursor = self.tree.cursor();
+        cursor.stand_at(&self.state.key, &self.state.value)?;
+        Ok(cursor)
     }
 }
 
 impl Drop for CursorInTxn<'_, '_> {
     fn drop(&mut self) {
+        if !self.has_moved {
+            self.state.seen = self.seen;
+            return;
+        }
         // A damaged page leaves it nowhere, and so does the cursor of another tree.
         let is_remembered =
             self.cursor.is_in(&self.tree) && self.state.remember(&mut self.cursor).is_ok();

@@ -185,6 +185,16 @@ impl WriteTxn {
         Ok(names)
     }
 
+    /// How many trees there are now.
+    pub fn tree_count(&self) -> u64 {
+        let stored = self.head.roots.catalog.tree().records;
+        let is_new = |tree: &&OpenTree| tree.stored.is_none() && !tree.state.is_dropped;
+        let is_gone = |tree: &&OpenTree| tree.stored.is_some() && tree.state.is_dropped;
+        let new = self.trees.iter().filter(is_new).count();
+        let gone = self.trees.iter().filter(is_gone).count();
+        (stored + new as u64).saturating_sub(gone as u64)
+    }
+
     /// The tree as it is now, own changes included, to be read like a snapshot's.
     pub fn view(&self, tree: TreeId) -> Result<Tree<'_>> {
         let tree = self.open(tree)?;

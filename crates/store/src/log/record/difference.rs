@@ -28,6 +28,9 @@ const WORD_BYTES: usize = 8;
 const MOVED_BYTES_MIN: usize = 16;
 /// If less of a page has changed, the bytes are not looked for elsewhere.
 const SEARCHED_BYTES_MIN: usize = 128;
+/// After each so many places that lead nowhere, the next are looked for in larger steps: where much is new, hardly
+/// anything is found.
+const MISSES_FOR_STEP: usize = 32;
 /// Changed runs that are closer together are searched as one.
 const SEARCHED_GAP_BYTES: usize = 32;
 
@@ -236,6 +239,7 @@ impl<'a> Runs<'a> {
     fn search(&mut self, places: &Places, range: Range<usize>) {
         let mut new = range.start;
         let mut at = range.start;
+        let mut misses = 0;
         while let Some(&word) = self
             .after
             .get(at..range.end)
@@ -247,9 +251,11 @@ impl<'a> Runs<'a> {
             };
             let found = self.extend(from, at, new..range.end);
             if found.len() < MOVED_BYTES_MIN {
-                at += 1;
+                misses += 1;
+                at += 1 + misses / MISSES_FOR_STEP;
                 continue;
             }
+            misses = 0;
             self.put_changed(new..found.start);
             let run = match from {
                 0 => Run::Zeroes,

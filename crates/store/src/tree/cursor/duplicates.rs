@@ -3,9 +3,11 @@
 use super::{Cursor, Direction, Spot};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
+use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
+use crate::tree::View;
 use crate::tree::duplicates::{Values, damaged};
-use crate::tree::node::Found;
+use crate::tree::node::{Found, Node};
 
 /// Where among the values of its key a cursor stands.
 pub(super) enum Among<'p, P: ?Sized> {
@@ -46,15 +48,17 @@ impl<'p> Values<'p> {
 }
 
 impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
-    pub(super) fn position(&self) -> Position {
-        match self {
-            Self::One => Position::One,
-            &Self::List { at, gap, .. } => Position::List { at, gap },
-            Self::Tree(cursor) => {
-                let mut position = Box::new(super::Position::NOWHERE);
-                cursor.note(&mut position);
-                Position::Tree(position)
+    /// Notes where it stands, in the room of what was noted before.
+    pub(super) fn note(&self, position: &mut Position) {
+        match (self, &mut *position) {
+            (Self::Tree(cursor), Position::Tree(position)) => cursor.note(position),
+            (Self::Tree(cursor), _) => {
+                let mut new = Box::new(super::Position::NOWHERE);
+                cursor.note(&mut new);
+                *position = Position::Tree(new);
             }
+            (Self::One, _) => *position = Position::One,
+            (&Self::List { at, gap, .. }, _) => *position = Position::List { at, gap },
         }
     }
 
@@ -87,15 +91,35 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
     }
 }
 
+impl super::Position {
+    /// How many values the key has there, 0 if that is nowhere: [`Cursor::duplicates`] without the cursor.
+    pub(crate) fn duplicates<P: ReadPages + ?Sized>(&self, view: &View<'_, P>) -> Result<u64> {
+        let Some(leaf) = self.leaf else {
+            return Ok(0);
+        };
+        view.pages.check_process()?;
+        let leaf = view.open(leaf, 0)?;
+        match self.slot < leaf.len() {
+            true => values_at(&leaf, self.slot, view.record.kind),
+            false => Ok(0),
+        }
+    }
+}
+
+/// How many values the entry of a leaf has.
+fn values_at(leaf: &Node<'_>, slot: usize, kind: TreeKind) -> Result<u64> {
+    match kind.duplicates {
+        Some(_) => Ok(Values::of(leaf, slot, kind)?.len()),
+        None => Ok(1),
+    }
+}
+
 impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     /// How many values the key has that the cursor stands on; 0 if it stands nowhere. Without a walk.
     pub fn duplicates(&self) -> Result<u64> {
-        let Some(leaf) = self.here() else {
-            return Ok(0);
-        };
-        match self.view.record.kind.duplicates {
-            Some(_) => Ok(Values::of(leaf, self.slot, self.view.record.kind)?.len()),
-            None => Ok(1),
+        match self.here() {
+            Some(leaf) => values_at(leaf, self.slot, self.view.record.kind),
+            None => Ok(0),
         }
     }
 
@@ -320,7 +344,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
     }
 
-    fn sub_cursor(&mut self, tree: crate::format::tree_record::TreeRecord) -> Box<Self> {
+    fn sub_cursor(&mut self, tree: TreeRecord) -> Box<Self> {
         let view = self.view.of_values(tree);
         match std::mem::replace(&mut self.among, Among::One) {
             Among::Tree(mut cursor) => {

@@ -147,6 +147,52 @@ impl<'a> NodeMut<'a> {
         Ok(true)
     }
 
+    /// Fills an empty page with entries in ascending order. Answers `false` if it has no room for them, or their keys
+    /// do not begin with its prefix.
+    pub(crate) fn fill<'e>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (&'e [u8], &'e [u8], Mark)>,
+    ) -> Result<bool> {
+        if self.kind.has_equal_entries() {
+            for (slot, (key, payload, mark)) in entries.enumerate() {
+                if !self.insert(slot, key, payload, mark)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        Ok(self.fill_slots(entries).is_some())
+    }
+
+    fn fill_slots<'e>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (&'e [u8], &'e [u8], Mark)>,
+    ) -> Option<()> {
+        let n = entries.len();
+        let prefix = self.page.bytes().get(NODE_HEADER_BYTES..self.heads_at())?;
+        let prefix = prefix.to_vec();
+        let (heads, offsets) = (self.heads_at(), self.offsets_at(n));
+        let floor = offsets + 2 * n;
+        let mut at = PAGE_BYTES;
+        for (slot, (key, payload, mark)) in entries.enumerate() {
+            let suffix = match !self.kind.is_leaf() && slot == 0 {
+                true => &[],
+                false => key.strip_prefix(&prefix[..])?,
+            };
+            let need = cell_bytes(self.kind, suffix.len(), payload.len());
+            at = at.checked_sub(need).filter(|&at| at >= floor)?;
+            self.write_cell(at, suffix, payload, mark)?;
+            let head = head_of(suffix).to_le_bytes();
+            self.page.store(heads + HEAD_BYTES * slot, &head)?;
+            self.page
+                .store(offsets + 2 * slot, &(at as u16).to_le_bytes())?;
+        }
+        self.n = n;
+        self.page.set_u16_at(COUNT_AT, n as u16);
+        self.page.set_u16_at(CELLS_AT, at as u16);
+        Some(())
+    }
+
     fn insert_packed(&mut self, slot: usize, parts: &[&[u8]]) -> Result<bool> {
         let n = self.n;
         let bytes = parts.iter().map(|part| part.len()).sum();
@@ -330,6 +376,61 @@ impl<'a> NodeMut<'a> {
             false => None,
         }
         .ok_or_else(|| self.corrupt())
+    }
+
+    /// Gives an entry of a leaf a payload of any length; the cells below its own make room, or close up. Answers
+    /// `false`, and changes nothing, if there is no room between slots and cells.
+    pub(crate) fn replace(&mut self, slot: usize, payload: &[u8], mark: Mark) -> Result<bool> {
+        if self.kind == PageKind::PackedLeaf {
+            // Its entries are nothing but keys.
+            return Ok(true);
+        }
+        let node = self.as_node().ok_or_else(|| self.corrupt())?;
+        let cell = node.cell(slot)?;
+        if self.kind.has_equal_entries() || (cell.mark, cell.payload.len()) == (mark, payload.len())
+        {
+            return self.set_payload(slot, payload).map(|()| true);
+        }
+        let suffix_len = cell.suffix_len;
+        let old = node.cell_range(slot).ok_or_else(|| self.corrupt())?;
+        let (cells, floor) = (
+            self.cells(),
+            self.heads_at() + slots_bytes(self.kind, self.n),
+        );
+        let key_end = old.start + cell_bytes(self.kind, suffix_len, 0);
+        let lowest = (cells + old.len()).checked_sub(key_end - old.start + payload.len());
+        let Some(lowest) = lowest.filter(|&lowest| lowest >= floor) else {
+            return Ok(false);
+        };
+        if old.start < cells || old.end > PAGE_BYTES {
+            return Err(self.corrupt());
+        }
+        let place = old.end - payload.len();
+        self.page.shift(cells..key_end, lowest);
+        self.page.clear(cells..lowest);
+        let stored = self
+            .page
+            .store(place, payload)
+            .and_then(|()| self.move_offsets(old.start, lowest.wrapping_sub(cells)));
+        stored.ok_or_else(|| self.corrupt())?;
+        let at = old.start + lowest - cells;
+        self.page.set_u16_at(at + 2, mark.encode(payload.len()));
+        self.page.set_u16_at(CELLS_AT, lowest as u16);
+        Ok(true)
+    }
+
+    /// Has the slots of cells that stand up to `last` say that these stand `by` bytes further on, which modulo 2^16 may
+    /// be further ahead.
+    fn move_offsets(&mut self, last: usize, by: usize) -> Option<()> {
+        let at = self.offsets_at(self.n);
+        let offsets = self.page.reborrow().part(at..at + 2 * self.n)?;
+        for offset in offsets.as_chunks_mut().0 {
+            let cell = u16::from_le_bytes(*offset);
+            if usize::from(cell) <= last {
+                *offset = cell.wrapping_add(by as u16).to_le_bytes();
+            }
+        }
+        Some(())
     }
 
     pub(crate) fn set_child(&mut self, slot: usize, child: Child) -> Result<()> {

@@ -12,23 +12,15 @@ use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{
-    Child, Edit, Entry, Found, Heading, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut,
-    Overfull,
+    Child, Edit, Entry, Found, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut,
 };
-use crate::tree::{Orders, value};
+use crate::tree::{NO_STEPS, Orders, Position, Step, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
 const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;
 
 /// Two pages become one only if it still has this much room, or the next insertion would divide it again.
 const MERGED_SPARE_BYTES: usize = NODE_ROOM_BYTES / 8;
-
-/// A step of the way from the root: a page, and the slot taken in it.
-#[derive(Clone, Copy)]
-pub(super) struct Step {
-    pub(super) page: PageNo,
-    pub(super) slot: usize,
-}
 
 /// One change on its way: the tree and the way to the key's place in it. Steps are indexed by level, the leaf's being
 /// 0.
@@ -63,6 +55,18 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             change.node(0)?.prefetch_place_for(key.len() + value_len);
         }
         change.find_place(key)?;
+        Ok(change)
+    }
+
+    /// The way on which a cursor stands in this tree as it is; [`Error::NoRecord`] unless it stands at a key.
+    pub(super) fn along(tree: &'a mut TreeMut<'_, P>, position: &Position) -> Result<Self> {
+        let (leaf, slot) = position.key_place().ok_or(Error::NoRecord)?;
+        let mut change = Self::nowhere(tree);
+        for level in 1..change.height() {
+            change.steps[level] = position.step(level);
+        }
+        change.steps[0] = Step { page: leaf, slot };
+        change.place = Found::exactly(slot);
         Ok(change)
     }
 
@@ -134,10 +138,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             pages: tree.pages,
             tree: tree.record,
             orders: tree.orders,
-            steps: [Step {
-                page: PageNo(0),
-                slot: 0,
-            }; HEIGHT_MAX],
+            steps: NO_STEPS,
             place: Found::gap(0),
         }
     }
@@ -190,7 +191,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Makes the whole way the transaction's own, and adds `records` to the counts along it.
     pub(super) fn touch(&mut self, records: i64) -> Result<()> {
-        if self.height() == 0 {
+        if self.height() == 0 || self.is_own_way(0, records) {
             return Ok(());
         }
         self.touch_branches(records)?;
@@ -202,6 +203,9 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// As [`Change::touch`], and makes a change in the leaf. Answers `false`, and only touches, if there is more to
     /// that.
     fn touch_and_edit(&mut self, records: i64, edit: Edit<'_>) -> Result<bool> {
+        if self.is_own_way(0, records) {
+            return Ok(false);
+        }
         self.touch_branches(records)?;
         let leaf = self.steps[0].page;
         let remade = match self.pages.is_own(leaf) {
@@ -220,7 +224,17 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok(false)
     }
 
+    /// Whether nothing of the way down to a level is to be changed for its own sake: what leads to a page of the
+    /// transaction's own is its own, too, and nothing is counted.
+    fn is_own_way(&self, level: usize, records: i64) -> bool {
+        let counts = records != 0 && self.tree.kind.counted;
+        !counts && level < self.height() && self.pages.is_own(self.steps[level].page)
+    }
+
     fn touch_branches(&mut self, records: i64) -> Result<()> {
+        if self.is_own_way(1, records) {
+            return Ok(());
+        }
         for level in (1..self.height()).rev() {
             let new = self.pages.touch(self.steps[level].page)?;
             self.lead_to(level, new, records)?;
@@ -278,10 +292,10 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         if new {
             return self.insert(0, key, payload, mark);
         }
-        if self.overwrite(payload, mark)? {
+        let slot = self.place.slot;
+        if self.node_mut(0)?.replace(slot, payload, mark)? {
             return Ok(());
         }
-        let slot = self.place.slot;
         self.node_mut(0)?.remove(slot)?;
         // An entry that takes its own place again says nothing about where the next one goes.
         let run = InsertionRun::of(self.pages.page(self.steps[0].page)?);
@@ -298,17 +312,6 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         self.tree.height = 1;
         self.steps[0].page = root;
         Ok(())
-    }
-
-    /// Overwrites the old payload if the new one has the same length and neither is in an extent.
-    fn overwrite(&mut self, payload: &[u8], mark: Mark) -> Result<bool> {
-        let slot = self.place.slot;
-        let cell = self.node(0)?.cell(slot)?;
-        if cell.mark != mark || mark == Mark::Extent || cell.payload.len() != payload.len() {
-            return Ok(false);
-        }
-        self.node_mut(0)?.set_payload(slot, payload)?;
-        Ok(true)
     }
 
     fn free_large_value(&mut self) -> Result<()> {
@@ -346,9 +349,6 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(());
         }
 
-        if level == 0 && self.divide_leaf(run, Entry { key, payload, mark })? {
-            return Ok(());
-        }
         let commit = self.pages.commit();
         let bytewise = self.orders.keys.is_bytes();
         let mut entries = Entries::new(self.tree.page_kind(level), level);
@@ -387,56 +387,6 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             records: entries.records(cut..all.end),
         };
         self.insert_sibling(level, left, right, entries.separator(cut, bytewise))
-    }
-
-    /// Divides the leaf around a new entry in one pass. Answers `false`, and changes nothing, if there is more to that.
-    fn divide_leaf(&mut self, run: InsertionRun, entry: Entry<'_>) -> Result<bool> {
-        let Step { page: number, slot } = self.steps[0];
-        let node = self.node(0)?;
-        let wish = run.cut();
-        if wish == Some(node.len()) {
-            return Ok(false);
-        }
-        node.prefetch_page();
-        let Some(division) = Overfull::new(node, slot, entry).and_then(|leaf| leaf.division(wish))
-        else {
-            return Ok(false);
-        };
-        let corrupt = || Error::corrupt(number, "entries cannot be divided");
-        let before = self.pages.page(number)?.clone();
-        let kind = self.tree.page_kind(0);
-        let leaf = Overfull::new(Node::open(&before, number, kind, 0)?, slot, entry);
-        let leaf = leaf.ok_or_else(corrupt)?;
-        let bytewise = self.orders.keys.is_bytes();
-        let separator = leaf.separator(division.cut, bytewise).ok_or_else(corrupt)?;
-        self.count_page(0);
-        let right = self.pages.allocate_beside(number)?;
-        let commit = self.pages.commit();
-        let heading = Heading {
-            number,
-            commit,
-            run,
-        };
-        let page = self.pages.page_mut(number)?;
-        leaf.write_left(division, page, heading)
-            .ok_or_else(corrupt)?;
-        let heading = Heading {
-            number: right,
-            commit,
-            run: run.moved(division.cut),
-        };
-        let page = self.pages.page_mut(right)?;
-        leaf.write_right(division, page, heading)
-            .ok_or_else(corrupt)?;
-        let [left, right] =
-            [(number, division.cut), (right, leaf.len() - division.cut)].map(|(page, records)| {
-                Child {
-                    page,
-                    records: records as u64,
-                }
-            });
-        self.insert_sibling(0, left, right, &separator)?;
-        Ok(true)
     }
 
     /// Tells the level above that the page on the way became two.

@@ -7,7 +7,7 @@ use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
 use crate::tree::duplicates::{Values, damaged, encode_sub_page};
 use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node};
-use crate::tree::{Order, Orders, View};
+use crate::tree::{Order, Orders, Position, View};
 
 /// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them
 /// there.
@@ -21,10 +21,26 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
 
     /// Adds a value behind those of its key; [`Error::OutOfOrder`] if that is not its place.
     pub fn append_duplicate(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.append_duplicate_at(None, key, value)
+    }
+
+    /// The same, without a search if a cursor stands at a record of the key: `at` is where.
+    pub(crate) fn append_duplicate_at(
+        &mut self,
+        at: Option<&Position>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
         }
-        let change = self.find(key, value.len())?;
+        let change = match at {
+            Some(at) => {
+                self.check_lengths(key, value.len())?;
+                Change::along(self, at)?
+            }
+            None => self.find(key, value.len())?,
+        };
         change.put_duplicate(key, value, true).map(drop)
     }
 
