@@ -63,8 +63,8 @@ struct Options {
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
-    /// Add what trees and durable inserts did to what is in FILE.trees and FILE.durable, and report both; with --rounds 0
-    /// only what is in them
+    /// Add what trees and durable inserts did to what is in FILE.trees and FILE.durable, and report both; with
+    /// --rounds 0 only what is in them
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
     /// A tenth of the records, one round, and one process and four: to see that all of it works
