@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::made::{self, Directory, engine, engine_in, in_memory, in_stores, over};
+use crate::made::{self, Directory, engine, in_memory, in_stores, over};
 use proptest::prelude::*;
 use sapwood_directory::engine::{self, Bundle, Embedded, Engine, Model, Table, Verdict, Write};
 use sapwood_directory::{
