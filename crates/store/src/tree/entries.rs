@@ -290,7 +290,11 @@ mod tests {
         /// A page is the same whether its entries come at once or one by one.
         #[test]
         fn a_page_is_written_as_insertions_make_it(
-            records in prop::collection::btree_map(prop::collection::vec(0..3_u8, 0..8), prop::collection::vec(any::<u8>(), 0..60), 1..60),
+            records in prop::collection::btree_map(
+                prop::collection::vec(0..3_u8, 0..8),
+                prop::collection::vec(any::<u8>(), 0..60),
+                1..60,
+            ),
             kind in 0..KINDS.len(),
         ) {
             let kind = KINDS[kind];
@@ -331,7 +335,8 @@ mod tests {
             }
             // One entry more than there is room for.
             while entries.fit(0..entries.len(), 0) {
-                let (key, value) = (entries.key(entries.len() - 1).to_vec(), vec![1; entries.payload(entries.len() - 1).len()]);
+                let last = entries.len() - 1;
+                let (key, value) = (entries.key(last).to_vec(), vec![1; entries.payload(last).len()]);
                 entries.push(&key, &value, Mark::Inline);
             }
             let written = entries.write(0..entries.len(), (&mut page).into(), number, commit, InsertionRun::default());
