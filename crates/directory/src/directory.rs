@@ -347,16 +347,11 @@ impl<E: Engine> Directory<E> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if newest.commit < commit {
-            let (before, now) = (&newest.state.settings, &known.state.settings);
-            let is_same_schema = newest.state.schema.is_same(&known.state.schema);
-            if before.differ_in_access(now) {
-                let schema = &known.state.schema;
-                self.shared.access.set(schema, &now.policy())?;
-            }
-            if !is_same_schema {
-                // Rules that name what was removed stay as they were looked up before: numbers of types keep their
-                // meaning.
-                let _ = self.shared.access.follow(&known.state.schema);
+            let (before, now) = (&newest.state, &known.state);
+            let is_same_schema = before.schema.is_same(&now.schema);
+            if before.settings.differ_in_access(&now.settings) || !is_same_schema {
+                let (access, policy) = (&self.shared.access, now.settings.policy());
+                access.set(&now.schema, policy, commit)?;
             }
             *newest = known.clone();
         }
@@ -502,13 +497,18 @@ impl<E: Engine> Directory<E> {
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
-        let access = access.rules();
-        let given = (options, access, synthetic);
+        let given = (options, access.rules(), synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         // Updates that come behind are judged by them, whether anybody has looked at the data since or not.
-        if let Some(policy) = batch.new_policy() {
-            self.set_access(&policy)?;
+        if let Some((schema, policy)) = batch.new_policy() {
+            // The first store numbers the commits of snapshots, another one perhaps this commit.
+            let commit = match self.stores() {
+                1 => batch.commit(),
+                _ => access.commit(),
+            };
+            // The batch has looked the names up in this schema, and would not have been committed otherwise.
+            let _ = access.set(&schema, policy, commit);
         }
         if batch.begins_indexes {
             self.shared.builder.wake();

@@ -4,7 +4,7 @@
 
 use base64ct::{Base64, Encoding};
 use hmac::{Hmac, KeyInit, Mac};
-use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify};
+use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, START_TLS};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{
     Authentication, BindRequest, Frame, Request, Response, ResponseMessage, Scope, frame,
@@ -59,21 +59,27 @@ impl<S: Read + Write> Binding<S> {
             name: "",
             authentication,
         };
-        let request = message(self.id, Request::Bind(bind));
-        self.stream.write_all(&request).unwrap();
+        let answer = self.ask(&message(self.id, Request::Bind(bind)));
+        let answer = ResponseMessage::decode(&answer).unwrap();
+        let Response::Bind(answer) = answer.op else {
+            panic!("{answer:?}");
+        };
+        let told = answer.server_sasl_credentials.unwrap_or_default();
+        (
+            answer.result.code,
+            String::from_utf8(told.to_vec()).unwrap(),
+        )
+    }
+
+    /// The answer to a request.
+    fn ask(&mut self, request: &[u8]) -> Vec<u8> {
+        self.stream.write_all(request).unwrap();
         self.stream.flush().unwrap();
         let mut received = Vec::new();
         loop {
             if let Frame::Complete(length) = frame(&received, 1 << 20).unwrap() {
-                let answer = ResponseMessage::decode(&received[..length]).unwrap();
-                let Response::Bind(answer) = answer.op else {
-                    panic!("{answer:?}");
-                };
-                let told = answer.server_sasl_credentials.unwrap_or_default();
-                return (
-                    answer.result.code,
-                    String::from_utf8(told.to_vec()).unwrap(),
-                );
+                received.truncate(length);
+                return received;
             }
             let mut piece = [0; 4096];
             let count = self.stream.read(&mut piece).unwrap();
@@ -336,4 +342,23 @@ fn a_bind_is_bound_to_its_connection() {
         older.scram(ANN, "pencil", header, &end_point),
         ResultCode::Success
     );
+}
+
+/// RFC 4511 §4.14.1: not in the middle of a negotiation.
+#[test]
+fn start_tls_waits_for_the_end_of_a_bind() {
+    let server = with_ann();
+    let mut binding = Binding::new(server.tcp());
+    let name = format!(
+        "n,,n={},r=client",
+        ANN.replace('=', "=3D").replace(',', "=2C")
+    );
+    let (code, _) = binding.say("SCRAM-SHA-256", &name);
+    assert_eq!(code, ResultCode::SaslBindInProgress);
+    let answer = binding.ask(&requests::extended(2, START_TLS, None));
+    let answer = ResponseMessage::decode(&answer).unwrap();
+    let Response::Extended(answer) = answer.op else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(answer.result.code, ResultCode::OperationsError);
 }

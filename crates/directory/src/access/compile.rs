@@ -493,6 +493,11 @@ impl NamedTypes {
         for attribute in attributes {
             match attribute {
                 Attributes::Type(name) => match schema.attribute_type(name.as_bytes()) {
+                    Some(known) if known.id() == schema.well_known().auth_password => {
+                        return Err(format!(
+                            "rules of userPassword hold for {name} as well: name that"
+                        ));
+                    }
                     Some(known) => types.included.extend(known.subtypes()),
                     // As slapd has it, names of classes stand for their attributes.
                     None => types.include(schema, name).map_err(|_| {

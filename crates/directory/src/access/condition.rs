@@ -80,6 +80,12 @@ enum Part {
 const GROUPS_MAX: usize = 99;
 /// Bytes of a text that was expanded.
 const EXPANDED_BYTES_MAX: usize = 1 << 13;
+/// Work of matching, for each byte of a DN.
+const MATCHING_WORK: u64 = 8;
+/// Work of making a pattern ready, for each byte of it.
+const COMPILING_WORK: u64 = 400;
+/// Work of finding an entry by its DN.
+const FINDING_WORK: u64 = 2000;
 
 impl Expansion {
     /// Reads a pattern.
@@ -164,7 +170,7 @@ impl Expansion {
     }
 }
 
-/// Whether text compares so with a pattern that is ready.
+/// Whether text compares so with a pattern.
 pub(super) fn text_is(style: TextStyle, text: &str, pattern: &str) -> bool {
     match style {
         TextStyle::Exact | TextStyle::Expand => text.eq_ignore_ascii_case(pattern),
@@ -175,7 +181,7 @@ pub(super) fn text_is(style: TextStyle, text: &str, pattern: &str) -> bool {
                 end.eq_ignore_ascii_case(pattern) && (start == 0 || text[..start].ends_with('.'))
             })
         }
-        TextStyle::Regex => Regex::new(pattern).is_ok_and(|regex| regex.is_match(text)),
+        TextStyle::Regex => regex::is_match(pattern, text),
     }
 }
 
@@ -207,12 +213,13 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// Whether an entry matches a filter. No access rule is asked.
+/// Whether an entry matches a filter. No access rule is asked. What it takes is added to `work`.
 pub(super) fn matches<R: Read>(
     (view, schema): (&R, &Schema),
     state: &State,
     id: EntryId,
     filter: &FilterBuf,
+    work: &mut u64,
 ) -> Result<bool> {
     if id.is_root() {
         return Ok(false);
@@ -226,7 +233,9 @@ pub(super) fn matches<R: Read>(
         on_entry: None,
         collective: None,
     };
-    let matches = look.asserts(view, id, filter.as_filter(), &mut { u64::MAX })?;
+    let mut left = u64::MAX;
+    let matches = look.asserts(view, id, filter.as_filter(), &mut left)?;
+    *work = work.saturating_add(u64::MAX - left);
     Ok(matches == Some(true))
 }
 
@@ -236,20 +245,31 @@ pub(super) fn entry_matches<R: Read>(
     state: &State,
     dn: &NormalDn,
     filter: &FilterBuf,
+    work: &mut u64,
 ) -> Result<bool> {
+    *work = work.saturating_add(FINDING_WORK);
     match names::walk(view, &state.contexts, dn)?.and_then(|walk| walk.found()) {
-        Some(found) => matches((view, schema), state, found.id, filter),
+        Some(found) => matches((view, schema), state, found.id, filter, work),
         None => Ok(false),
     }
 }
 
 impl Condition {
-    /// Whether an entry meets it.
-    pub(super) fn holds<R: Read>(&self, asked: &Asked<'_, R>, state: &State) -> Result<bool> {
+    /// Whether an entry meets it. What that takes is added to `work`, in about as many nanoseconds.
+    pub(super) fn holds<R: Read>(
+        &self,
+        asked: &Asked<'_, R>,
+        state: &State,
+        work: &mut u64,
+    ) -> Result<bool> {
         let reading = (asked.view, asked.schema);
         Ok(match self {
-            Condition::Matches(regex) => regex.is_match(&asked.dn.to_text()),
-            Condition::Filter(filter) => matches(reading, state, asked.id, filter)?,
+            Condition::Matches(regex) => {
+                let text = asked.dn.to_text();
+                *work = work.saturating_add(MATCHING_WORK * text.len() as u64);
+                regex.is_match(&text)
+            }
+            Condition::Filter(filter) => matches(reading, state, asked.id, filter, work)?,
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
             Condition::Dn(expansion, scope, who) => {
                 let mut dn = NormalDn::new();
@@ -258,14 +278,19 @@ impl Condition {
                     && EntryTest::of(*scope, dn).holds(who)
             }
             Condition::Text(expansion, style, text) => {
-                let pattern = expansion.of(asked.dn, *style == TextStyle::Regex);
-                pattern.is_some_and(|pattern| text_is(*style, text, &pattern))
+                let is_regex = *style == TextStyle::Regex;
+                let Some(pattern) = expansion.of(asked.dn, is_regex) else {
+                    return Ok(false);
+                };
+                let compiling = if is_regex { COMPILING_WORK } else { 0 };
+                *work = work.saturating_add(compiling * pattern.len() as u64);
+                text_is(*style, text, &pattern)
             }
             Condition::Group(expansion, test) => {
                 let mut dn = NormalDn::new();
                 let text = expansion.of(asked.dn, false);
                 text.is_some_and(|text| dn.parse(asked.schema, text.as_bytes()).is_ok())
-                    && entry_matches(reading, state, &dn, &test.filter)?
+                    && entry_matches(reading, state, &dn, &test.filter, work)?
             }
         })
     }

@@ -1,6 +1,6 @@
 //! What is granted to an identity: on all entries, as far as that is known before any is looked at, and on one of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::compile::{AccessRules, EntryTest, Slot};
@@ -305,16 +305,44 @@ impl Grants {
         if self.is_unlimited {
             return Ok(Rights::ALL);
         }
-        let met = Met::new(self, asked);
+        self.rights_of(&Met::new(self, asked), slot)
+    }
+
+    /// The same, of which some is known.
+    fn rights_of<R: Read>(&self, met: &Met<'_, '_, R>, slot: Slot) -> Result<Rights> {
         let mut rules = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.slots[slot.index()]) {
             if met.is_about(rule)? {
                 rules.push(rule);
             }
         }
-        decide(rules.into_iter(), Some(asked.id) == self.entry, |at| {
+        decide(rules.into_iter(), Some(met.asked.id) == self.entry, |at| {
             met.meets(at)
         })
+    }
+
+    /// The first of some slots of an entry on which there are not the rights that stand beside it. Each slot is decided
+    /// once, however often it comes.
+    pub(crate) fn missing<R: Read>(
+        &self,
+        asked: &Asked<'_, R>,
+        wanted: impl Iterator<Item = (Slot, Rights)>,
+    ) -> Result<Option<usize>> {
+        if self.is_unlimited {
+            return Ok(None);
+        }
+        let met = Met::new(self, asked);
+        let mut known = vec![None; self.set.slots];
+        for (at, (slot, rights)) in wanted.enumerate() {
+            let has = match known[slot.index()] {
+                Some(has) => has,
+                None => *known[slot.index()].insert(self.rights_of(&met, slot)?),
+            };
+            if !has.has(rights) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the existence of an entry may be told.
@@ -376,6 +404,8 @@ pub(super) struct Met<'m, 'a, R: Read> {
     grants: &'m Grants,
     asked: &'m Asked<'a, R>,
     known: RefCell<Vec<Option<bool>>>,
+    /// What that took, in about as many nanoseconds.
+    work: Cell<u64>,
 }
 
 impl<'m, 'a, R: Read> Met<'m, 'a, R> {
@@ -384,6 +414,7 @@ impl<'m, 'a, R: Read> Met<'m, 'a, R> {
             grants,
             asked,
             known: RefCell::new(vec![None; grants.conditions.len()]),
+            work: Cell::new(0),
         }
     }
 
@@ -391,7 +422,10 @@ impl<'m, 'a, R: Read> Met<'m, 'a, R> {
         if let Some(known) = self.known.borrow()[condition] {
             return Ok(known);
         }
-        let meets = self.grants.conditions[condition].holds(self.asked, &self.grants.state)?;
+        let mut work = self.work.get();
+        let condition_asked = &self.grants.conditions[condition];
+        let meets = condition_asked.holds(self.asked, &self.grants.state, &mut work)?;
+        self.work.set(work);
         self.known.borrow_mut()[condition] = Some(meets);
         Ok(meets)
     }
@@ -528,6 +562,8 @@ pub(crate) struct Decider {
     siblings: Option<Siblings>,
     normal: NormalDn,
     text: String,
+    /// What conditions took since it was last asked for.
+    work: u64,
 }
 
 /// The children of the entry above the last one.
@@ -545,7 +581,14 @@ impl Decider {
             siblings: None,
             normal: NormalDn::new(),
             text: String::new(),
+            work: 0,
         }
+    }
+
+    /// What the conditions of rules took since this was last asked for, in about as many nanoseconds.
+    #[inline]
+    pub(crate) fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.work)
     }
 
     /// What is granted on an entry, besides what is granted on all; `None` on one whose name cannot be read.
@@ -640,6 +683,7 @@ impl Decider {
                 }
             }
         }
+        self.work = self.work.saturating_add(met.work.get());
         if let Some(at) = self.known.iter().position(|(known, _)| **known == case[..]) {
             return Ok(at);
         }

@@ -161,50 +161,62 @@ impl Requester {
 /// The access rules in force, which may change at any time.
 #[derive(Debug)]
 pub(crate) struct Access {
-    rules: RwLock<Arc<AccessRules>>,
+    in_force: RwLock<InForce>,
     /// That of the rules.
     version: AtomicU64,
+}
+
+#[derive(Debug)]
+struct InForce {
+    rules: Arc<AccessRules>,
+    /// That they are of.
+    commit: CommitNo,
 }
 
 impl Access {
     pub(crate) fn new(schema: &Schema, policy: Policy) -> std::result::Result<Access, PolicyError> {
         const FIRST: u64 = 1;
-        let rules = AccessRules::new(schema, policy, FIRST)?;
+        let rules = Arc::new(AccessRules::new(schema, policy, FIRST)?);
+        let commit = CommitNo::default();
         Ok(Access {
-            rules: RwLock::new(Arc::new(rules)),
+            in_force: RwLock::new(InForce { rules, commit }),
             version: AtomicU64::new(FIRST),
         })
     }
 
-    /// Puts other rules in force. Operations that begin later heed them, and searches under way from their next step
-    /// on.
+    /// Puts the rules of a commit in force, with their names looked up in its schema, unless those of a later one are.
+    /// Operations that begin later heed them, and searches under way from their next step on.
     pub(crate) fn set(
         &self,
         schema: &Schema,
-        policy: &Policy,
+        policy: Policy,
+        commit: CommitNo,
     ) -> std::result::Result<(), PolicyError> {
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        if rules.policy != *policy {
-            let version = rules.version + 1;
-            *rules = Arc::new(AccessRules::new(schema, policy.clone(), version)?);
-            self.version.store(version, Ordering::Release);
+        let mut in_force = self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if commit < in_force.commit {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Looks the names of the rules in force up again, in another schema of the directory.
-    pub(crate) fn follow(&self, schema: &Schema) -> std::result::Result<(), PolicyError> {
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        let version = rules.version + 1;
-        *rules = Arc::new(AccessRules::new(schema, rules.policy.clone(), version)?);
+        let version = in_force.rules.version + 1;
+        let rules = Arc::new(AccessRules::new(schema, policy, version)?);
+        *in_force = InForce { rules, commit };
         self.version.store(version, Ordering::Release);
         Ok(())
     }
 
+    /// That whose rules are in force.
+    pub(crate) fn commit(&self) -> CommitNo {
+        let in_force = self.in_force.read();
+        in_force.unwrap_or_else(PoisonError::into_inner).commit
+    }
+
     /// The rules in force.
     pub(crate) fn rules(&self) -> Arc<AccessRules> {
-        let rules = self.rules.read();
-        rules.unwrap_or_else(PoisonError::into_inner).clone()
+        let in_force = self.in_force.read();
+        let in_force = in_force.unwrap_or_else(PoisonError::into_inner);
+        in_force.rules.clone()
     }
 
     /// Whether somebody has what the rules in force grant.
@@ -253,7 +265,8 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When a rule names what the schema does not know; the rules before stay in force.
     pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
-        self.access().set(&self.schema(), policy)
+        let access = self.access();
+        access.set(&self.schema(), policy.clone(), access.commit())
     }
 
     /// The access rules in force.
@@ -310,6 +323,8 @@ impl<E: Engine> Snapshot<E> {
             .unwrap_or_else(PoisonError::into_inner);
         if let Some((version, of, known)) = &*known
             && (*version, *of) == (rules.version, commit)
+            // The commit is the first store's: others may have changed.
+            && self.directory().stores() == 1
         {
             return Ok(known.clone());
         }

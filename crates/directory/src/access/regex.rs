@@ -38,20 +38,6 @@ impl Regex {
     /// Says what is wrong with it.
     pub(super) fn new(pattern: &str) -> Result<Regex, String> {
         let translated = translate(pattern)?;
-        let syntax = syntax::Config::new()
-            .case_insensitive(true)
-            .dot_matches_new_line(true)
-            .unicode(false)
-            .utf8(false);
-        let wrong = |error: &dyn std::fmt::Display| format!("not a regular expression: {error}");
-        let config = meta::Config::new()
-            .utf8_empty(false)
-            .nfa_size_limit(Some(AUTOMATON_BYTES_MAX));
-        let make = |pattern: &str| {
-            let mut builder = meta::Builder::new();
-            builder.configure(config.clone()).syntax(syntax);
-            builder.build(pattern).map_err(|error| wrong(&error))
-        };
         let nfa = thompson::Config::new()
             .utf8(false)
             .nfa_size_limit(Some(AUTOMATON_BYTES_MAX));
@@ -62,13 +48,13 @@ impl Regex {
                     .skip_cache_capacity_check(true),
             )
             .thompson(nfa)
-            .syntax(syntax)
+            .syntax(syntax())
             .build(&translated)
             .map_err(|error| wrong(&error))?;
         Ok(Regex {
-            any: make(&translated)?,
+            any: automaton(&translated)?,
             longest,
-            groups: make(&format!("(?:{translated})\\z"))?,
+            groups: automaton(&format!("(?:{translated})\\z"))?,
         })
     }
 
@@ -95,6 +81,34 @@ impl Regex {
         let spans = groups.map(|group| found.get_group(group).map(|span| span.start..span.end));
         found.is_match().then(|| spans.collect())
     }
+}
+
+fn syntax() -> syntax::Config {
+    syntax::Config::new()
+        .case_insensitive(true)
+        .dot_matches_new_line(true)
+        .unicode(false)
+        .utf8(false)
+}
+
+fn wrong(error: &dyn std::fmt::Display) -> String {
+    format!("not a regular expression: {error}")
+}
+
+/// The automaton of a pattern as the library writes it.
+fn automaton(pattern: &str) -> Result<meta::Regex, String> {
+    let config = meta::Config::new()
+        .utf8_empty(false)
+        .nfa_size_limit(Some(AUTOMATON_BYTES_MAX));
+    let mut builder = meta::Builder::new();
+    builder.configure(config).syntax(syntax());
+    builder.build(pattern).map_err(|error| wrong(&error))
+}
+
+/// Whether text has a match of a pattern that is not asked again. None has one of what is no pattern.
+pub(super) fn is_match(pattern: &str, text: &str) -> bool {
+    let made = translate(pattern).and_then(|translated| automaton(&translated));
+    made.is_ok_and(|automaton| automaton.is_match(text))
 }
 
 /// Text with a backslash before whatever has a meaning in a pattern.
@@ -167,6 +181,9 @@ fn translate(pattern: &str) -> Result<String, String> {
             }
             b'.' => out.push('.'),
             b'*' | b'+' | b'?' if before => repeat(&char::from(byte).to_string(), &mut out),
+            b'{' if before && rest.first() == Some(&b',') => {
+                return Err("a number is missing behind {: write {0,m} for {,m}".into());
+            }
             b'{' if before && rest.first().is_some_and(u8::is_ascii_digit) => {
                 let (times, behind) = bounds(rest)?;
                 repeat(&times, &mut out);

@@ -83,13 +83,18 @@ impl CompiledWho {
                 CompiledWho::ExpandedDn(expansion(&pattern.dn)?, pattern.scope)
             }
             Who::DnAttribute(name) => match schema.attribute_type(name.as_bytes()) {
-                Some(known) => CompiledWho::DnAttribute(known.name().to_owned()),
+                Some(known) => CompiledWho::DnAttribute(known.oid().to_string()),
                 None => return Err(format!("there is no attribute type {name:?}")),
             },
             Who::Group(group) => CompiledWho::group(schema, group, &expansion)?,
             Who::Set { .. } => return Err("sets are not supported".into()),
             Who::Peer(Peer::Name { style, pattern }) => {
                 CompiledWho::named(*style, pattern, &expansion)?
+            }
+            Who::Peer(Peer::Path(_)) => {
+                return Err(
+                    "local sockets are not told apart: write peername.regex=^PATH= for all".into(),
+                );
             }
             Who::Peer(network) => CompiledWho::Network(network.clone()),
             Who::Socket {
@@ -112,9 +117,11 @@ impl CompiledWho {
     ) -> Made<CompiledWho> {
         let class = group.class.as_deref().unwrap_or("groupOfNames").to_owned();
         let attribute = group.attribute.as_deref().unwrap_or("member").to_owned();
-        if schema.object_class(class.as_bytes()).is_none() {
+        let Some(known) = schema.object_class(class.as_bytes()) else {
             return Err(format!("there is no object class {class:?}"));
-        }
+        };
+        // By its OID: not all that schemas have for a name is one in a filter.
+        let class = known.oid().to_string();
         let Some(known) = schema.attribute_type(attribute.as_bytes()) else {
             return Err(format!("there is no attribute type {attribute:?}"));
         };
@@ -122,6 +129,7 @@ impl CompiledWho {
         if url.is_some_and(|url| url.subtypes().contains(known.id())) {
             return Err("groups by URLs are not supported".into());
         }
+        let attribute = known.oid().to_string();
         match group.style {
             GroupStyle::Exact => {
                 let mut dn = NormalDn::new();
@@ -218,7 +226,7 @@ impl CompiledWho {
             } if is_bound => {
                 let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
                 return match data {
-                    Some((reading, state)) => entry_matches(reading, state, dn, &filter),
+                    Some((reading, state)) => entry_matches(reading, state, dn, &filter, &mut 0),
                     None => Ok(false),
                 };
             }
@@ -273,7 +281,6 @@ impl Connection {
                 },
                 Some(IpAddr::V6(address)),
             ) => address.to_bits() & mask.to_bits() == wanted.to_bits() && has_port(port),
-            (Peer::Path(path), None) => self.peer_name.strip_prefix("PATH=") == Some(path),
             _ => false,
         }
     }

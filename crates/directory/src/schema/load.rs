@@ -13,6 +13,7 @@ use super::operational::OperationalAttribute;
 use super::options::can_be_registered;
 use super::prepare::Case;
 use super::rule::Method;
+use super::types::name_of;
 use super::{
     ATTRIBUTE_TYPES_MAX, AttributeType, AttributeTypeId, ClassKind, ClassSet, MatchingRule,
     OBJECT_CLASSES_MAX, ObjectClass, ObjectClassId, RuleKind, Schema, Syntax, TypeSet, Usage,
@@ -591,12 +592,7 @@ pub(super) fn link_types(
                 AttributeUsage::DistributedOperation => Usage::DistributedOperation,
                 AttributeUsage::DsaOperation => Usage::DsaOperation,
             },
-            key_name: definition
-                .names
-                .first()
-                .unwrap_or(&definition.oid)
-                .to_ascii_lowercase()
-                .into(),
+            key_name: name_of(definition).to_ascii_lowercase().into(),
             plain_text: None,
             definition: definition.clone(),
         });

@@ -1,5 +1,6 @@
 //! Attribute types (RFC 4512 §2.5).
 
+use sapwood_ldap::attribute::is_descriptor;
 use sapwood_ldap::schema as language;
 
 use super::prepare::Case;
@@ -50,6 +51,13 @@ pub struct AttributeType {
     pub(super) plain_text: Option<Case>,
 }
 
+/// How a type is written.
+pub(super) fn name_of(definition: &language::AttributeType) -> &str {
+    let mut names = definition.names.iter();
+    let name = names.find(|name| is_descriptor(name));
+    name.unwrap_or(&definition.oid)
+}
+
 impl AttributeType {
     /// The number of this type in its schema.
     pub fn id(&self) -> AttributeTypeId {
@@ -76,12 +84,10 @@ impl AttributeType {
         self.definition.names.iter().map(String::as_str)
     }
 
-    /// The first short name or, without one, the OID: how the type is written in answers.
+    /// The first short name that may stand in a description (files in the field have some with underscores) or, without
+    /// one, the OID: how the type is written in answers.
     pub fn name(&self) -> &str {
-        self.definition
-            .names
-            .first()
-            .unwrap_or(&self.definition.oid)
+        name_of(&self.definition)
     }
 
     /// [`name`](Self::name) in lower case: a key that does not depend on the schema's numbering.

@@ -100,8 +100,13 @@ impl<'r> Draft<'r> {
         };
         let compiler = Compiler::new(schema, attributes, (grants, sight));
         let filter = compiler.compile(request.filter);
+        let sight_of_base = match &base {
+            Some(_) => grants.sight_of_synthetic(),
+            None => sight,
+        };
         let assertion = options.assertion.as_ref().map(|filter| {
-            Compiler::new(schema, of_base, (grants, sight)).compile(filter.as_filter())
+            let compiler = Compiler::new(schema, of_base, (grants, sight_of_base));
+            compiler.compile(filter.as_filter())
         });
         let selection = Selection::new(
             schema,

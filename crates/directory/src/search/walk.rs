@@ -430,7 +430,11 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         Ok(Flow::Next)
     }
 
-    fn paused(&self) -> Flow {
+    fn paused(&mut self) -> Flow {
+        if let Some(decider) = &mut self.decider {
+            let left = self.evaluator.work_left();
+            *left = left.saturating_sub(decider.take_work());
+        }
         if self.looked_at >= self.budget.entries
             || self.sink.bytes() >= self.budget.out_bytes
             || self.evaluator.is_exhausted()

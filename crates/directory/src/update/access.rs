@@ -12,8 +12,6 @@
 //! Who has a right on no entry at all is refused before any is looked for. Of an entry that may not be disclosed it is
 //! said that it is not there.
 
-use std::sync::Arc;
-
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::result::ResultCode;
 
@@ -24,7 +22,6 @@ use crate::engine::{EntryId, Table, Write};
 use crate::names::NamingContext;
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn};
-use crate::state::State;
 use crate::target::Target;
 
 impl<'r, T: Write> Run<'r, T> {
@@ -133,12 +130,12 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Refuses who may not add an entry with the content that it has got.
-    pub(super) fn require_added(&self, normal: &NormalDn, id: EntryId) -> Result<(), Stop> {
+    pub(super) fn require_added(&mut self, normal: &NormalDn, id: EntryId) -> Result<(), Stop> {
         let Some(who) = self.limited().filter(|_| self.asks_for_content()) else {
             return Ok(());
         };
         // Attributes may have got their numbers with it.
-        let state = Arc::new(State::clone(self.state));
+        let state = self.shared.of(self.state);
         let renewed = who.renewed_by(self.schema, (&*self.txn, &state))?;
         let asked = Asked {
             view: &*self.txn,
@@ -195,19 +192,29 @@ impl<'r, T: Write> Run<'r, T> {
         limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
     }
 
-    /// Refuses who may not change a type of an entry so.
-    pub(super) fn require_change(
+    /// Refuses who may not change types of an entry so.
+    pub(super) fn require_changes<'k>(
         &self,
         target: &Target,
-        known: &AttributeType,
-        rights: Rights,
+        changes: impl Iterator<Item = (&'k AttributeType, Rights)> + Clone,
     ) -> Result<(), Stop> {
         let Some(requester) = self.limited() else {
             return Ok(());
         };
-        let wanted = (requester.grants().slot(known.id()), rights);
-        let what = format!("change {} of this entry", known.name());
-        self.require(&target.normal, target.entry.id, wanted, &what)
+        let grants = requester.grants();
+        let asked = Asked {
+            view: &*self.txn,
+            schema: self.schema,
+            dn: &target.normal,
+            id: target.entry.id,
+        };
+        let wanted = changes.clone();
+        let wanted = wanted.map(|(known, rights)| (grants.slot(known.id()), rights));
+        let missing = grants.missing(&asked, wanted)?;
+        match missing.and_then(|at| changes.clone().nth(at)) {
+            Some((known, _)) => Err(may_not(&format!("change {} of this entry", known.name()))),
+            None => Ok(()),
+        }
     }
 }
 

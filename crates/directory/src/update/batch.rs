@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
+use crate::schema::Schema;
 use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
@@ -59,6 +60,23 @@ pub(crate) struct WriterState {
     queue: Queue,
 }
 
+/// A copy of the state, made when it is asked for and what it is of has changed since. A copy takes as long as there
+/// are attribute numbers. To be forgotten when numbers are taken back: others may come in their place.
+#[derive(Default)]
+pub(super) struct SharedState(Option<Arc<State>>);
+
+impl SharedState {
+    pub(super) fn of(&mut self, state: &State) -> Arc<State> {
+        let is_same = |known: &&Arc<State>| {
+            known.attributes.len() == state.attributes.len() && known.definition == state.definition
+        };
+        match self.0.as_ref().filter(is_same) {
+            Some(known) => known.clone(),
+            None => self.0.insert(Arc::new(State::clone(state))).clone(),
+        }
+    }
+}
+
 /// A batch while the engine runs it.
 pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
@@ -71,12 +89,14 @@ pub(crate) struct Batch<'b> {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
+    /// The same for what keeps it, such as the grants of access rules that ask for the data.
+    shared: SharedState,
     /// How many attribute numbers the state had before the batch gave any, once it has begun.
     begun_with: Option<usize>,
     /// The commit that a run is going to be, and what it leaves in the change feed: they count once it is settled.
     finished: Option<(CommitNo, Added)>,
-    /// The updates that come next, from one whose number is a multiple of [`UPDATES_PREFETCHED`] on; none if there is only
-    /// that one.
+    /// The updates that come next, from one whose number is a multiple of [`UPDATES_PREFETCHED`] on; none if there is
+    /// only that one.
     next: Vec<Option<RequestMessage<'b>>>,
     /// When the first of its updates was made, in microseconds since 1970.
     now: Option<u64>,
@@ -91,7 +111,7 @@ pub(crate) struct Batch<'b> {
     is_read: bool,
     /// Whether it begins indexes, which are to be built.
     pub(crate) begins_indexes: bool,
-    /// Whether access rules were changed.
+    /// Whether access rules were changed, or the schema that their names are of.
     changes_access: bool,
     /// The ids that new entries get next, in the stores that have got some.
     next_ids: Vec<EntryId>,
@@ -124,6 +144,7 @@ impl<'b> Batch<'b> {
             outcomes: Vec::new(),
             writer,
             state: State::default(),
+            shared: SharedState::default(),
             begun_with: None,
             finished: None,
             next: Vec::new(),
@@ -139,9 +160,18 @@ impl<'b> Batch<'b> {
         }
     }
 
-    /// The access rules that hold from it on, if it changed them.
-    pub(crate) fn new_policy(&self) -> Option<Policy> {
-        self.changes_access.then(|| self.state.settings.policy())
+    /// The access rules that hold from it on, and the schema that their names are of, if it changed one of them.
+    pub(crate) fn new_policy(&self) -> Option<(Schema, Policy)> {
+        let State {
+            schema, settings, ..
+        } = &self.state;
+        self.changes_access
+            .then(|| (schema.clone(), settings.policy()))
+    }
+
+    /// That it has become.
+    pub(crate) fn commit(&self) -> CommitNo {
+        self.writer.commit
     }
 
     /// Whether it takes entries away.
@@ -192,7 +222,7 @@ impl Batch<'_> {
                 if self.access.is_of(requester) {
                     requester
                 } else {
-                    let state = Arc::new(State::clone(&self.state));
+                    let state = self.shared.of(&self.state);
                     let by_data = self.access.renewed(schema, requester, (&*txn, &state));
                     renewed = by_data.map_err(|error| match error {
                         Error::Engine(error) => error,
@@ -221,6 +251,7 @@ impl Batch<'_> {
             synthetic: self.synthetic,
             requester,
             state: &mut self.state,
+            shared: &mut self.shared,
             clock: self.clock,
             now: &mut self.now,
             records: &mut self.writer.records,
@@ -305,6 +336,7 @@ impl Bundle for Batch<'_> {
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.next.clear();
+        self.shared = SharedState::default();
         self.now = None;
         self.writer.changes.clear();
         self.controls_bytes = 0;
@@ -358,6 +390,7 @@ impl Bundle for Batch<'_> {
         // Also when it is not known what becomes of it: it may run again, and the next one before.
         if !matches!(applied, Ok(Verdict::Keep)) {
             self.state.attributes.truncate(numbers);
+            self.shared = SharedState::default();
             self.writer.changes.undo(changes);
             self.writer.names = DnCache::default();
             self.writer.prefetched.forget();

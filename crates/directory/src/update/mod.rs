@@ -57,6 +57,7 @@ use crate::target::{self, Target, Vacancy};
 
 pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use batch::Applied;
+use batch::SharedState;
 pub(crate) use batch::{Batch, Work, WriterState};
 pub use passwords::PasswordHashing;
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
@@ -73,6 +74,7 @@ pub(crate) struct Run<'r, T> {
     synthetic: &'r SyntheticContexts,
     requester: &'r Requester,
     state: &'r mut State,
+    shared: &'r mut SharedState,
     clock: &'r HybridClock,
     now: &'r mut Option<u64>,
     records: &'r mut Records,

@@ -82,9 +82,9 @@ impl<T: Write> Run<'_, T> {
             None => {
                 let manage_dsa_it = controls.manage_dsa_it.is_some();
                 let target = self.find(request.dn, normal, manage_dsa_it)?;
-                for change in &changes {
-                    self.require_change(&target, change.known, rights_for(change))?;
-                }
+                let wanted = changes.iter();
+                let wanted = wanted.map(|change| (change.known, rights_for(change)));
+                self.require_changes(&target, wanted)?;
                 if changes.is_empty() {
                     let wanted = (Slot::ENTRY, Rights::WRITE);
                     self.require(&target.normal, target.entry.id, wanted, "change this entry")?;
@@ -119,7 +119,7 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "the entry was deleted; another one has its name";
             return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
         }
-        self.require_change(&target, known, Rights::WRITE)?;
+        self.require_changes(&target, std::iter::once((known, Rights::WRITE)))?;
         if let Some(replaces) = replaces
             && !self.has_password(id, replaces)?
         {

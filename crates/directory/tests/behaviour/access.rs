@@ -11,7 +11,7 @@ use sapwood_directory::access::{Attributes, DnPattern, DnScope, Rights, Rule, Wh
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Budget, CompareOptions, Identity, Policy, Requester, Search, SearchOptions, Searches, Step,
-    Transaction, Update, UpdateRequest, Wire,
+    Ticket, Transaction, Update, UpdateRequest, Wire,
 };
 use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;

@@ -457,3 +457,13 @@ fn the_schema_is_there_when_the_directory_is_opened_again() {
     assert!(holds(&directory, ANNE, "badge", "eight"));
     is_clean(&directory);
 }
+
+/// A password under another name was stored in the clear.
+#[test]
+fn passwords_have_no_other_names() {
+    let directory = in_memory();
+    let named = "( 2.5.4.35 NAME ( 'userPassword' 'pwd' ) EQUALITY octetStringMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )";
+    let request = modify(SCHEMA, &[(Add, "olcAttributeTypes", &[named])]);
+    let told = refused(&directory, request, ResultCode::UnwillingToPerform);
+    assert!(told.diagnostic.contains("userPassword"), "{told:?}");
+}

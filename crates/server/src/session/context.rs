@@ -37,7 +37,11 @@ impl Peer {
         /// What slapd counts for a local socket.
         const LOCAL_STRENGTH: u32 = 71;
         let (address, peer_name) = match self {
-            Self::Tcp(address) => (Some(*address), format!("IP={address}")),
+            Self::Tcp(address) => {
+                // An IPv4 address is written as one, also where it came to a listener of both kinds.
+                let known = SocketAddr::new(address.ip().to_canonical(), address.port());
+                (Some(known), format!("IP={known}"))
+            }
             Self::Local { .. } => (None, "PATH=".to_owned()),
         };
         Arc::new(Connection {

@@ -247,6 +247,7 @@ impl<T: Write> Run<'_, T> {
                 self.state.attributes.remove(self.txn, known.id())?;
             }
         }
+        *self.changes_access = true;
         definition::put_schema(self.txn, after.additions())?;
         let mut state = State::clone(self.state);
         let now = self.now();

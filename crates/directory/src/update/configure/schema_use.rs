@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::Definition;
 
+use crate::access;
 use crate::access::is_protected;
 use crate::attributes::AttributeTable;
 use crate::engine::{
@@ -60,6 +61,13 @@ impl<T: Write> Run<'_, T> {
                 if meaning(known) == meaning(now) {
                     continue;
                 }
+            }
+            // Passwords in the clear are known by these names before they come here.
+            if access::is_protected(before, known.id()) && !known.names().eq(now.names()) {
+                let name = known.name();
+                let diagnostic =
+                    format!("the server itself uses {name}, which would have other names");
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
             }
             let Some(what) = what_changes(known, now) else {
                 continue;

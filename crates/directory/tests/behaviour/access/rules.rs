@@ -1,7 +1,7 @@
 //! Rules in the words of slapd.access(5), as `cn=config` takes them.
 
 use super::*;
-use crate::made::Directory;
+use crate::made::{Directory, in_stores};
 
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
 const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
@@ -211,4 +211,110 @@ fn explanations_name_the_rules_that_were_tried() {
     assert_eq!(explained.rights, Rights::UP_TO_READ);
     assert_eq!(explain(ANNE, "mail").rights, Rights::UP_TO_WRITE);
     assert_eq!(explain(ANNE, "cn").tried[1].what, Tried::OtherAttributes);
+}
+
+/// The names of rules were looked up in the schema before the batch: all of it was told to have failed, and the rules
+/// were not in force.
+#[test]
+fn rules_come_into_force_with_the_types_that_they_name() {
+    let directory = directory();
+    let bert = user(&directory, BERT);
+    let badge = "( 1.3.6.1.4.1.99999.1 NAME 'badge' SUP name )";
+    let owner =
+        "( 1.3.6.1.4.1.99999.2 NAME 'badgeOwner' SUP top AUXILIARY MAY ( badge $ holder_of ) )";
+    let holder = "( 1.3.6.1.4.1.99999.3 NAME 'holder_of' SUP distinguishedName )";
+    let requests = [
+        modify(
+            "cn=schema,cn=config",
+            &[
+                (Add, "olcAttributeTypes", &[badge, holder][..]),
+                (Add, "olcObjectClasses", &[owner]),
+            ],
+        ),
+        modify(
+            DATA,
+            &[(
+                Replace,
+                "olcAccess",
+                &[
+                    "{0}to attrs=badge by group/badgeOwner/holder_of=\"uid=carl,ou=Secret,dc=example,dc=com\" write",
+                    "{1}to attrs=mail by * none",
+                    "{2}to * by users read",
+                ],
+            )],
+        ),
+    ];
+    let updates = requests.map(|request| Update {
+        requester: directory.requester(admin()),
+        request,
+    });
+    let applied = directory.apply(&updates).unwrap();
+    let codes = applied.outcomes.iter().map(|outcome| outcome.code);
+    assert_eq!(codes.collect::<Vec<_>>(), [ResultCode::Success; 2]);
+    let wear = || modify(BERT, &[(Add, "badge", &["7"])]);
+    let worn = apply_as(&directory, bert.clone(), wear());
+    assert_eq!(worn.code, ResultCode::InsufficientAccessRights);
+    applied.ticket.unwrap().wait().unwrap();
+    assert!(!sees_mail(&directory, &bert, BERT));
+    // Not all names that a schema may give are names in filters.
+    let to_group = [
+        (Add, "objectClass", &["badgeOwner"][..]),
+        (Add, "1.3.6.1.4.1.99999.3", &[BERT][..]),
+    ];
+    succeed(&directory, modify(CARL, &to_group));
+    succeed(
+        &directory,
+        modify(BERT, &[(Add, "objectClass", &["badgeOwner"])]),
+    );
+    let worn = apply_as(&directory, bert, wear());
+    assert_eq!(worn.code, ResultCode::Success, "{worn:?}");
+}
+
+/// A group was a member's for as long as the first store did not change.
+#[test]
+fn groups_of_every_store_are_looked_up_anew() {
+    let directory = in_stores();
+    seed(&directory);
+    for name in ["anne", "bert"] {
+        succeed(&directory, person(name));
+    }
+    let ops = "cn=ops,ou=People,dc=example,dc=com";
+    let group = format!("objectClass: groupOfNames\ncn: ops\nmember: {ANNE}\nmember: {BERT}");
+    succeed(&directory, add(ops, &group));
+    put(
+        &directory,
+        &[&format!("to * by group.exact=\"{ops}\" read by * none")],
+    );
+    let bert = directory.requester(user(&directory, BERT));
+    let finds = || {
+        let snapshot = directory.snapshot().unwrap();
+        let found = snapshot.through(|snapshot| snapshot.credentials(ANNE, 0));
+        let found = found.unwrap().unwrap();
+        snapshot
+            .through(|snapshot| snapshot.may_set_password(&bert, &found))
+            .unwrap()
+    };
+    assert_eq!(finds(), Some(false), "it may be seen, and not set");
+    succeed(&directory, modify(ops, &[(Delete, "member", &[BERT])]));
+    assert_eq!(finds(), None, "it is as if it were not there");
+}
+
+/// Below the root DSE a search is one of the tree; what its assertion says is of the root DSE.
+#[test]
+fn assertions_tell_nothing_of_a_root_dse_that_is_hidden() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let outcome = |assertion: &str| {
+        let mut query = by(&anne, "", Scope::Subtree, "(uid=anne)");
+        query.options.assertion = Some(filter_text::parse(assertion).unwrap());
+        search(&directory, &query).code
+    };
+    let is_there = "(namingContexts=*)";
+    assert_eq!(outcome(is_there), ResultCode::Success);
+    put(&directory, &["to * by users read"]);
+    succeed(
+        &directory,
+        modify(FRONTEND, &[(Replace, "olcAccess", &["to * by * none"])]),
+    );
+    assert_eq!(outcome(is_there), ResultCode::AssertionFailed);
 }

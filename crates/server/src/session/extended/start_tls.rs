@@ -29,6 +29,9 @@ impl<E: Engine> Session<E> {
             Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
         } else if self.context.channel.is_under_tls {
             Outcome::new(ResultCode::OperationsError, "TLS is established already")
+        } else if self.operations.challenged.is_some() {
+            let reason = "a SASL bind is under way: end it first (RFC 4511 §4.14.1)";
+            Outcome::new(ResultCode::OperationsError, reason)
         } else if !self.operations.transactions.is_empty() {
             // RFC 5805 §3.5: a transaction keeps to one security context.
             let reason = "a transaction is open: end it first";
