@@ -9,7 +9,7 @@ use crate::outcome::{Outcome, median};
 use crate::plot::{Line, Plot};
 use crate::report::Report;
 use crate::results::{self, Measured};
-use crate::worker::{Engine, How, Phase, Work, clear};
+use crate::worker::{Engine, Phase, Work, clear};
 
 const ENGINES: [Engine; 12] = [
     Engine::BareWrite,
@@ -52,16 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             clear(&folder)?;
             clear(&folder.join("space"))?;
             let share = options.records / *processes;
-            let part = |phase, first, count| Work {
-                engine: *engine,
-                phase,
-                folder: folder.clone(),
-                first,
-                count,
-                total: options.records,
-                cache_bytes: POOL_BYTES,
-                how: How::blocks(4096),
-            };
+            let part = Work::parts(*engine, &folder, (options.records, POOL_BYTES));
             crew.one(&part(Phase::Create, 0, 0))?;
             let parts: Vec<Work> = (0..*processes)
                 .map(|process| part(Phase::InsertRandom, process * share, share))
@@ -128,10 +119,10 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     let bare = of(Engine::BareWrite, 1).map_or(0.0, Outcome::cpu);
     let mut report = Report::new("durable", options.docs.as_deref());
     report.machine(
-        "Keys of 128 bytes, each inserted in a durable transaction of its own; the median of so many rounds, of two the slower one; \
-         spaces in explicit mode, or in the one that is named, whose trees use loads and stores alone; Berkeley DB as it comes, \
-         with its log opened for synchronous writes (*dsync*), with log files of 64 MiB that were written before (*zero*), and \
-         with both, of which the fastest is what others are compared with",
+        "Keys of 128 bytes, each inserted in a durable transaction of its own; the median of so many rounds, of two the \
+         slower one; spaces in explicit mode, or in the one that is named, whose trees use loads and stores alone; \
+         Berkeley DB as it comes, with its log opened for synchronous writes (*dsync*), with log files of 64 MiB that \
+         were written before (*zero*), and with both, of which the fastest is what others are compared with",
     );
     report.head(&[
         "",

@@ -11,7 +11,7 @@ use crate::Options;
 use crate::crew::Crew;
 use crate::outcome::{Outcome, median};
 use crate::report::Report;
-use crate::worker::{Engine, How, Phase, Work, clear};
+use crate::worker::{Engine, Phase, Work, clear};
 
 const ENGINES: [Engine; 4] = [
     Engine::BareWrite,
@@ -152,16 +152,7 @@ fn insert(
         }
     }
     let share = options.records / processes;
-    let part = |phase, first, count| Work {
-        engine,
-        phase,
-        folder: folder.clone(),
-        first,
-        count,
-        total: options.records,
-        cache_bytes: POOL_BYTES,
-        how: How::blocks(4096),
-    };
+    let part = Work::parts(engine, &folder, (options.records, POOL_BYTES));
     crew.one(&part(Phase::Create, 0, 0))?;
     if let (Some(log), Engine::SpaceBplus) = (&place.log, engine) {
         move_log(&folder.join("space"), log)?;

@@ -91,6 +91,26 @@ pub(crate) struct Work {
     pub(crate) how: How,
 }
 
+impl Work {
+    /// Makes parts of the work on one folder, with blocks of 4096 bytes: a phase, the first key, and how many.
+    pub(crate) fn parts(
+        engine: Engine,
+        folder: &Path,
+        (total, cache_bytes): (u64, u64),
+    ) -> impl Fn(Phase, u64, u64) -> Work {
+        move |phase, first, count| Work {
+            engine,
+            phase,
+            folder: folder.to_owned(),
+            first,
+            count,
+            total,
+            cache_bytes,
+            how: How::blocks(4096),
+        }
+    }
+}
+
 /// How a tree is used.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct How {

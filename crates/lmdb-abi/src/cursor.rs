@@ -246,12 +246,7 @@ impl Cursor {
         txn: &mut Txn,
         walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
     ) -> Result<T> {
-        if txn.is_reading() {
-            return self.with_reading(txn, walk);
-        }
-        let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
-        let mut cursor = self.writing(tree, txn)?.read(txn)?;
-        walk(&mut cursor)
+        self.with_from(true, txn, walk)
     }
 
     /// As [`Cursor::with`], for a walk that does not begin where the cursor stands.
@@ -260,11 +255,24 @@ impl Cursor {
         txn: &mut Txn,
         walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.with_from(false, txn, walk)
+    }
+
+    fn with_from<T>(
+        &mut self,
+        here: bool,
+        txn: &mut Txn,
+        walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
+    ) -> Result<T> {
         if txn.is_reading() {
             return self.with_reading(txn, walk);
         }
         let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
-        let mut cursor = self.writing(tree, txn)?.read_from_nowhere(txn)?;
+        let cursor = self.writing(tree, txn)?;
+        let mut cursor = match here {
+            true => cursor.read(txn)?,
+            false => cursor.read_from_nowhere(txn)?,
+        };
         walk(&mut cursor)
     }
 
