@@ -434,8 +434,10 @@ async fn run<E: Engine>(
     }
 }
 
-/// Serves what this thread and others hand over.
+/// Serves what this thread and others hand over. Many of an address with many connections may have left while they
+/// waited; they are passed over before those who are connected have their next turn.
 async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
+    let mut left = 0;
     while let Some((accepted, place)) = handed.next().await {
         let Accepted {
             stream,
@@ -443,6 +445,11 @@ async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
             tls_use,
             admission,
         } = accepted;
+        if admission.is_of_many && has_left(&stream) {
+            left += 1;
+            end_turn(left).await;
+            continue;
+        }
         match stream.attach() {
             Ok(stream) => sessions.begin(stream, peer, tls_use, admission, place),
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
@@ -517,7 +524,7 @@ fn has_left(stream: impl AsFd) -> bool {
     }
 }
 
-/// Ends a listener's turn when it has accepted as many as it may in one.
+/// Ends a turn that has met as many newcomers as it may.
 async fn end_turn(newcomer: u64) {
     if newcomer.is_multiple_of(NEWCOMERS_MAX) {
         tokio::task::yield_now().await;

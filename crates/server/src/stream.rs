@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -28,6 +29,15 @@ pub(crate) enum Stream {
 pub(crate) enum Detached {
     Tcp(std::net::TcpStream),
     Local(std::os::unix::net::UnixStream),
+}
+
+impl AsFd for Detached {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Local(stream) => stream.as_fd(),
+        }
+    }
 }
 
 impl Detached {

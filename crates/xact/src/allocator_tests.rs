@@ -295,7 +295,7 @@ pub(crate) fn check_areas(space: &Space, may_touch: bool) -> Result<u64, Error> 
 fn areas_survive_power_cuts() {
     for seed in 0..6 {
         let options = Options::new()
-            .bytes(2000 * PAGE)
+            .bytes(400 * PAGE)
             .log_bytes(0)
             .versions_bytes(64 * PAGE);
         let open = |disk: &Disk, create| {

@@ -349,12 +349,12 @@ fn check(transaction: &Transaction<'_>) -> Result<u64, Error> {
     }
     model[NUMBER as usize..NUMBER as usize + 8].copy_from_slice(&number.to_le_bytes());
     let found = transaction.read(0, bytes)?;
-    match found
+    if found == model {
+        return Ok(number);
+    }
+    let differs = found
         .iter()
         .zip(&model)
-        .position(|(found, model)| found != model)
-    {
-        None => Ok(number),
-        Some(at) => damaged(format!("commit {number} is not whole: byte {at}")),
-    }
+        .position(|(found, model)| found != model);
+    damaged(format!("commit {number} is not whole: byte {differs:?}"))
 }
