@@ -1,5 +1,5 @@
-//! The pages for people are true: every command in *getting started* and *operating* is run, and says what the page
-//! shows.
+//! The pages for people are true: every command in *getting started*, *access*, *passwords* and *operating* is run, and
+//! says what the page shows.
 //!
 //! A fence of `sh` is a script, run in the page's own folder; one that begins with `sapwood serve` goes on in the
 //! background until the end of the page. A fence of `text` right behind it is what it says: its lines come in this
@@ -28,6 +28,11 @@ fn getting_started() {
 #[test]
 fn access() {
     Page::read("access.md").run();
+}
+
+#[test]
+fn passwords() {
+    Page::read("passwords.md").run();
 }
 
 #[test]

@@ -4,11 +4,13 @@
 //! given up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use sapwood_ldap::attribute::AttributeDescription;
 
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
 use crate::error::{Error, Result};
+use crate::password_policy::Accounts;
 use crate::schema::{AttributeTypeId, Schema};
 use crate::steps;
 
@@ -24,6 +26,8 @@ pub(crate) struct AttributeTable {
     by_type: Vec<OfType>,
     /// Whether one of them is collective.
     has_collective: bool,
+    /// Where the values are of attributes that binds change, where password policies ask for them.
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// The descriptions of a type.
@@ -105,6 +109,16 @@ impl AttributeTable {
         let mut table = AttributeTable::default();
         table.extend(schema, view)?;
         Ok(table)
+    }
+
+    /// Where the values are of attributes that binds change, if there are any.
+    pub(crate) fn accounts(&self) -> Option<&Accounts> {
+        self.accounts.as_deref()
+    }
+
+    /// Says where these values are.
+    pub(crate) fn set_accounts(&mut self, accounts: Option<Arc<Accounts>>) {
+        self.accounts = accounts;
     }
 
     /// Learns the numbers that a snapshot knows beyond these; whether there were any.

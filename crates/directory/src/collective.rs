@@ -13,11 +13,12 @@ use std::sync::Arc;
 use crate::engine::{AttributeNo, EntryId, Read, Table};
 use crate::entry::{Damaged, Entry, RecordBuilder};
 use crate::error::{Error, Result};
-use crate::names::{self, Superior};
-use crate::operational::{self, Operational, Vocabulary};
-use crate::schema::{NormalDn, OperationalAttribute, Refinement, Schema, SubtreeSpecification};
+use crate::names::Superior;
+use crate::operational::{Operational, Vocabulary};
+use crate::schema::{OperationalAttribute, Schema};
 use crate::search;
 use crate::state::State;
+use crate::subtree::{Subtree, has_class};
 
 /// The OID of excludeAllCollectiveAttributes (RFC 3671 §2.3).
 const EXCLUDE_ALL: &[u8] = b"2.5.18.0";
@@ -33,12 +34,7 @@ pub(crate) struct Collective {
 /// One of them.
 #[derive(Debug)]
 struct Governing {
-    base: EntryId,
-    chop_before: Vec<EntryId>,
-    chop_after: Vec<EntryId>,
-    minimum: usize,
-    maximum: usize,
-    filter: Option<Refinement>,
+    subtree: Subtree,
     /// Its collective attributes.
     attributes: Vec<(AttributeNo, Vec<Vec<u8>>)>,
 }
@@ -79,26 +75,14 @@ impl Collective {
         }
         let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
         let Vocabulary { schema, attributes } = vocabulary;
-        let mut classes = None;
         let mut governing = Vec::new();
         for subentry in &self.subentries {
-            if !subentry.covers(id, superior) {
-                continue;
+            let subtree = &subentry.subtree;
+            if subtree.depth(id, superior).is_some()
+                && subtree.suits(vocabulary, entry).map_err(damaged)?
+            {
+                governing.push(subentry);
             }
-            if let Some(filter) = &subentry.filter {
-                if classes.is_none() {
-                    classes = Some(classes_of(vocabulary, entry).map_err(damaged)?);
-                }
-                let has = |class: &str| {
-                    let class = schema.object_class(class.as_bytes());
-                    let mut classes = classes.iter().flatten();
-                    class.is_some_and(|class| classes.any(|known| *known == class.id()))
-                };
-                if !filter.is_true(&has) {
-                    continue;
-                }
-            }
-            governing.push(subentry);
         }
         if governing.is_empty() {
             return Ok(false);
@@ -162,32 +146,11 @@ impl Governing {
         let vocabulary = Vocabulary { schema, attributes };
         let damaged = |damaged| Error::corrupt(format!("a subentry: {damaged}"));
         let class = schema.well_known().collective_attribute_subentry;
-        if !classes_of(vocabulary, entry)
-            .map_err(damaged)?
-            .contains(&class)
-        {
+        if !has_class(vocabulary, entry, class).map_err(damaged)? {
             return Ok(None);
         }
-        let mut spelled = Vec::new();
-        let operational = operational::spell(entry, vocabulary, &mut spelled).map_err(damaged)?;
-        let specification = schema.operational(OperationalAttribute::SubtreeSpecification);
-        let specification = match attributes.number(specification, "") {
-            Some(number) => operational.attribute(number).map_err(damaged)?,
-            None => None,
-        };
-        let specification = specification.and_then(|stored| stored.values().iter().next());
-        let Some(read) = specification.and_then(SubtreeSpecification::parse) else {
+        let Some(subtree) = Subtree::of(vocabulary, view, entry)? else {
             return Ok(None);
-        };
-        let Some(base) = find(schema, view, entry.parent(), &read.base)? else {
-            return Ok(None);
-        };
-        let all = |names: &[String]| -> Result<Vec<EntryId>> {
-            let mut found = Vec::new();
-            for name in names {
-                found.extend(find(schema, view, base, name)?);
-            }
-            Ok(found)
         };
         let mut held = Vec::new();
         for stored in entry.attributes() {
@@ -199,29 +162,10 @@ impl Governing {
                 held.push((stored.number(), values));
             }
         }
-        let depth = |levels: u32| usize::try_from(levels).unwrap_or(usize::MAX);
         Ok(Some(Governing {
-            base,
-            chop_before: all(&read.chop_before)?,
-            chop_after: all(&read.chop_after)?,
-            minimum: depth(read.minimum),
-            maximum: read.maximum.map_or(usize::MAX, depth),
-            filter: read.filter,
+            subtree,
             attributes: held,
         }))
-    }
-
-    /// Whether an entry is in the subtree, whatever its classes.
-    fn covers(&self, id: EntryId, superior: Option<&Superior>) -> bool {
-        let above = || superior.into_iter().flat_map(Superior::line);
-        let mut line = std::iter::once(id).chain(above());
-        let Some(depth) = line.position(|at| at == self.base) else {
-            return false;
-        };
-        let mut line = std::iter::once(id).chain(above()).take(depth + 1);
-        (self.minimum..=self.maximum).contains(&depth)
-            && !line.any(|at| self.chop_before.contains(&at))
-            && !above().take(depth).any(|at| self.chop_after.contains(&at))
     }
 }
 
@@ -262,35 +206,4 @@ fn exclusions(
     Ok(Exclusions {
         values: values.map(<[u8]>::to_vec).collect(),
     })
-}
-
-/// The object classes of an entry.
-fn classes_of(
-    vocabulary: Vocabulary<'_>,
-    entry: &Entry<'_>,
-) -> std::result::Result<Vec<crate::schema::ObjectClassId>, Damaged> {
-    let object_class = vocabulary.schema.well_known().object_class;
-    let stored = match vocabulary.attributes.number(object_class, "") {
-        Some(number) => entry.attribute(number)?,
-        None => None,
-    };
-    let values = stored.iter().flat_map(|stored| stored.values());
-    let classes = values.filter_map(|name| vocabulary.schema.object_class(name));
-    Ok(classes.map(|class| class.id()).collect())
-}
-
-/// The entry with a name relative to another one; none if there is none.
-fn find<R: Read>(schema: &Schema, view: &R, from: EntryId, name: &str) -> Result<Option<EntryId>> {
-    let mut normal = NormalDn::new();
-    if normal.parse(schema, name.as_bytes()).is_err() {
-        return Ok(None);
-    }
-    let (mut at, mut key) = (from, Vec::new());
-    for rdn in normal.rdns() {
-        match names::child(view, at, rdn, &mut key)? {
-            Some(child) => at = child.id,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(at))
 }

@@ -16,6 +16,7 @@
 //! setting <attribute of cn=config> <value>
 //! access data|global <rule in the words of slapd.access(5)>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
+//! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
 //!
 //! What is added to the schema is a record of its own ([`crate::schema::additions`]), read again when its time in the
@@ -24,8 +25,8 @@
 use std::sync::Arc;
 
 use crate::attributes::AttributeTable;
-use crate::config::Setting;
 use crate::config::access::AccessList;
+use crate::config::{Setting, password_policy};
 use crate::directory::{Config, Partition};
 use crate::engine::{self, CommitNo, EntryId, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
@@ -103,6 +104,11 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "setting" => read_setting(&mut state, rest)?,
             "unique" => state.settings.unique.push(read_unique(rest)),
             "access" => read_access(&mut state, rest)?,
+            "ppolicy" => {
+                let damaged = || Error::corrupt(format!("the definition has the line '{line}'"));
+                let overlay = password_policy::parse(rest).ok_or_else(damaged)?;
+                state.settings.password_policy = Some(overlay);
+            }
             #[cfg(test)]
             "probe" => state.settings.probe = true,
             _ => {
@@ -302,6 +308,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for UniqueRule { attributes, base } in &state.settings.unique {
         text.push_str(&format!("unique {} {base}\n", attributes.join(",")));
+    }
+    if let Some(overlay) = &state.settings.password_policy {
+        text.push_str(&format!("ppolicy {}\n", password_policy::line(overlay)));
     }
     #[cfg(test)]
     if state.settings.probe {

@@ -24,6 +24,7 @@ use crate::import::Prepared;
 use crate::index_change::Builder;
 use crate::index_definition::IndexDefinition;
 use crate::names::{self, DnCache};
+use crate::password_policy::Accounts;
 use crate::schema::additions::Additions;
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
@@ -135,6 +136,8 @@ struct Shared<E> {
     engine: E,
     options: Options,
     access: Access,
+    /// What is kept of binds.
+    accounts: Arc<Accounts>,
     /// What is known of the newest commit that was read from.
     known: RwLock<Arc<Known>>,
     /// By the number of the store.
@@ -201,7 +204,9 @@ impl<E: Engine> Directory<E> {
     /// Opens the directory an engine holds.
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
         let view = engine.waiting_snapshot()?;
-        let state = definition::load(&view, &options.schema)?;
+        let accounts = Arc::<Accounts>::default();
+        let mut state = definition::load(&view, &options.schema)?;
+        state.know_accounts(&accounts);
         subentries::flag(&engine, &view, &state.schema, &state)?;
         drop(view);
         let view = engine.waiting_snapshot()?;
@@ -216,6 +221,7 @@ impl<E: Engine> Directory<E> {
         let examined = Examined::new(&view, engine.stores());
         let shared = Shared {
             access,
+            accounts,
             examined,
             writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
             clock,
@@ -242,6 +248,11 @@ impl<E: Engine> Directory<E> {
     /// The access rules in force.
     pub(crate) fn access(&self) -> &Access {
         &self.shared.access
+    }
+
+    /// What is kept of binds.
+    pub(crate) fn accounts(&self) -> &Arc<Accounts> {
+        &self.shared.accounts
     }
 
     /// The key that seals the cookies of paged searches.
@@ -363,7 +374,9 @@ impl<E: Engine> Directory<E> {
     fn state_of(&self, view: &E::Snapshot, known: &Arc<State>) -> Result<Arc<State>> {
         let record = definition::record(view)?;
         let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
-            Arc::new(definition::load(view, &self.options().schema)?)
+            let mut state = definition::load(view, &self.options().schema)?;
+            state.know_accounts(&self.shared.accounts);
+            Arc::new(state)
         } else if view
             .get(
                 Table::Attribute,
@@ -481,6 +494,7 @@ impl<E: Engine> Directory<E> {
             clock,
             options,
             access,
+            accounts,
             synthetic,
             ..
         } = &*self.shared;
@@ -497,7 +511,7 @@ impl<E: Engine> Directory<E> {
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
-        let given = (options, access.rules(), synthetic);
+        let given = (options, access.rules(), accounts, synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         // Updates that come behind are judged by them, whether anybody has looked at the data since or not.
@@ -650,6 +664,8 @@ pub struct Credentials {
     pub stored: Vec<Vec<u8>>,
     /// Its authPassword values, as many.
     pub verifiers: Vec<Vec<u8>>,
+    /// Whether password policies are to judge binds.
+    pub is_governed: bool,
 }
 
 impl<E: Engine> Snapshot<E> {
@@ -822,6 +838,7 @@ impl<E: Engine> Snapshot<E> {
             dn: names::dn_of(self.view(), entry)?,
             stored: values_of(known.user_password)?,
             verifiers: values_of(known.auth_password)?,
+            is_governed: self.settings().password_policy.is_some(),
         }))
     }
 }

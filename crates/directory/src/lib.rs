@@ -29,6 +29,7 @@ mod large;
 mod names;
 mod operational;
 mod outcome;
+mod password_policy;
 mod referral;
 pub mod schema;
 pub mod search;
@@ -37,6 +38,7 @@ mod sources;
 mod state;
 mod steps;
 mod subentries;
+mod subtree;
 mod synthetic;
 mod target;
 mod update;
@@ -49,7 +51,7 @@ pub use changes::{
 };
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
-pub use config::{PasswordSchemes, Settings};
+pub use config::{PasswordPolicyOverlay, PasswordSchemes, Settings};
 pub use directory::{
     Commit, Config, Credentials, Directory, Options, Partition, RetiredSnapshot, Snapshot,
 };
@@ -63,6 +65,7 @@ pub use import::{
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use outcome::{Outcome, Settlement};
+pub use password_policy::{AccountChange, BindVerdict, PasswordChange};
 pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]

@@ -1,5 +1,6 @@
 //! How an operation ended: what becomes the LDAPResult of its response.
 
+use sapwood_ldap::controls::PasswordPolicyError;
 use sapwood_ldap::result::ResultCode;
 
 use crate::engine;
@@ -16,9 +17,11 @@ pub struct Outcome {
     /// A sentence a person can act on; empty on success.
     pub diagnostic: String,
     /// LDAP URLs, only with [`ResultCode::Referral`].
-    pub referrals: Vec<String>,
+    pub referrals: Option<Box<[String]>>,
     /// The response controls as BER elements, one after the other: what goes into `[0] Controls`. Empty for none.
     pub controls: Vec<u8>,
+    /// What the control of password policies says is wrong, for clients that ask for it.
+    pub password_policy: Option<PasswordPolicyError>,
     /// Of a transaction: what concerns single updates of it.
     pub settlement: Option<Box<Settlement>>,
 }
@@ -41,8 +44,9 @@ impl Outcome {
             code,
             matched_dn: String::new(),
             diagnostic: String::new(),
-            referrals: Vec::new(),
+            referrals: None,
             controls: Vec::new(),
+            password_policy: None,
             settlement: None,
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn outcome<R: Read>(
     let below = leading_rdns(target, above);
     let referrals = references(view, schema, state, id)?;
     let matched = names::dn_of(view, id)?;
-    let referrals: Vec<String> = referrals
+    let referrals: Box<[String]> = referrals
         .iter()
         .filter_map(|url| rewritten(url, &matched, below, scope))
         .collect();
@@ -70,7 +70,7 @@ pub(crate) fn outcome<R: Read>(
     }
     let outcome = Outcome::new(ResultCode::Referral, "").matched(matched);
     Ok(Outcome {
-        referrals,
+        referrals: Some(referrals),
         ..outcome
     })
 }

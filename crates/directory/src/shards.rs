@@ -66,6 +66,7 @@ impl<'f> Finder<'f> {
                 Err(_) => StoreSet::FIRST,
             },
             RequestView::SetPassword { dn, .. } => self.of_dn(dn),
+            RequestView::Account { entry, .. } => StoreSet::one(entry.store()),
             RequestView::Transaction(_) => StoreSet::FIRST,
         }
     }

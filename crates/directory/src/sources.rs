@@ -31,6 +31,11 @@ pub trait PasswordHasher: Send + Sync {
         let _ = cleartext;
         Vec::new()
     }
+    /// Whether a stored form is that of this password. As expensive as to make one.
+    fn matches(&self, cleartext: &[u8], stored: &[u8]) -> bool {
+        let _ = (cleartext, stored);
+        false
+    }
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
     /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether

@@ -7,6 +7,7 @@ use crate::config::Settings;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
 use crate::names::{NamingContext, PartitionedParent};
+use crate::password_policy::Accounts;
 use crate::schema::Schema;
 use crate::update::rules::RuleSet;
 
@@ -38,6 +39,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Says where the values are of attributes that binds change. Only where password policies ask for them there are
+    /// any.
+    pub(crate) fn know_accounts(&mut self, accounts: &Arc<Accounts>) {
+        let is_asked_for = self.settings.password_policy.is_some();
+        self.attributes
+            .set_accounts(is_asked_for.then(|| accounts.clone()));
+    }
+
     /// Whether entries are in several stores.
     pub(crate) fn is_spread(&self) -> bool {
         let mut contexts = self.contexts.iter();

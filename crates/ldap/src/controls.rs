@@ -17,6 +17,10 @@ pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_respons
 pub use manage_dsa_it::MANAGE_DSA_IT;
 pub use non_transactional::NON_TRANSACTIONAL;
 pub use paged_results::{PAGED_RESULTS, PagedResults};
+pub use password_policy::{
+    PASSWORD_EXPIRED, PASSWORD_EXPIRING, PASSWORD_POLICY, PasswordPolicyError,
+    PasswordPolicyResponse, PasswordPolicyWarning, password_policy_response,
+};
 pub use post_read::POST_READ;
 pub use pre_read::PRE_READ;
 pub use proxied_authorization::PROXIED_AUTHORIZATION;
@@ -89,6 +93,7 @@ known_controls! {
     ManageDsaIt manage_dsa_it
     NonTransactional non_transactional
     PagedResults paged_results
+    PasswordPolicy password_policy
     PostRead post_read
     PreRead pre_read
     ProxiedAuthorization proxied_authorization

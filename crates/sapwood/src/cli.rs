@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Config(Configuration),
     /// Set, show, explain or test who may do what, also while a server runs
     Access(Access),
+    /// Switch password policies on and off
+    Policy(Policy),
     /// Copy a directory to one file, with its configuration and all it takes to have it again, also while a server runs
     Backup(Backup),
     /// Make a directory from a backup
@@ -304,6 +306,19 @@ pub(crate) enum AccessAction {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Policy {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Switch them on: this entry of class pwdPolicy governs passwords where nothing else says so
+    #[arg(long, value_name = "DN", conflicts_with = "off")]
+    pub(crate) default: Option<String>,
+    /// Switch them off
+    #[arg(long)]
+    pub(crate) off: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,7 @@
 //! bytes, [`session`] decodes and answers; updates go through [`writer`]. What connections hold in memory together is
 //! bounded by [`memory`], and how many there are by [`admission`].
 
+mod account_keeper;
 mod accounts;
 pub mod admin;
 mod admission;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
+use crate::account_keeper::AccountKeeper;
 use crate::admission::{Admission, Full};
 use crate::auth;
 use crate::closing::Reason;
@@ -149,6 +150,7 @@ pub struct Server<E: Engine = Embedded> {
     runtimes: Vec<JoinHandle<()>>,
     writer: Option<WriterThreads>,
     index_builder: Option<IndexBuilder>,
+    account_keeper: Option<AccountKeeper>,
     /// Socket files to remove at the end.
     socket_files: Vec<PathBuf>,
 }
@@ -212,6 +214,7 @@ impl<E: Engine> Server<E> {
         let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
         let index_builder = IndexBuilder::start(directory.clone())?;
+        let account_keeper = AccountKeeper::start(directory.clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {
             folder,
@@ -234,6 +237,7 @@ impl<E: Engine> Server<E> {
             runtimes: Vec::new(),
             writer: Some(writer_threads),
             index_builder: Some(index_builder),
+            account_keeper: Some(account_keeper),
             socket_files,
         };
         let seats = Processors::seats(threads);
@@ -325,6 +329,8 @@ impl<E: Engine> Drop for Server<E> {
             let _ = runtime.join();
         }
         self.index_builder = None;
+        // Nobody binds any more.
+        self.account_keeper = None;
         // The last writer goes with the service.
         self.service = None;
         if let Some(writer) = self.writer.take() {

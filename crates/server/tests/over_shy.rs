@@ -18,6 +18,7 @@ mod client_certificates;
 mod identities;
 mod lburp;
 mod long_evaluation;
+mod password_policy;
 mod passwords;
 mod protocol;
 mod scram;

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion};
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Directory, Options, Requester, Ticket, Update, UpdateRequest};
+use sapwood_directory::{Clock, Directory, Options, Requester, Ticket, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
 use sapwood_server::{Config, Flags, Server, password, root_dse, tls};
@@ -56,13 +56,13 @@ impl<E: TestEngine> TestServerOn<E> {
     /// A server that stores any password, as it may be there from before some were refused.
     pub fn with_any_passwords(config: &str) -> Self {
         let engine = |_: &Path| Embedded::in_memory().unwrap();
-        Self::make(&example(), ("", config), engine, false)
+        Self::make(&example(), ("", config), engine, (false, None))
     }
 
     /// A server that listens where its configuration says, a line of TOML, on addresses of the same kinds as otherwise.
     pub fn listening(listen: &str, config: &str) -> Self {
         let engine = |_: &Path| Embedded::in_memory().unwrap();
-        Self::make(&example(), (listen, config), engine, true)
+        Self::make(&example(), (listen, config), engine, (true, None))
     }
 
     /// The same as [`on`](Self::on), of a directory that is defined so.
@@ -71,14 +71,20 @@ impl<E: TestEngine> TestServerOn<E> {
         config: &str,
         engine: impl FnOnce(&Path) -> Embedded,
     ) -> Self {
-        Self::make(contents, ("", config), engine, true)
+        Self::make(contents, ("", config), engine, (true, None))
+    }
+
+    /// A server in memory with a clock of the test's.
+    pub fn at(clock: Arc<dyn Clock>) -> Self {
+        let engine = |_: &Path| Embedded::in_memory().unwrap();
+        Self::make(&example(), ("", ""), engine, (true, Some(clock)))
     }
 
     fn make(
         contents: &sapwood_directory::Config,
         (listen, config): (&str, &str),
         engine: impl FnOnce(&Path) -> Embedded,
-        checks_passwords: bool,
+        (checks_passwords, clock): (bool, Option<Arc<dyn Clock>>),
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -95,6 +101,9 @@ impl<E: TestEngine> TestServerOn<E> {
         tls::create_self_signed(&path.join("tls-cert.pem"), &path.join("tls-key.pem"), 2026)
             .unwrap();
         let mut options = Options::new(Schema::standard());
+        if let Some(clock) = clock {
+            options.clock = clock;
+        }
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
         let limits = config.limits.passwords();

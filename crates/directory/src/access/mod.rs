@@ -46,13 +46,15 @@ use crate::directory::{Credentials, Directory, Snapshot};
 use crate::engine::{CommitNo, Engine, EntryId, Read};
 use crate::error::Result;
 use crate::names;
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
 use crate::state::State;
 
 /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
 pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
     let known = schema.well_known();
-    attribute_type == known.user_password || attribute_type == known.auth_password
+    attribute_type == known.user_password
+        || attribute_type == known.auth_password
+        || attribute_type == schema.operational(OperationalAttribute::PwdHistory)
 }
 
 /// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it

@@ -87,6 +87,18 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["olcServerID"],
         "the key server_id of sapwood.toml names the server",
     ),
+    (
+        &["olcLastBind*"],
+        "the last bind is kept in pwdLastSuccess while the overlay ppolicy is there",
+    ),
+    (
+        &["olcPPolicyCheckModule"],
+        "what is asked of new passwords besides their length is built in",
+    ),
+    (
+        &["olcPPolicyForwardUpdates", "olcPPolicyDisableWrite"],
+        "what policies keep of binds is kept by the server that has the data",
+    ),
     (&["olcPasswordHash"], "passwords are hashed with Argon2id"),
 ];
 
@@ -94,6 +106,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const BUILT_IN: &[&str] = &[
     "back_mdb",
     "unique",
+    "ppolicy",
     "argon2",
     "pw-argon2",
     "pw-sha2",

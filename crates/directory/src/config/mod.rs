@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod elsewhere;
+pub(crate) mod password_policy;
 pub(crate) mod unique;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::str::FromStr;
 
 use sapwood_ldap::result::ResultCode;
 
+pub use self::password_policy::PasswordPolicyOverlay;
 use crate::access::{Policy, Rule};
 use crate::outcome::Stop;
 use crate::update::UniqueRule;
@@ -26,6 +28,8 @@ pub struct Settings {
     pub anonymous_read: bool,
     /// The forms in which passwords are stored when they come in clear text.
     pub password_schemes: PasswordSchemes,
+    /// Whether passwords are governed by policies, and by which where nothing else says so.
+    pub password_policy: Option<PasswordPolicyOverlay>,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
     /// Who may do what with the entries of the naming contexts.

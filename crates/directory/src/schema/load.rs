@@ -24,7 +24,7 @@ use super::{
 const DERIVATION_DEPTH_MAX: usize = 64;
 
 /// The definitions built in, in the language of RFC 4512 §4.1.
-static STANDARD: [(&str, &str); 7] = [
+static STANDARD: [(&str, &str); 8] = [
     ("system.schema", include_str!("standard/system.schema")),
     ("core.schema", include_str!("standard/core.schema")),
     ("cosine.schema", include_str!("standard/cosine.schema")),
@@ -37,6 +37,7 @@ static STANDARD: [(&str, &str); 7] = [
         "collective.schema",
         include_str!("standard/collective.schema"),
     ),
+    ("ppolicy.schema", include_str!("standard/ppolicy.schema")),
     ("config.schema", include_str!("standard/config.schema")),
 ];
 
@@ -784,6 +785,7 @@ pub(super) fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellK
         subentry: class("2.5.17.0")?,
         collective_attribute_subentry: class("2.5.17.2")?,
         subschema: class("2.5.20.1")?,
+        password_policy: class("1.3.6.1.4.1.42.2.27.8.2.1")?,
     })
 }
 

@@ -106,6 +106,7 @@ pub struct WellKnown {
     pub subentry: ObjectClassId,
     pub collective_attribute_subentry: ObjectClassId,
     pub subschema: ObjectClassId,
+    pub password_policy: ObjectClassId,
 }
 
 impl Schema {

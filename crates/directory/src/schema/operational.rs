@@ -35,6 +35,8 @@ pub(crate) enum Source {
     Synthetic,
     /// From clients.
     Clients,
+    /// From binds and changes of passwords ([`crate::password_policy`]); some also from administrators.
+    Passwords,
 }
 
 /// An attribute that clients see when they ask for it.
@@ -108,6 +110,10 @@ const UUID: &str = "EQUALITY UUIDMatch ORDERING UUIDOrderingMatch SYNTAX 1.3.6.1
 const CSN: &str =
     "EQUALITY CSNMatch ORDERING CSNOrderingMatch SYNTAX 1.3.6.1.4.1.4203.666.11.2.1{64}";
 
+/// Times of which nobody asks which is earlier.
+const EVENT: &str = concat!("EQUALITY generalizedTimeMatch ", values!("24"));
+const OCTETS: &str = equal!("octetStringMatch" "40");
+
 const DIRECTORY: &str = "directoryOperation";
 const SERVER: &str = "dSAOperation";
 const SHARED: &str = "distributedOperation";
@@ -154,6 +160,23 @@ operational_attributes! {
     HasSubordinates: "2.5.18.9", "hasSubordinates", BOOLEAN, One, DIRECTORY, Directory, Computed;
     NumSubordinates: "1.3.6.1.4.1.453.16.2.103", "numSubordinates", NUMBER, One, DIRECTORY, Directory, Computed;
     SubschemaSubentry: "2.5.18.10", "subschemaSubentry", DN, One, DIRECTORY, Directory, Computed;
+
+    // What is kept of binds and failures besides the entries (draft-behera-ldap-password-policy §5.3).
+    PwdFailureTime: "1.3.6.1.4.1.42.2.27.8.1.19", "pwdFailureTime", TIME, Many, DIRECTORY, Directory, Computed;
+    PwdLastSuccess: "1.3.6.1.4.1.42.2.27.8.1.29", "pwdLastSuccess", TIME, One, DIRECTORY, Directory, Computed;
+    PwdAccountTmpLockoutEnd: "1.3.6.1.4.1.42.2.27.8.1.33", "pwdAccountTmpLockoutEnd", TIME, One, DIRECTORY, Directory,
+        Computed;
+
+    // What is kept of passwords with the entries.
+    PwdChangedTime: "1.3.6.1.4.1.42.2.27.8.1.16", "pwdChangedTime", TIME, One, DIRECTORY, Directory, Passwords;
+    PwdAccountLockedTime: "1.3.6.1.4.1.42.2.27.8.1.17", "pwdAccountLockedTime", TIME, One, DIRECTORY, Clients,
+        Passwords;
+    PwdHistory: "1.3.6.1.4.1.42.2.27.8.1.20", "pwdHistory", OCTETS, Many, DIRECTORY, Directory, Passwords;
+    PwdGraceUseTime: "1.3.6.1.4.1.42.2.27.8.1.21", "pwdGraceUseTime", EVENT, Many, DIRECTORY, Directory, Passwords;
+    PwdReset: "1.3.6.1.4.1.42.2.27.8.1.22", "pwdReset", BOOLEAN, One, DIRECTORY, Clients, Passwords;
+    PwdPolicySubentry: "1.3.6.1.4.1.42.2.27.8.1.23", "pwdPolicySubentry", DN, One, DIRECTORY, Clients, Passwords;
+    PwdStartTime: "1.3.6.1.4.1.42.2.27.8.1.27", "pwdStartTime", TIME, One, DIRECTORY, Clients, Passwords;
+    PwdEndTime: "1.3.6.1.4.1.42.2.27.8.1.28", "pwdEndTime", TIME, One, DIRECTORY, Clients, Passwords;
 
     // What clients write (RFC 3296, RFC 3672, RFC 3671).
     Ref: "2.16.840.1.113730.3.1.34", "ref", TEXT, Many, SHARED, Clients, Clients;
@@ -210,7 +233,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 5] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 8] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

@@ -241,6 +241,9 @@ impl<'c, R: Read> Candidate<'c, R> {
                     entry: self.entry,
                     superior,
                     viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
+                    accounts: self
+                        .vocabulary
+                        .and_then(|vocabulary| vocabulary.attributes.accounts()),
                 };
                 attribute.compute(&subject, values)
             }

@@ -49,14 +49,14 @@ use sapwood_ldap::result::ResultCode;
 use crate::access::{Asked, Decider, Requester, Sight};
 use crate::collective::Collective;
 use crate::directory::Snapshot;
-use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
+use crate::engine::{Embedded, Engine, EntryId, Index, IndexKind, Place, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
 use crate::indexes::Completeness;
 use crate::names;
 use crate::outcome::Outcome;
-use crate::schema::Schema;
+use crate::schema::{ObjectClassId, Schema};
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 
@@ -81,12 +81,38 @@ pub(crate) fn subentries<R: Read>(
     state: &State,
     view: &R,
 ) -> Result<Vec<EntryId>> {
+    let class = schema.well_known().subentry;
+    of_class((schema, state, view), class)
+}
+
+/// All password policies, subentries or not; none if the index of object classes is being built.
+pub(crate) fn password_policies<R: Read>(
+    schema: &Schema,
+    state: &State,
+    view: &R,
+) -> Result<Vec<EntryId>> {
+    let class = schema.well_known().password_policy;
+    of_class((schema, state, view), class)
+}
+
+/// The index that entries of a class are found by, if it is complete.
+pub(crate) fn class_index(schema: &Schema, state: &State) -> Option<Index> {
+    let indexes = state.indexes.of(schema.well_known().object_class)?;
+    let is_complete = indexes.equality == Completeness::Complete;
+    is_complete.then(|| indexes.index(IndexKind::Equality))
+}
+
+/// All entries of an object class.
+fn of_class<R: Read>(
+    (schema, state, view): (&Schema, &State, &R),
+    class: ObjectClassId,
+) -> Result<Vec<EntryId>> {
     let planner = Planner {
         schema,
         state,
         view,
     };
-    match subentry_term(&planner)? {
+    match class_term(&planner, class)? {
         Some(term) => scope::entries_of(view, &term),
         None => Ok(Vec::new()),
     }
@@ -94,13 +120,17 @@ pub(crate) fn subentries<R: Read>(
 
 /// The candidates for subentries; `None` if the index of object classes is being built.
 fn subentry_term<R: Read>(planner: &Planner<'_, R>) -> Result<Option<Term>> {
+    class_term(planner, planner.schema.well_known().subentry)
+}
+
+/// The candidates for entries of a class; `None` if the index of object classes is being built.
+fn class_term<R: Read>(planner: &Planner<'_, R>, class: ObjectClassId) -> Result<Option<Term>> {
     let (schema, indexes) = (planner.schema, &planner.state.indexes);
     let indexes = indexes.of(schema.well_known().object_class);
     if indexes.is_none_or(|indexes| indexes.equality != Completeness::Complete) {
         return Ok(None);
     }
-    let subentry = schema.class_of(schema.well_known().subentry);
-    scope::class_term(planner, subentry.name()).map(Some)
+    scope::class_term(planner, schema.class_of(class).name()).map(Some)
 }
 
 /// Whether a search sees subentries, or normal entries, as its control says, if it has one (RFC 3672 §3).

@@ -214,8 +214,6 @@ struct Named {
 const VALUE_WORK: u64 = 1 << 6;
 /// Bytes that a large attribute has around its description and values at most.
 const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
-/// Bytes of a virtual attribute at most, besides a DN.
-const VIRTUAL_BYTES_MAX: usize = 128;
 
 /// The values of the large attributes of one entry, on their way into a message: they may be a hundred thousand, and
 /// are gathered in steps.
@@ -462,9 +460,9 @@ impl<'s> Sender<'s> {
         }
         if selection.sends_operational() {
             bytes += candidate.operational()?.ber().len();
-            // entryDN is the longest of them.
-            bytes +=
-                selection.virtual_attributes.len() * (VIRTUAL_BYTES_MAX + candidate.dn_bytes());
+            for attribute in &selection.virtual_attributes {
+                bytes += attribute.bytes_max() + candidate.dn_bytes();
+            }
         }
         Ok(bytes)
     }

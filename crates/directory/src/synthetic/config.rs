@@ -2,7 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::{Setting, access, unique};
+use crate::config::{Setting, access, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 
@@ -23,6 +23,8 @@ pub(crate) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
 pub(crate) const SCHEMA: &str = "cn=schema,cn=config";
 /// The entry of the rules of unique values, if there are any.
 pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
+/// The entry of the overlay of password policies, if it is there.
+pub(crate) const PASSWORD_POLICY: &str = "olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config";
 
 pub(super) const CONTEXT: Definition = Definition {
     suffix: "cn=config",
@@ -43,6 +45,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
         database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
     ]);
     entries.extend(unique_values(server));
+    entries.extend(password_policies(server));
     vec![entries]
 }
 
@@ -184,9 +187,24 @@ fn data(server: &Server<'_>) -> Attributes {
 
 /// The rules of unique values, as the overlay of the data that they are in OpenLDAP.
 fn unique_values(server: &Server<'_>) -> Option<Content> {
-    const CLASS: &str = "olcUniqueConfig";
     let rules = &server.state.settings.unique;
+    let attributes = || vec![(unique::UNIQUE_URI, rules.iter().map(unique::uri).collect())];
     let names = ["{0}unique", "unique", "{0}"];
+    (!rules.is_empty()).then(|| overlay(UNIQUE, "olcUniqueConfig", &names, attributes()))
+}
+
+/// The overlay of password policies.
+fn password_policies(server: &Server<'_>) -> Option<Content> {
+    let settings = &server.state.settings;
+    let attributes = || password_policy::shown(settings);
+    // In slapd it has the first number where it is the only one.
+    let names = ["{1}ppolicy", "ppolicy", "{1}", "{0}ppolicy"];
+    let is_there = settings.password_policy.is_some();
+    is_there.then(|| overlay(PASSWORD_POLICY, "olcPPolicyConfig", &names, attributes()))
+}
+
+/// An overlay of the data, which is found by any of these names; the first is its own.
+fn overlay(dn: &str, class: &str, names: &[&str], more: Attributes) -> Content {
     let databases = ["{1}mdb", "mdb", "{1}"];
     let all = names.iter().flat_map(|name| {
         let of = move |database| {
@@ -194,16 +212,18 @@ fn unique_values(server: &Server<'_>) -> Option<Content> {
         };
         databases.iter().map(of)
     });
-    (!rules.is_empty()).then(|| Content {
-        dn: UNIQUE.to_owned(),
-        also: all.filter(|dn| dn != UNIQUE).collect(),
-        attributes: vec![
-            ("objectClass", vec!["olcOverlayConfig".to_owned(), CLASS.to_owned()]),
-            ("structuralObjectClass", one(CLASS)),
-            ("olcOverlay", one("{0}unique")),
-            (unique::UNIQUE_URI, rules.iter().map(unique::uri).collect()),
-        ],
-    })
+    let own = names.first().copied().unwrap_or_default();
+    let mut attributes = vec![
+        ("objectClass", vec!["olcOverlayConfig".to_owned(), class.to_owned()]),
+        ("structuralObjectClass", one(class)),
+        ("olcOverlay", one(own)),
+    ];
+    attributes.extend(more);
+    Content {
+        dn: dn.to_owned(),
+        also: all.filter(|other| other != dn).collect(),
+        attributes,
+    }
 }
 
 /// The kinds of index that an attribute has, complete or not.

@@ -19,7 +19,7 @@ use super::rules::Origin;
 use super::{Run, rdn_of, read};
 use crate::access::{Asked, Everywhere, Identity, Requester, Rights, Slot};
 use crate::engine::{EntryId, Table, Write};
-use crate::names::NamingContext;
+use crate::names::{self, NamingContext};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn};
 use crate::target::Target;
@@ -215,6 +215,27 @@ impl<'r, T: Write> Run<'r, T> {
             Some((known, _)) => Err(may_not(&format!("change {} of this entry", known.name()))),
             None => Ok(()),
         }
+    }
+}
+
+impl<T: Write> Run<'_, T> {
+    /// Whether who asks is an administrator of the passwords of an entry, or of new ones: policies leave more to them.
+    pub(super) fn manages_password(&self, id: EntryId, is_there: bool) -> Result<bool, Stop> {
+        let Some(requester) = self.limited() else {
+            return Ok(true);
+        };
+        if !is_there {
+            return Ok(false);
+        }
+        let grants = requester.grants();
+        let slot = grants.slot(self.schema.well_known().user_password);
+        let asked = Asked {
+            view: &*self.txn,
+            schema: self.schema,
+            dn: &names::normal_dn_of(self.txn, self.schema, id)?,
+            id,
+        };
+        Ok(grants.rights(&asked, slot)?.has(Rights::MANAGE))
     }
 }
 

@@ -9,12 +9,13 @@ use sapwood_ldap::message::AddRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
+use super::rules::Touched;
 use super::stamp::{Stamp, uuid_text};
 use super::{Run, no_update_of};
 use crate::access::{Rights, Slot};
 use crate::attributes::AttributeTable;
 use crate::changes::ChangeKind;
-use crate::engine::Write;
+use crate::engine::{EntryId, Write};
 use crate::entry::EntryFlags;
 use crate::names::Child;
 use crate::operational::StoredValues;
@@ -63,7 +64,12 @@ impl<T: Write> Run<'_, T> {
             draft.add_rdn_values(schema, rdn)?;
         }
         draft.add_implied_classes(schema)?;
-        self.ask_rules(&mut draft)?;
+        let touched = Touched {
+            password: draft.has(schema.well_known().user_password, ""),
+            operational: false,
+        };
+        let new = (EntryId::ROOT, vacancy.parent_id());
+        self.ask_rules(&mut draft, touched, new, None)?;
         let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = name.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
+use crate::password_policy::{Accounts, Forgotten};
 use crate::schema::Schema;
 use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
@@ -58,6 +59,8 @@ pub(crate) struct WriterState {
     names: DnCache,
     /// What rules have queued.
     queue: Queue,
+    /// What is to be forgotten of binds.
+    forgotten: Vec<(EntryId, Forgotten)>,
 }
 
 /// A copy of the state, made when it is asked for and what it is of has changed since. A copy takes as long as there
@@ -82,6 +85,8 @@ pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
     /// The access rules that it heeds.
     access: Arc<AccessRules>,
+    /// What is kept of binds.
+    accounts: &'b Arc<Accounts>,
     synthetic: &'b SyntheticContexts,
     work: Work<'b>,
     /// Asked after each update whether the next is to be applied.
@@ -117,6 +122,14 @@ pub(crate) struct Batch<'b> {
     next_ids: Vec<EntryId>,
 }
 
+/// What a batch gets of the directory.
+pub(crate) type Given<'b> = (
+    &'b Options,
+    Arc<AccessRules>,
+    &'b Arc<Accounts>,
+    &'b SyntheticContexts,
+);
+
 /// What a batch does.
 #[derive(Clone, Copy)]
 pub(crate) enum Work<'b> {
@@ -128,7 +141,7 @@ pub(crate) enum Work<'b> {
 
 impl<'b> Batch<'b> {
     pub(crate) fn new(
-        (options, access, synthetic): (&'b Options, Arc<AccessRules>, &'b SyntheticContexts),
+        (options, access, accounts, synthetic): Given<'b>,
         work: Work<'b>,
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
@@ -138,6 +151,7 @@ impl<'b> Batch<'b> {
         Batch {
             options,
             access,
+            accounts,
             synthetic,
             work,
             goes_on,
@@ -248,6 +262,7 @@ impl Batch<'_> {
         let mut run = Run {
             schema,
             options: self.options,
+            accounts: self.accounts,
             synthetic: self.synthetic,
             requester,
             state: &mut self.state,
@@ -262,6 +277,7 @@ impl Batch<'_> {
             names: &mut self.writer.names,
             rules: rules.as_deref(),
             queue: &mut self.writer.queue,
+            forgotten: &mut self.writer.forgotten,
             origin: Origin::Client,
             in_transaction,
             begins_indexes: &mut self.begins_indexes,
@@ -345,6 +361,7 @@ impl Bundle for Batch<'_> {
         self.writer.prefetched.forget();
         self.writer.names = DnCache::default();
         self.writer.queue.clear();
+        self.writer.forgotten.clear();
         // Several stores have one process that writes.
         if self.drawing.is_none()
             && txn.commit().0 != self.writer.commit.0 + 1
@@ -374,6 +391,7 @@ impl Bundle for Batch<'_> {
             attributes.extend(schema, txn)?;
         } else {
             self.state = definition::load(txn, &self.options.schema)?;
+            self.state.know_accounts(self.accounts);
         }
         self.begun_with = Some(self.state.attributes.len());
         // They may have come since the batch was given its stores.
@@ -386,12 +404,14 @@ impl Bundle for Batch<'_> {
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let numbers = self.state.attributes.len();
         let changes = self.writer.changes.mark();
+        let forgotten = self.writer.forgotten.len();
         let applied = self.apply_one(txn, operation);
         // Also when it is not known what becomes of it: it may run again, and the next one before.
         if !matches!(applied, Ok(Verdict::Keep)) {
             self.state.attributes.truncate(numbers);
             self.shared = SharedState::default();
             self.writer.changes.undo(changes);
+            self.writer.forgotten.truncate(forgotten);
             self.writer.names = DnCache::default();
             self.writer.prefetched.forget();
             self.writer.queue.clear();
@@ -430,6 +450,7 @@ impl Bundle for Batch<'_> {
     fn settled(&mut self) {
         if let Some((commit, added)) = self.finished.take() {
             (self.writer.commit, self.writer.added) = (commit, added);
+            self.accounts.forget(&self.writer.forgotten);
         }
     }
 }

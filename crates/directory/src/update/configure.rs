@@ -17,7 +17,7 @@ use super::rules::{RuleSet, UniqueRule};
 use crate::access::AccessRules;
 use crate::config::access::{self, ACCESS, AccessList};
 use crate::config::unique::{self, UNIQUE_URI};
-use crate::config::{Setting, Settings, elsewhere};
+use crate::config::{PasswordPolicyOverlay, Setting, Settings, elsewhere, password_policy};
 use crate::definition;
 use crate::engine::Write;
 use crate::error::Error;
@@ -28,7 +28,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::synthetic::config::{DATA, FRONTEND, UNIQUE};
+use crate::synthetic::config::{DATA, FRONTEND, PASSWORD_POLICY, UNIQUE};
 use crate::synthetic::root_dse::Channel;
 
 impl<T: Write> Run<'_, T> {
@@ -61,7 +61,9 @@ impl<T: Write> Run<'_, T> {
                 return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
             }
             match target {
-                Target::Setting(setting) => make(setting, &mut state.settings, &change)?,
+                Target::Setting(setting) | Target::PasswordPolicy(setting) => {
+                    make(setting, &mut state.settings, &change)?
+                }
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Unique => change_rules(&mut state.settings.unique, &change)?,
                 Target::Access => {
@@ -84,7 +86,10 @@ impl<T: Write> Run<'_, T> {
         if is_same_settings && state.indexes == self.state.indexes {
             return Ok(());
         }
-        if state.settings.unique != self.state.settings.unique {
+        let (now, before) = (&state.settings, &self.state.settings);
+        if now.unique != before.unique
+            || now.password_policy.is_some() != before.password_policy.is_some()
+        {
             let made = RuleSet::new(self.schema, &state);
             state.rules = Arc::new(made.map_err(refused)?);
             state.rules.check(self.schema, &state).map_err(refused)?;
@@ -97,6 +102,7 @@ impl<T: Write> Run<'_, T> {
             rules.map_err(|error| refused(Error::Config(format!("{ACCESS}: {error}"))))?;
             *self.changes_access = true;
         }
+        state.know_accounts(self.accounts);
         definition::store(self.txn, &mut state)?;
         *self.state = state;
         Ok(())
@@ -165,6 +171,9 @@ impl<T: Write> Run<'_, T> {
         if is_overlay(request.dn, "unique") && self.is_in_data(request.dn) {
             return self.add_unique(request);
         }
+        if is_overlay(request.dn, "ppolicy") && self.is_in_data(request.dn) {
+            return self.add_password_policies(request);
+        }
         if self.add_schema_entry(request)? {
             return Ok(());
         }
@@ -208,6 +217,30 @@ impl<T: Write> Run<'_, T> {
         self.put(state)
     }
 
+    /// Adds the overlay of password policies, with what is set in its entry.
+    fn add_password_policies(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+        let mut state = State::clone(self.state);
+        if state.settings.password_policy.is_some() {
+            let diagnostic = format!("{PASSWORD_POLICY} is there already: modify it");
+            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        }
+        state.settings.password_policy = Some(PasswordPolicyOverlay::default());
+        for attribute in request.attributes {
+            let known = self.schema.attribute_type(attribute.description);
+            if known.is_some_and(|known| ["objectClass", "olcOverlay"].contains(&known.name())) {
+                continue;
+            }
+            let Target::PasswordPolicy(setting) = self.configured(attribute.description)? else {
+                let name = String::from_utf8_lossy(attribute.description);
+                let diagnostic = format!("{name} is not set in {PASSWORD_POLICY}");
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+            };
+            let kind = ChangeKind::Replace;
+            make(setting, &mut state.settings, &Change { kind, attribute })?;
+        }
+        self.put(state)
+    }
+
     /// Deletes an entry of `cn=config`: the rules of unique values go with theirs.
     pub(super) fn configure_less(
         &mut self,
@@ -219,11 +252,12 @@ impl<T: Write> Run<'_, T> {
         if self.delete_schema_entry(&entry)? {
             return Ok(());
         }
-        if entry != UNIQUE {
-            return Err(super::no_update_of(SyntheticContext::Config, "deleted"));
-        }
         let mut state = State::clone(self.state);
-        state.settings.unique.clear();
+        match entry.as_str() {
+            UNIQUE => state.settings.unique.clear(),
+            PASSWORD_POLICY => state.settings.password_policy = None,
+            _ => return Err(super::no_update_of(SyntheticContext::Config, "deleted")),
+        }
         self.put(state)
     }
 
@@ -282,6 +316,9 @@ impl<T: Write> Run<'_, T> {
         if let Some(setting) = Setting::of(name) {
             return Ok(Target::Setting(setting));
         }
+        if let Some(setting) = password_policy::setting(name) {
+            return Ok(Target::PasswordPolicy(setting));
+        }
         if name.eq_ignore_ascii_case(INDEXES) {
             return Ok(Target::Indexes);
         }
@@ -313,6 +350,7 @@ impl<T: Write> Run<'_, T> {
 #[derive(Clone, Copy)]
 enum Target {
     Setting(&'static Setting),
+    PasswordPolicy(&'static Setting),
     Indexes,
     Unique,
     Access,
@@ -321,7 +359,7 @@ enum Target {
 impl Target {
     fn attribute(self) -> &'static str {
         match self {
-            Target::Setting(setting) => setting.attribute,
+            Target::Setting(setting) | Target::PasswordPolicy(setting) => setting.attribute,
             Target::Indexes => INDEXES,
             Target::Unique => UNIQUE_URI,
             Target::Access => ACCESS,
@@ -332,6 +370,7 @@ impl Target {
     fn entries(self) -> &'static [&'static str] {
         match self {
             Target::Setting(_) | Target::Indexes => &[DATA],
+            Target::PasswordPolicy(_) => &[PASSWORD_POLICY],
             Target::Unique => &[UNIQUE],
             Target::Access => &[DATA, FRONTEND],
         }

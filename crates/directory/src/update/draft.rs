@@ -337,6 +337,16 @@ impl<'a> Draft<'a> {
             .map_or_else(Vec::new, |at| self.attributes[at].current())
     }
 
+    /// The values of a type with any options.
+    pub(crate) fn values_of_all(&self, attribute_type: AttributeTypeId) -> Vec<&[u8]> {
+        let mut values = Vec::new();
+        let of_type = |known: &&DraftAttribute<'_>| known.attribute_type == attribute_type;
+        for known in self.attributes.iter().filter(of_type) {
+            known.append_current(&mut values);
+        }
+        values
+    }
+
     /// The values of an attribute, to be changed; it is made when there was none.
     fn touch(
         &mut self,
@@ -643,12 +653,7 @@ impl<'a> Draft<'a> {
         schema: &Schema,
         hasher: &dyn PasswordHasher,
     ) -> std::result::Result<(), Stop> {
-        let mut values = Vec::new();
-        for known in &self.attributes {
-            if known.attribute_type == schema.well_known().user_password {
-                known.append_current(&mut values);
-            }
-        }
+        let values = self.values_of_all(schema.well_known().user_password);
         if values.is_empty() {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! assertion control is not true, the first updates of a transaction) the engine undoes.
 
 mod access;
+mod account;
 mod add;
 mod batch;
 mod configure;
@@ -23,6 +24,7 @@ pub(crate) mod rules;
 pub(crate) mod stamp;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::message::{Request, RequestMessage};
@@ -33,7 +35,7 @@ use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
 use self::prefetch::{InOrder, Ordered, Prefetched, UPDATES_PREFETCHED};
 use self::reindex::Side;
-use self::rules::{After, Before, Origin, Queue, RuleSet};
+use self::rules::{After, Before, Origin, Queue, RuleSet, Touched};
 use self::stamp::Stamp;
 use crate::access::{Identity, Requester};
 use crate::attributes::AttributeTable;
@@ -50,6 +52,7 @@ use crate::large::{self, LARGE_VALUES, LargeValues};
 use crate::names::{self, Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
+use crate::password_policy::{Accounts, Forgotten};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::{SyntheticContext, SyntheticContexts};
@@ -71,6 +74,7 @@ const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Run<'r, T> {
     schema: &'r Schema,
     options: &'r Options,
+    accounts: &'r Arc<Accounts>,
     synthetic: &'r SyntheticContexts,
     requester: &'r Requester,
     state: &'r mut State,
@@ -85,6 +89,8 @@ pub(crate) struct Run<'r, T> {
     names: &'r mut DnCache,
     rules: Option<&'r RuleSet>,
     queue: &'r mut Queue,
+    /// What is forgotten of binds when the updates are done.
+    forgotten: &'r mut Vec<(EntryId, Forgotten)>,
     origin: Origin,
     /// Whether it is one of a transaction's.
     in_transaction: bool,
@@ -265,6 +271,10 @@ impl<'r, T: Write> Run<'r, T> {
             } => {
                 self.require_requester()?;
                 self.set_password((entry, dn), (stored, verifiers), replaces)?;
+                Ok(Outcome::SUCCESS)
+            }
+            RequestView::Account { entry, change } => {
+                self.change_account(entry, change)?;
                 Ok(Outcome::SUCCESS)
             }
             RequestView::Transaction(_) => {
@@ -545,15 +555,55 @@ impl<'r, T: Write> Run<'r, T> {
         })
     }
 
-    /// Shows a draft to the rules, which may add to it.
-    fn ask_rules(&mut self, draft: &mut Draft<'_>) -> Result<(), Stop> {
-        let Some(rules) = self.rules.filter(|rules| rules.sees_drafts()) else {
+    /// Shows a draft to the rules, which may add to it. `old` is the entry as it was, if it was there.
+    fn ask_rules(
+        &mut self,
+        draft: &mut Draft<'_>,
+        touched: Touched,
+        (id, parent): (EntryId, EntryId),
+        old: Option<[Entry<'_>; 2]>,
+    ) -> Result<(), Stop> {
+        let Some(rules) = self.rules.filter(|rules| rules.sees_drafts(touched)) else {
             return Ok(());
         };
-        rules.before(&mut Before {
+        let now = self.now();
+        let is_self = matches!(self.identity(), Identity::User { entry, .. } if *entry == id);
+        let is_password_admin = touched.password && self.manages_password(id, old.is_some())?;
+        rules.open(self.txn, self.state)?;
+        let mut update = Before {
+            view: &*self.txn,
             schema: self.schema,
+            state: self.state,
             draft,
-        })
+            touched,
+            id,
+            parent,
+            old,
+            is_self,
+            is_password_admin,
+            now,
+            forgets: None,
+        };
+        rules.before(&mut update)?;
+        match update.forgets {
+            Some(forgotten) => self.forget_binds(id, forgotten),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets what is kept of binds as an entry: in the store now, in memory once the update is done.
+    fn forget_binds(&mut self, id: EntryId, forgotten: Forgotten) -> Result<(), Stop> {
+        let stored = self.txn.get(Table::State, &id.to_key())?;
+        let stored = stored.map(|value| forgotten.of_value(&value));
+        match stored {
+            Some(Some(left)) => self.txn.put(Table::State, &id.to_key(), &left)?,
+            Some(None) => {
+                self.txn.delete(Table::State, &id.to_key())?;
+            }
+            None => {}
+        }
+        self.forgotten.push((id, forgotten));
+        Ok(())
     }
 
     /// Leaves a change to the feed; of a delete and a rename, with what the entry was.

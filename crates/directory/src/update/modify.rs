@@ -12,7 +12,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, described_before, refuse_no_user_modification};
 use super::draft::{Draft, Frame};
-use super::rules::RuleSet;
+use super::rules::Touched;
 use super::stamp::Stamp;
 use super::{Run, no_update_of, rdn_of, read};
 use crate::access::{Rights, Slot};
@@ -157,7 +157,7 @@ impl<T: Write> Run<'_, T> {
     }
 
     /// Changes an entry's attributes, checks what came of it and writes it.
-    fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
+    pub(super) fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
         let mut stored = std::mem::take(&mut self.records.old);
         let read = match self.prefetched.take_record(id, &mut stored) {
             true => Ok(()),
@@ -178,8 +178,9 @@ impl<T: Write> Run<'_, T> {
         let user = read(id, stored)?;
         let drawn = self.draw_after(id, &user)?;
         let who = self.modifier()?;
+        let touched = || touched(schema, changes);
         // A rule may add operational attributes.
-        let adds_none = !self.rules.is_some_and(RuleSet::sees_drafts);
+        let adds_none = !self.rules.is_some_and(|rules| rules.sees_drafts(touched()));
         let brief = adds_none.then(|| self.brief(&user, changes)).flatten();
         let brief = brief.and_then(|brief| brief.changed(drawn.csn, &who));
         let spelled;
@@ -223,7 +224,9 @@ impl<T: Write> Run<'_, T> {
                 ));
             }
         }
-        self.ask_rules(&mut draft)?;
+        if !adds_none {
+            self.ask_rules(&mut draft, touched(), (id, user.parent()), Some(old))?;
+        }
         let rdn = rdn_of(id, &old[0])?;
         if draft.may_touch_rdn(schema, rdn)
             && let Ok(name) = Dn::parse(rdn)
@@ -278,6 +281,16 @@ impl<T: Write> Run<'_, T> {
             Ok(Operational::Brief(brief)) if is_enough => Some(brief),
             _ => None,
         }
+    }
+}
+
+/// What changes touch, as far as rules ask.
+fn touched(schema: &Schema, changes: &[Resolved<'_>]) -> Touched {
+    let password = schema.well_known().user_password;
+    let any = |is: &dyn Fn(&AttributeType) -> bool| changes.iter().any(|change| is(change.known));
+    Touched {
+        password: any(&|known| known.id() == password),
+        operational: any(&|known| known.is_operational()),
     }
 }
 

@@ -9,6 +9,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::UpdateRequest;
 use crate::outcome::Outcome;
+use crate::password_policy::{PasswordChange, too_many_values};
 use crate::schema::Schema;
 use crate::sources::PasswordHasher;
 
@@ -21,6 +22,68 @@ pub struct PasswordHashing {
     stored: VecDeque<Vec<u8>>,
     /// What goes to authPassword, of the last one.
     verifiers: Vec<Vec<u8>>,
+    governed: Option<Box<GovernedChange>>,
+}
+
+/// A change that a password policy governs, while its passwords are compared.
+#[derive(Debug)]
+struct GovernedChange {
+    change: PasswordChange,
+    /// The old password that came with the new one, in clear text.
+    old: Option<Vec<u8>>,
+    /// Stored forms that the old one was compared with, and that the new one was.
+    compared: (usize, usize),
+    /// The stored form that the old one is.
+    replaces: Option<Vec<u8>>,
+}
+
+impl GovernedChange {
+    /// Judges what can be without comparing, and finds what is to be compared.
+    fn begin(
+        &mut self,
+        op: &Request<'_>,
+        schema: &Schema,
+        hasher: &dyn PasswordHasher,
+    ) -> Result<(), Outcome> {
+        let old = old_password(op, schema).filter(|old| !hasher.is_hashed(old));
+        match given(op, schema)[..] {
+            [] => return Ok(()),
+            [only] => self
+                .change
+                .check(only, hasher.is_hashed(only), old.is_some())?,
+            _ => return Err(too_many_values()),
+        }
+        self.old = old
+            .filter(|_| self.change.compares_old())
+            .map(<[u8]>::to_vec);
+        Ok(())
+    }
+
+    /// Compares with one stored form; whether all that is to be compared was.
+    fn step(
+        &mut self,
+        new: Option<&Vec<u8>>,
+        hasher: &dyn PasswordHasher,
+    ) -> Result<bool, Outcome> {
+        if let (Some(old), None) = (&self.old, &self.replaces) {
+            let stored = self.change.stored.get(self.compared.0);
+            let stored = stored.ok_or_else(PasswordChange::wrong_old)?;
+            self.compared.0 += 1;
+            if hasher.matches(old, stored) {
+                self.replaces = Some(stored.clone());
+            }
+            return Ok(false);
+        }
+        let (Some(new), Some(used)) = (new, self.change.used().get(self.compared.1).copied())
+        else {
+            return Ok(true);
+        };
+        self.compared.1 += 1;
+        match hasher.matches(new, used) {
+            true => Err(PasswordChange::in_history()),
+            false => Ok(false),
+        }
+    }
 }
 
 impl PasswordHashing {
@@ -32,7 +95,28 @@ impl PasswordHashing {
             waiting: None,
             stored: VecDeque::new(),
             verifiers: Vec::new(),
+            governed: None,
         }
+    }
+
+    /// The update.
+    #[must_use]
+    pub fn request(&self) -> &UpdateRequest {
+        &self.request
+    }
+
+    /// The same of a change that a password policy governs.
+    #[must_use]
+    pub fn governed(mut self, change: Option<PasswordChange>) -> PasswordHashing {
+        self.governed = change.map(|change| {
+            Box::new(GovernedChange {
+                change,
+                old: None,
+                compared: (0, 0),
+                replaces: None,
+            })
+        });
+        self
     }
 
     /// Hashes one password, and breaks with the update when there are no more. The first step looks for them.
@@ -46,19 +130,39 @@ impl PasswordHashing {
     ) -> Result<ControlFlow<UpdateRequest, PasswordHashing>, Outcome> {
         let Some(waiting) = &mut self.waiting else {
             self.waiting = Some(cleartext(&self.request, schema, hasher)?);
+            if let (Some(governed), UpdateRequest::Message(bytes)) =
+                (&mut self.governed, &self.request)
+                && let Ok(message) = RequestMessage::decode(bytes)
+            {
+                governed.begin(&message.op, schema, hasher)?;
+            }
             return Ok(ControlFlow::Continue(self));
         };
+        // There is one at most where a policy governs.
+        if self.stored.is_empty()
+            && let Some(governed) = &mut self.governed
+            && !governed.step(waiting.front(), hasher)?
+        {
+            return Ok(ControlFlow::Continue(self));
+        }
         if let Some(next) = waiting.pop_front() {
             self.stored.push_back(hasher.hash(&next).map_err(refused)?);
             self.verifiers = hasher.verifiers(&next);
             return Ok(ControlFlow::Continue(self));
         }
         let mut request = self.request;
+        let old = self
+            .governed
+            .and_then(|governed| governed.old.zip(governed.replaces));
         if let UpdateRequest::Message(bytes) = &request
-            && !self.stored.is_empty()
+            && (!self.stored.is_empty() || old.is_some())
             && let Ok(message) = RequestMessage::decode(bytes)
         {
-            let stored = (self.stored, self.verifiers);
+            let stored = Stored {
+                stored: self.stored,
+                verifiers: self.verifiers,
+                old,
+            };
             request = UpdateRequest::Message(replaced(&message, schema, hasher, stored));
         }
         Ok(ControlFlow::Break(request))
@@ -121,21 +225,51 @@ fn given<'m>(op: &Request<'m>, schema: &Schema) -> Vec<&'m [u8]> {
     values
 }
 
+/// The old password that a modify deletes before it gives a new one.
+fn old_password<'m>(op: &Request<'m>, schema: &Schema) -> Option<&'m [u8]> {
+    let Request::Modify(request) = op else {
+        return None;
+    };
+    let mut changes = request.changes.into_iter();
+    let changes = changes
+        .by_ref()
+        .filter(|change| is_password(schema, change.attribute.description));
+    let mut until_given = changes.take_while(|change| !gives(change.kind));
+    until_given.find_map(|change| change.attribute.values.into_iter().next())
+}
+
+/// What takes the place of passwords in clear text.
+struct Stored {
+    /// Of each that is given, in their order.
+    stored: VecDeque<Vec<u8>>,
+    /// What goes to authPassword.
+    verifiers: Vec<Vec<u8>>,
+    /// The old password that came with the new one, and what is stored of it.
+    old: Option<(Vec<u8>, Vec<u8>)>,
+}
+
 /// The message with stored passwords in the place of the cleartext ones.
 fn replaced(
     message: &RequestMessage<'_>,
     schema: &Schema,
     hasher: &dyn PasswordHasher,
-    (mut stored, verifiers): (VecDeque<Vec<u8>>, Vec<Vec<u8>>),
+    Stored {
+        mut stored,
+        verifiers,
+        old,
+    }: Stored,
 ) -> Vec<u8> {
     let known = schema.type_of(schema.well_known().auth_password);
     let auth_password = known.name().as_bytes();
     let verifiers = verifiers.iter().map(Vec::as_slice);
     let mut values_of = |attribute: Attribute<'_>, is_given: bool| -> Vec<Vec<u8>> {
-        let is_password = is_given && is_password(schema, attribute.description);
-        let mut value = |value: &[u8]| match is_password && !hasher.is_hashed(value) {
-            true => stored.pop_front().unwrap_or_default(),
-            false => value.to_vec(),
+        let is_password = is_password(schema, attribute.description);
+        let mut value = |value: &[u8]| match &old {
+            _ if is_password && is_given && !hasher.is_hashed(value) => {
+                stored.pop_front().unwrap_or_default()
+            }
+            Some((old, replaces)) if is_password && !is_given && old == value => replaces.clone(),
+            _ => value.to_vec(),
         };
         attribute.values.iter().map(&mut value).collect()
     };

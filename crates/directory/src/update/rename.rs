@@ -7,6 +7,7 @@ use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
+use super::rules::Touched;
 use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
 use crate::access::{Rights, Slot};
@@ -140,7 +141,7 @@ impl<T: Write> Run<'_, T> {
             }
         }
         draft.add_rdn_values(schema, new_rdn)?;
-        self.ask_rules(&mut draft)?;
+        self.ask_rules(&mut draft, Touched::default(), (id, parent), Some(old))?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
         let frame = Frame {

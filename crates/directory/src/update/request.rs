@@ -6,6 +6,7 @@ use sapwood_ldap::message::RequestMessage;
 
 use crate::access::Requester;
 use crate::engine::EntryId;
+use crate::password_policy::AccountChange;
 
 /// A message that is longer is kept in memory of its own.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -41,6 +42,13 @@ pub enum UpdateRequest {
         /// The stored password that the old one was found to match: it must still be there.
         replaces: Option<Vec<u8>>,
     },
+    /// What a bind changes of what is stored with its entry.
+    Account {
+        /// The entry.
+        entry: EntryId,
+        /// What is changed.
+        change: AccountChange,
+    },
     /// Updates that take place together or not at all.
     Transaction(Transaction),
 }
@@ -56,6 +64,10 @@ pub enum RequestView<'r> {
         stored: &'r [u8],
         verifiers: &'r [Vec<u8>],
         replaces: Option<&'r [u8]>,
+    },
+    Account {
+        entry: EntryId,
+        change: &'r AccountChange,
     },
     Transaction(&'r Transaction),
 }
@@ -117,6 +129,10 @@ impl UpdateRequest {
                 verifiers,
                 replaces: replaces.as_deref(),
             },
+            UpdateRequest::Account { entry, change } => RequestView::Account {
+                entry: *entry,
+                change,
+            },
             UpdateRequest::Transaction(transaction) => RequestView::Transaction(transaction),
         }
     }
@@ -136,6 +152,7 @@ impl RequestView<'_> {
         match self {
             RequestView::Message(message) => message.len(),
             RequestView::SetPassword { dn, stored, .. } => dn.len() + stored.len(),
+            RequestView::Account { .. } => size_of::<AccountChange>(),
             RequestView::Transaction(transaction) => {
                 let updates = transaction.updates.iter();
                 updates.map(|(_, request)| request.bytes()).sum()
@@ -160,6 +177,10 @@ impl RequestView<'_> {
                 verifiers: verifiers.to_vec(),
                 replaces: replaces.map(<[u8]>::to_vec),
             },
+            RequestView::Account { entry, change } => UpdateRequest::Account {
+                entry,
+                change: change.clone(),
+            },
             RequestView::Transaction(transaction) => {
                 UpdateRequest::Transaction(transaction.clone())
             }
@@ -172,7 +193,9 @@ impl<'r> RequestView<'r> {
     pub(super) fn message(self) -> Option<RequestMessage<'r>> {
         match self {
             RequestView::Message(message) => RequestMessage::decode(message).ok(),
-            RequestView::SetPassword { .. } | RequestView::Transaction(_) => None,
+            RequestView::SetPassword { .. }
+            | RequestView::Account { .. }
+            | RequestView::Transaction(_) => None,
         }
     }
 }

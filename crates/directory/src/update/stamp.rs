@@ -67,6 +67,16 @@ pub(crate) fn generalized_time(micros: u64) -> String {
     time
 }
 
+/// The same in microseconds.
+pub(crate) fn precise_time(micros: u64) -> String {
+    let mut time = generalized_time(micros);
+    time.pop();
+    time.push('.');
+    push_digits(&mut time, micros % 1_000_000, 10, 6);
+    time.push('Z');
+    time
+}
+
 /// entryUUID as text (RFC 4530).
 pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
     Uuid::from_bytes(bytes).hyphenated().to_string()

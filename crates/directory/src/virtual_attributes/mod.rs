@@ -7,7 +7,9 @@ use crate::engine::{EntryId, Read};
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::Superior;
+use crate::password_policy::{AccountState, Accounts, FAILURES_SHOWN_MAX};
 use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
+use crate::update::stamp::generalized_time;
 
 macro_rules! virtual_attributes {
     ($($name:ident $file:ident)*) => {
@@ -43,7 +45,13 @@ virtual_attributes! {
     HasSubordinates has_subordinates
     NumSubordinates num_subordinates
     SubschemaSubentry subschema_subentry
+    PwdFailureTime pwd_failure_time
+    PwdLastSuccess pwd_last_success
+    PwdAccountTmpLockoutEnd pwd_account_tmp_lockout_end
 }
+
+/// Bytes of a time with microseconds and what is around a value.
+const TIME_BYTES_MAX: usize = 32;
 
 /// Those of the table of operational attributes, and no others.
 const _: () = {
@@ -57,6 +65,15 @@ const _: () = {
 };
 
 impl VirtualAttribute {
+    /// Bytes of its values in a message at most, besides those of a DN.
+    pub(crate) fn bytes_max(self) -> usize {
+        const ONE: usize = 128;
+        match self {
+            VirtualAttribute::PwdFailureTime => ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX,
+            _ => ONE,
+        }
+    }
+
     /// Its attribute type.
     pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
         schema.operational(VirtualAttribute::NAMED[self as usize])
@@ -79,6 +96,18 @@ pub(crate) struct Subject<'s, R> {
     pub(crate) superior: Option<&'s Superior>,
     /// Who looks, if they may not know of all entries.
     pub(crate) viewer: Option<(&'s Grants, &'s Schema)>,
+    /// What is kept of binds, where password policies ask for it.
+    pub(crate) accounts: Option<&'s Accounts>,
+}
+
+impl<R: Read> Subject<'_, R> {
+    /// What is kept of the binds of the entry.
+    fn account(&self) -> Result<AccountState> {
+        match self.accounts {
+            Some(accounts) => accounts.state(self.view, self.id),
+            None => Ok(AccountState::default()),
+        }
+    }
 }
 
 impl<R> Subject<'_, R> {
@@ -115,6 +144,13 @@ impl Values {
 
     fn push(&mut self, value: &str) {
         self.push_with(|text| text.push_str(value));
+    }
+
+    /// Adds a time in seconds since 1970; 0 is none.
+    fn push_time(&mut self, seconds: u64) {
+        if seconds > 0 {
+            self.push(&generalized_time(seconds.saturating_mul(1_000_000)));
+        }
     }
 
     /// Whether there are none.

@@ -160,7 +160,7 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
         code: outcome.code,
         matched: outcome.matched_dn,
         entries: Vec::new(),
-        references: outcome.referrals.into_iter().collect(),
+        references: outcome.referrals.into_iter().flatten().collect(),
         cookie: Vec::new(),
     };
     if !outcome.controls.is_empty() {

@@ -345,7 +345,7 @@ fn referral_objects_refer_unless_managed() {
         ResultCode::Referral,
     );
     assert_eq!(
-        outcome.referrals,
+        *outcome.referrals.unwrap(),
         ["ldap://far.example/cn=x,ou=There,dc=far"]
     );
     assert_eq!(outcome.matched_dn, "ou=Far,dc=example,dc=com");
@@ -354,7 +354,10 @@ fn referral_objects_refer_unless_managed() {
         delete("ou=Far,dc=example,dc=com"),
         ResultCode::Referral,
     );
-    assert_eq!(outcome.referrals, ["ldap://far.example/ou=There,dc=far"]);
+    assert_eq!(
+        *outcome.referrals.unwrap(),
+        ["ldap://far.example/ou=There,dc=far"]
+    );
     refused(
         &directory,
         add(

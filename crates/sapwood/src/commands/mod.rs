@@ -12,6 +12,7 @@ pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod passwd;
+pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod stat;

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
-use crate::commands::{access, config, index};
+use crate::commands::{access, config, index, policy};
 use crate::output::LogOutput;
 use crate::{memory, open};
 
@@ -152,6 +152,9 @@ fn control_socket(
             Some("index") => index::by_command(&directory, &words[1..], notes),
             Some("access") => {
                 access::by_command(&directory, &server.administrator(), &words[1..], notes)
+            }
+            Some("policy") => {
+                policy::by_command(&directory, &server.administrator(), &words[1..], notes)
             }
             Some("config") => {
                 config::by_command(&directory, &server.administrator(), &words[1..], notes)

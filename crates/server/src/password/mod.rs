@@ -230,6 +230,12 @@ impl sapwood_directory::PasswordHasher for Hasher {
         verifiers(cleartext, self.schemes)
     }
 
+    fn matches(&self, cleartext: &[u8], stored: &[u8]) -> bool {
+        Verifier::new(cleartext, [stored], self.limits)
+            .run()
+            .is_some()
+    }
+
     fn is_hashed(&self, value: &[u8]) -> bool {
         is_hashed(value)
     }
@@ -272,9 +278,15 @@ pub fn verify<'a>(password: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -
 /// A new password of [`GENERATED_CHARACTERS`] letters and digits, without those that look alike (0 O o, 1 I l).
 #[must_use]
 pub fn generate() -> Password {
+    generate_of(GENERATED_CHARACTERS)
+}
+
+/// The same of so many characters, as a policy may ask for; no more than a password has bytes at most.
+pub(crate) fn generate_of(characters: usize) -> Password {
+    let characters = characters.min(PASSWORD_BYTES_MAX);
     const ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
-    let mut password = Zeroizing::new(Vec::with_capacity(GENERATED_CHARACTERS));
-    while password.len() < GENERATED_CHARACTERS {
+    let mut password = Zeroizing::new(Vec::with_capacity(characters));
+    while password.len() < characters {
         let mut byte = [0];
         random(&mut byte);
         // Bytes past the largest multiple of the alphabet are thrown away: each character stays equally likely.

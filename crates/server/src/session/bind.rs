@@ -1,18 +1,20 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
 //!
-//! A bind that succeeds is answered at once. A timer answers one that fails, for any reason: not before the hash of a
-//! new password would have been checked, had it come at the same time. So the time of the answer does not tell whether
-//! the entry exists, or how its password is stored, and a client that tries names which do not exist keeps no hasher
-//! busy.
+//! A bind that succeeds is answered at once, or when what a password policy keeps of it is durable. A timer answers one
+//! that fails, for any reason: not before the hash of a new password would have been checked, had it come at the same
+//! time. So the time of the answer does not tell whether the entry exists, or how its password is stored, and a client
+//! that tries names which do not exist keeps no hasher busy.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Credentials, Identity, Outcome, Requester};
+use sapwood_directory::{
+    AccountChange, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
+};
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, RequestControls, authorization_identity_response,
+    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
 };
 use sapwood_ldap::message::{
     Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
@@ -21,11 +23,13 @@ use sapwood_ldap::message::{
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::log::LoggedName;
+use super::password_policy::judge;
 use super::{Completion, Peer, Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Exchange, Mechanism, Step, Wait};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
 use crate::workers::{Claim, Owner, Turn};
+use crate::writer::refusal;
 
 /// Bytes of the name in a bind.
 const NAME_BYTES_MAX: usize = 8 << 10;
@@ -33,10 +37,12 @@ const NAME_BYTES_MAX: usize = 8 << 10;
 /// What came of the check of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is right.
-    Bound(Identity),
-    /// It is wrong.
-    Wrong,
+    /// It is right, and what password policies say.
+    Bound(Identity, BindVerdict),
+    /// It is wrong, and what is to be stored with the entry before that is told.
+    Wrong(Option<(EntryId, AccountChange)>),
+    /// Policies could not be asked.
+    Failed(Outcome),
     /// The check was stopped before.
     Stopped,
 }
@@ -49,14 +55,38 @@ pub(super) enum Hashing {
         failure: Option<(Instant, Claim)>,
     },
     /// A bind that has failed, and when that is told.
-    Failed { at: Instant, _pending: Pending },
+    Failed {
+        at: Instant,
+        response: PasswordPolicyResponse,
+        _pending: Pending,
+    },
+}
+
+/// How a bind ends that waits for what policies keep with its entry.
+#[derive(Debug)]
+pub(super) enum BindEnd {
+    /// The password was right.
+    Bound {
+        identity: Identity,
+        /// What a SASL mechanism tells the client.
+        told: Option<Vec<u8>>,
+        verdict: BindVerdict,
+    },
+    /// It was wrong, which is told at this time.
+    Failed { at: Instant, claim: Claim },
 }
 
 /// What becomes of a bind at once.
-enum Begun {
-    Bound(Identity),
-    /// The same, and the client is told this by the SASL mechanism.
-    BoundWith(Identity, Vec<u8>),
+pub(super) enum Begun {
+    Bound {
+        identity: Identity,
+        /// What a SASL mechanism tells the client.
+        told: Option<Vec<u8>>,
+        /// What a password policy says.
+        verdict: BindVerdict,
+    },
+    /// The password was right, and a policy does not let it be used.
+    Refused(PasswordPolicyResponse),
     /// The client is to answer a challenge of the SASL mechanism.
     Challenged(Vec<u8>),
     /// A hasher is at it, or the timer of its failure runs.
@@ -69,15 +99,36 @@ pub(super) struct Challenged {
     exchange: Box<dyn Exchange>,
 }
 
+impl Begun {
+    /// Of somebody whom no password policy has to do with.
+    fn bound(identity: Identity) -> Begun {
+        Begun::Bound {
+            identity,
+            told: None,
+            verdict: BindVerdict::default(),
+        }
+    }
+}
+
+/// The entry of a user.
+fn entry_of(identity: &Identity) -> Option<EntryId> {
+    match identity {
+        Identity::User { entry, .. } => Some(*entry),
+        _ => None,
+    }
+}
+
 /// Who may have a password.
 struct Bindable {
     identity: Identity,
     /// The stored ones to compare with.
     stored: Vec<Vec<u8>>,
+    /// Whether password policies are to judge it.
+    is_governed: bool,
 }
 
 /// One answer for a wrong name and a wrong password: names are not to be found out by trying.
-fn wrong() -> Outcome {
+pub(super) fn wrong() -> Outcome {
     Outcome::new(ResultCode::InvalidCredentials, "")
 }
 
@@ -95,6 +146,8 @@ impl<E: Engine> Session<E> {
         controls: &RequestControls<'_>,
     ) -> bool {
         self.operations.tells_identity = controls.authorization_identity.is_some();
+        self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
+        self.context.must_change = false;
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
         self.context.deletions = self.service.directory.deletions();
@@ -122,13 +175,14 @@ impl<E: Engine> Session<E> {
             tracing::info!(target: "access", conn = self.context.number, id, %dn, "bind");
         }
         match outcome {
-            Ok(Begun::Bound(identity)) => self.bound(id, identity),
-            Ok(Begun::BoundWith(identity, told)) => {
-                self.set_identity(identity);
-                self.answer_sasl(id, ResultCode::Success, &told);
-            }
+            Ok(Begun::Bound {
+                identity,
+                told,
+                verdict,
+            }) => self.bound(id, identity, told, &verdict),
+            Ok(Begun::Refused(response)) => self.refuse_bind(id, &response),
             Ok(Begun::Challenged(challenge)) => {
-                self.answer_sasl(id, ResultCode::SaslBindInProgress, &challenge);
+                self.answer_sasl(id, ResultCode::SaslBindInProgress, &challenge, Vec::new());
             }
             Ok(Begun::Waits) => self.operations.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
@@ -136,24 +190,40 @@ impl<E: Engine> Session<E> {
         true
     }
 
-    fn bound(&mut self, id: u32, identity: Identity) {
+    /// Answers a bind that has succeeded.
+    pub(super) fn bound(
+        &mut self,
+        id: u32,
+        identity: Identity,
+        told: Option<Vec<u8>>,
+        verdict: &BindVerdict,
+    ) {
         self.set_identity(identity);
-        let mut outcome = Outcome::SUCCESS;
-        outcome.controls = self.identity_told();
-        self.answer(id, Operation::Bind, &outcome);
+        self.context.must_change = verdict.must_change;
+        let controls = self.bind_controls(&verdict.response);
+        match told {
+            Some(told) => self.answer_sasl(id, ResultCode::Success, &told, controls),
+            None => {
+                let mut outcome = Outcome::SUCCESS;
+                outcome.controls = controls;
+                self.answer(id, Operation::Bind, &outcome);
+            }
+        }
     }
 
-    /// The control that says who the client is, if it wants to know (RFC 3829 §3).
-    fn identity_told(&self) -> Vec<u8> {
+    /// The controls of a bind that has succeeded: who the client is, if it wants to know (RFC 3829 §3), and what a
+    /// password policy says.
+    fn bind_controls(&self, response: &PasswordPolicyResponse) -> Vec<u8> {
         let mut controls = ControlsBuf::default();
+        let authzid;
         if self.operations.tells_identity {
-            let dn = self.context.identity().dn();
-            let authzid = match dn {
+            authzid = match self.context.identity().dn() {
                 "" => String::new(),
-                _ => format!("dn:{dn}"),
+                dn => format!("dn:{dn}"),
             };
             controls.push(authorization_identity_response(&authzid));
         }
+        self.put_policy(response, &mut controls);
         controls.view().as_ber().to_vec()
     }
 
@@ -161,7 +231,7 @@ impl<E: Engine> Session<E> {
     fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
-                Ok(Begun::Bound(Identity::Anonymous))
+                Ok(Begun::bound(Identity::Anonymous))
             } else {
                 let reason = "a bind with a name needs a password (RFC 4513 §5.1.2)";
                 Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
@@ -174,7 +244,12 @@ impl<E: Engine> Session<E> {
     /// Whether the password is the one of who has this name, unless that takes time.
     fn check_password(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         let came = Instant::now();
-        let Some(Bindable { identity, stored }) = self.bindable(name, password)? else {
+        let Some(Bindable {
+            identity,
+            stored,
+            is_governed,
+        }) = self.bindable(name, password)?
+        else {
             let claim = Claim {
                 origin: self.context.peer.origin(),
                 owner: Owner::nobody(name),
@@ -182,25 +257,41 @@ impl<E: Engine> Session<E> {
             return Ok(self.fail(came, claim));
         };
         let claim = self.claim(&identity);
+        let failure = came + self.service.hashers.failure_delay(claim);
+        let entry = entry_of(&identity).filter(|_| is_governed);
+        if let Some(entry) = entry
+            && let Some(response) = self.locked(entry)?
+        {
+            self.fail_at(failure, claim, response);
+            return Ok(Begun::Waits);
+        }
         let limits = self.settings.config.limits.passwords();
         let stored = stored.iter().map(Vec::as_slice);
         let mut verifier = Verifier::new(password, stored, limits);
         if verifier.is_quick() {
-            return Ok(match verifier.run() {
-                Some(_) => Begun::Bound(identity),
-                None => self.fail(came, claim),
-            });
+            let failure = (failure, claim);
+            return match verifier.run() {
+                Some(_) if is_governed => self.right_password(id, identity, None, failure),
+                Some(_) => Ok(Begun::bound(identity)),
+                None => self.wrong_password(id, entry, failure),
+            };
         }
-        let hashers = &self.service.hashers;
-        let (work, failure) = (verifier.work(), came + hashers.failure_delay(claim));
+        let work = verifier.work();
         let session = self.completions.clone();
+        let directory = self.service.directory.clone();
+        let judged = move |identity: Option<Identity>| match (entry, identity) {
+            (Some(entry), identity) => judge(&directory, entry, identity)
+                .unwrap_or_else(|error| Verdict::Failed(refusal(&error))),
+            (None, Some(identity)) => Verdict::Bound(identity, BindVerdict::default()),
+            (None, None) => Verdict::Wrong(None),
+        };
         let check = move |turn| {
             let verdict = match turn {
                 Turn::Stop => Verdict::Stopped,
                 Turn::Step => match verifier.step() {
                     Verified::More => return ControlFlow::Continue(()),
-                    Verified::Matches(_) => Verdict::Bound(identity.clone()),
-                    Verified::Differs => Verdict::Wrong,
+                    Verified::Matches(_) => judged(Some(identity.clone())),
+                    Verified::Differs => judged(None),
                 },
             };
             let _ = session.send(Completion::Verified { id, verdict });
@@ -226,17 +317,29 @@ impl<E: Engine> Session<E> {
                 dn: self.settings.config.admin.dn.clone(),
             };
             let stored = vec![self.settings.admin_password.clone()];
-            return Ok(Some(Bindable { identity, stored }));
+            return Ok(Some(Bindable {
+                identity,
+                stored,
+                is_governed: false,
+            }));
         }
         // Who may not be bound as is not there, also in the time that it takes.
         let values_max = self.settings.config.limits.password_values_max;
         let found = Entries::bindable(self, name, &self.nobody(), values_max)?;
         Ok(found.map(|found| {
             let Credentials {
-                entry, dn, stored, ..
+                entry,
+                dn,
+                stored,
+                is_governed,
+                ..
             } = found;
             let identity = Identity::User { entry, dn };
-            Bindable { identity, stored }
+            Bindable {
+                identity,
+                stored,
+                is_governed,
+            }
         }))
     }
 
@@ -247,28 +350,48 @@ impl<E: Engine> Session<E> {
             _ => None,
         };
         self.operations.exclusive = None;
-        match (verdict, failure) {
-            (Verdict::Bound(identity), _) => self.bound(id, identity),
-            (Verdict::Wrong, Some((at, claim))) if at > Instant::now() => {
-                self.fail_at(at, claim);
-                self.operations.exclusive = Some(id);
+        let begun = match (verdict, failure) {
+            (Verdict::Bound(identity, verdict), Some(failure)) => {
+                Ok(self.judged_right(id, (identity, None, verdict), failure))
             }
-            (Verdict::Wrong, _) => self.answer(id, Operation::Bind, &wrong()),
-            (Verdict::Stopped, _) => self.answer(id, Operation::Bind, &stopped()),
+            (Verdict::Wrong(change), Some(failure)) => Ok(self.judged_wrong(id, change, failure)),
+            (Verdict::Failed(outcome), _) => Err(outcome),
+            // The session has given it up.
+            (Verdict::Stopped, _) | (_, None) => Err(stopped()),
+        };
+        match begun {
+            Ok(Begun::Bound {
+                identity,
+                told,
+                verdict,
+            }) => self.bound(id, identity, told, &verdict),
+            Ok(Begun::Refused(response)) => self.refuse_bind(id, &response),
+            Ok(Begun::Waits | Begun::Challenged(_)) => {
+                self.operations.exclusive = Some(id);
+                self.tell_failure();
+            }
+            Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
+    }
+
+    /// What to tell who binds as an entry that is locked.
+    fn locked(&self, entry: EntryId) -> Result<Option<PasswordPolicyResponse>, Outcome> {
+        self.read(|snapshot| snapshot.locked(entry))
     }
 
     /// Has a bind that came at a time fail when others would.
     fn fail(&mut self, came: Instant, claim: Claim) -> Begun {
-        self.fail_at(came + self.service.hashers.failure_delay(claim), claim)
+        let at = came + self.service.hashers.failure_delay(claim);
+        self.fail_at(at, claim, PasswordPolicyResponse::default());
+        Begun::Waits
     }
 
-    fn fail_at(&mut self, at: Instant, claim: Claim) -> Begun {
+    pub(super) fn fail_at(&mut self, at: Instant, claim: Claim, response: PasswordPolicyResponse) {
         self.operations.hashing = Some(Hashing::Failed {
             at,
+            response,
             _pending: self.service.hashers.delay(claim),
         });
-        Begun::Waits
     }
 
     /// When a bind that has failed is to be answered.
@@ -283,9 +406,9 @@ impl<E: Engine> Session<E> {
     pub(super) fn tell_failure(&mut self) {
         if self.failure_due().is_some_and(|at| Instant::now() >= at)
             && let Some(id) = self.operations.exclusive.take()
+            && let Some(Hashing::Failed { response, .. }) = self.operations.hashing.take()
         {
-            self.operations.hashing = None;
-            self.answer(id, Operation::Bind, &wrong());
+            self.refuse_bind(id, &response);
         }
     }
 
@@ -359,30 +482,42 @@ impl<E: Engine> Session<E> {
             self.operations.challenged = Some(bind);
             return Err(wrong());
         }
-        match stepped? {
-            Step::Done(identity) => Ok(Begun::Bound(identity)),
-            Step::DoneWith(identity, told) => Ok(Begun::BoundWith(identity, told)),
+        let begun = match stepped? {
+            Step::Done(identity) => Ok(Begun::bound(identity)),
+            Step::DoneWith(identity, told) => {
+                let claim = self.claim(&identity);
+                let failure = came + self.service.hashers.failure_delay(claim);
+                self.right_password(id, identity, Some(told), (failure, claim))
+            }
             Step::Failed(owner) => {
                 let origin = self.context.peer.origin();
-                Ok(self.fail(came, Claim { origin, owner }))
+                let claim = Claim { origin, owner };
+                let failure = came + self.service.hashers.failure_delay(claim);
+                let entry = match owner {
+                    Owner::Entry(entry) => Some(EntryId(entry)),
+                    _ => None,
+                };
+                self.wrong_password(id, entry, (failure, claim))
             }
             Step::More(challenge) => {
                 self.operations.challenged = Some(bind);
-                Ok(Begun::Challenged(challenge))
+                return Ok(Begun::Challenged(challenge));
             }
             Step::Wait(Wait::Password { dn, password }) => self.check_password(id, &dn, &password),
+        };
+        if self.lacks() {
+            self.operations.challenged = Some(bind);
         }
+        begun
     }
 
     /// Answers with what a SASL mechanism says to the client.
-    fn answer_sasl(&mut self, id: u32, code: ResultCode, told: &[u8]) {
+    fn answer_sasl(&mut self, id: u32, code: ResultCode, told: &[u8], controls: Vec<u8>) {
         let mut outcome = Outcome::new(code, "");
-        if code == ResultCode::Success {
-            outcome.controls = self.identity_told();
-        }
+        outcome.controls = controls;
         self.log_result(id, Operation::Bind, &outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
-        let controls = self.response_controls(id, &outcome.controls);
+        let controls = self.response_controls(id, &outcome.controls, None);
         Message {
             id,
             op: Response::Bind(BindResponse {

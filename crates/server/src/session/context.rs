@@ -81,6 +81,8 @@ pub(super) struct Context {
     pub(super) tls: Option<Box<Established>>,
     /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
     pub(super) requester: Arc<Requester>,
+    /// Whether the user has to change their password before anything else.
+    pub(super) must_change: bool,
     /// Deletions that were counted when the user's entry was certainly there.
     pub(super) deletions: u64,
     /// In whose name is taken what all share.

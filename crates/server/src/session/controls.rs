@@ -1,18 +1,20 @@
-//! Which controls a request takes on this connection, and what Get Server ID adds to the answers. What other controls
-//! ask for stands with the operation: `RequestControls` says it decoded.
+//! Which controls a request takes on this connection, and what Get Server ID and the control of password policies add
+//! to the answers. What other controls ask for stands with the operation: `RequestControls` says it decoded.
 
 use std::borrow::Cow;
 
 use sapwood_directory::Outcome;
 use sapwood_directory::engine::Engine;
 use sapwood_ldap::controls::{
-    ControlSet, ControlsBuf, KnownControl, RequestControls, server_id_response,
+    ControlSet, ControlsBuf, KnownControl, PasswordPolicyError, PasswordPolicyResponse,
+    RequestControls, password_policy_response, server_id_response,
 };
 use sapwood_ldap::extended::START_TRANSACTION;
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::Session;
 use super::extended::ExtendedOperation;
+use super::ids::Wish;
 use crate::config::Extensions;
 
 /// The controls that a server speaks, with extensions of its own: the root DSE says so.
@@ -66,18 +68,42 @@ impl<E: Engine> Session<E> {
         if let Some(length) = controls.queue_length {
             self.output.queue_length = length;
         }
-        if controls.get_server_id.is_some() {
-            self.operations.naming.insert(id);
+        let wish = Wish {
+            name: controls.get_server_id.is_some(),
+            policy: controls.password_policy.is_some(),
+        };
+        if wish != Wish::default() {
+            self.operations.wishes.insert(id, wish);
         }
     }
 
-    /// The controls of a response: those of the outcome, and the server's name if the request asked for it.
-    pub(super) fn response_controls<'o>(&mut self, id: u32, own: &'o [u8]) -> Cow<'o, [u8]> {
-        if self.operations.naming.is_empty() || !self.operations.naming.remove(&id) {
+    /// The controls of a response: its own, and what the request asked for besides.
+    pub(super) fn response_controls<'o>(
+        &mut self,
+        id: u32,
+        own: &'o [u8],
+        error: Option<PasswordPolicyError>,
+    ) -> Cow<'o, [u8]> {
+        if self.operations.wishes.is_empty() {
             return Cow::Borrowed(own);
         }
-        let named = self.server_id();
-        Cow::Owned([own, named.view().as_ber()].concat())
+        let Some(wish) = self.operations.wishes.remove(&id) else {
+            return Cow::Borrowed(own);
+        };
+        let mut controls = match wish.name {
+            true => self.server_id(),
+            false => ControlsBuf::default(),
+        };
+        if let Some(error) = error.filter(|_| wish.policy) {
+            let mut value = Vec::new();
+            let response = PasswordPolicyResponse {
+                error: Some(error),
+                warning: None,
+            };
+            response.encode(&mut value);
+            controls.push(password_policy_response(&value));
+        }
+        Cow::Owned([own, controls.view().as_ber()].concat())
     }
 
     /// What the entries and references of a search carry.

@@ -112,7 +112,7 @@ impl<E: Engine> Session<E> {
         }
         self.log_result(id, Operation::Extended, outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
-        let controls = self.response_controls(id, &[]);
+        let controls = self.response_controls(id, &[], outcome.password_policy);
         let result =
             LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
         let op = Response::Extended(ExtendedResponse {

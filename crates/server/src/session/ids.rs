@@ -1,10 +1,22 @@
-//! Sets of message ids.
+//! Sets of message ids, and what is remembered by them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Message ids, each once.
 pub(super) type MessageIds = HashSet<u32, Spread>;
+
+/// What requests want their responses to carry, by their ids.
+pub(super) type Wishes = HashMap<u32, Wish, Spread>;
+
+/// What one request wants its response to carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// The server's name.
+    pub(super) name: bool,
+    /// What a password policy says.
+    pub(super) policy: bool,
+}
 
 /// Spreads ids over a table by multiplying them with a secret number: quickly, and without anybody being able to choose
 /// ids that meet.

@@ -11,6 +11,7 @@ use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
 
 use super::output::OUTPUT_FIRST_BYTES;
+use super::password_policy::changes_password_only;
 use super::prefetch::Coming;
 use super::reply::Unit;
 use super::{Draining, Reader, Session, Then, extended};
@@ -186,6 +187,16 @@ impl<E: Engine> Session<E> {
                 }
             }
         };
+        if self.context.must_change && !changes_password_only(&message.op) {
+            let checked = self.check_must_change();
+            if self.waits_for_fetch(Reader::Request) {
+                return false;
+            }
+            if let Err(outcome) = checked {
+                self.answer(id, operation, &outcome);
+                return true;
+            }
+        }
         match message.op {
             Request::Bind(request) => return self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,

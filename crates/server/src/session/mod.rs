@@ -20,6 +20,7 @@ mod log;
 mod long;
 mod operations;
 mod output;
+mod password_policy;
 mod prefetch;
 mod reply;
 mod scan_ahead;
@@ -137,6 +138,7 @@ impl<E: Engine> Session<E> {
             requester: service
                 .directory
                 .requester_from(Identity::Anonymous, Some(peer.connection(0))),
+            must_change: false,
             deletions: 0,
             claimant: admission.claimant(),
         };

@@ -6,7 +6,7 @@ use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
 use super::bind::{Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
-use super::ids::MessageIds;
+use super::ids::{MessageIds, Wishes};
 use super::long::Prepared;
 use super::prefetch::PREFETCH_MAX;
 use super::reply::{Reply, ReplyKind};
@@ -27,14 +27,16 @@ pub(super) struct Operations<E: Engine> {
     pub(super) exclusive: Option<u32>,
     /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
     pub(super) hashing: Option<Hashing>,
+    /// The client wants to know what a password policy says of the bind under way, and there are policies.
+    pub(super) tells_policy: bool,
     /// The client wants to know who it is when the bind under way succeeds.
     pub(super) tells_identity: bool,
     /// A SASL bind that its client goes on with.
     pub(super) challenged: Option<Challenged>,
     pub(super) transactions: Transactions,
     pub(super) lburp: Lburp,
-    /// Message ids of requests whose responses carry the server's name.
-    pub(super) naming: MessageIds,
+    /// What requests want their responses to carry.
+    pub(super) wishes: Wishes,
     /// The share that the first request of the input needs to go on, and what was granted for it.
     pub(super) wanted: Option<Wanted>,
     pub(super) granted: Share,
@@ -49,11 +51,12 @@ impl<E: Engine> Default for Operations<E> {
             shards: Vec::new(),
             exclusive: None,
             hashing: None,
+            tells_policy: false,
             tells_identity: false,
             challenged: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),
-            naming: MessageIds::default(),
+            wishes: Wishes::default(),
             wanted: None,
             granted: Share::default(),
         }

@@ -171,7 +171,7 @@ impl<E: Engine> Session<E> {
         if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
             self.log_result(id, operation, outcome);
             self.output.queue_length = self.output.queue_length.saturating_sub(1);
-            let controls = self.response_controls(id, &outcome.controls);
+            let controls = self.response_controls(id, &outcome.controls, outcome.password_policy);
             let controls = Controls::from_ber(&controls).unwrap_or_default();
             Message {
                 id,
@@ -211,13 +211,13 @@ pub(super) fn result<'a>(
     outcome: &'a Outcome,
     referrals: &'a mut OctetStringsBuf,
 ) -> LdapResult<'a> {
-    for url in &outcome.referrals {
+    for url in outcome.referrals.iter().flatten() {
         referrals.push(url.as_bytes());
     }
     LdapResult {
         code: outcome.code,
         matched_dn: &outcome.matched_dn,
         diagnostic: &outcome.diagnostic,
-        referral: (!outcome.referrals.is_empty()).then(|| referrals.view()),
+        referral: outcome.referrals.is_some().then(|| referrals.view()),
     }
 }

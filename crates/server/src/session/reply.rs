@@ -6,6 +6,7 @@ use sapwood_ldap::message::Operation;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Completion;
+use super::bind::BindEnd;
 use crate::password::Password;
 use crate::writer::{self, Recipient};
 
@@ -38,6 +39,8 @@ pub(super) enum ReplyKind {
     Response(Operation),
     /// Password Modify (RFC 3062 §2), with the password that the server made.
     PasswordModify(Option<Password>),
+    /// The end of a bind, which waited for what policies keep with its entry.
+    Bind(Box<BindEnd>),
     /// End Transaction (RFC 5805 §2.3).
     EndTransaction,
     /// A part of the LBURPUpdate response (RFC 4373 §5.4): of which request of the session, and the operation's number

@@ -130,7 +130,7 @@ impl<E: Engine> Session<E> {
             {
                 let (ending, operation) = self.give_up(input, target);
                 if operation.is_some() {
-                    self.operations.naming.remove(&target);
+                    self.operations.wishes.remove(&target);
                 }
                 ending
             }
@@ -171,7 +171,7 @@ impl<E: Engine> Session<E> {
     /// Gives up the search or compare under way with this message id, without an answer.
     pub(super) fn abandon(&mut self, target: u32) {
         if self.operations.searches.remove(target).is_some() {
-            self.operations.naming.remove(&target);
+            self.operations.wishes.remove(&target);
         }
     }
 

@@ -13,11 +13,13 @@ use sapwood_ldap::message::{Request, RequestMessage};
 use super::bind::{Hashing, stopped};
 use super::extended::transaction::refuse_proxied_authorization;
 use super::log::LoggedName;
+use super::password_policy::governed;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
 use crate::password::{self, Hasher, Work};
 use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::workers::Turn;
+use crate::writer::refusal;
 
 /// Bytes of the queue that each update counts for besides its own.
 pub(super) const UPDATE_BYTES: usize = 256;
@@ -50,7 +52,7 @@ impl<E: Engine> Session<E> {
         }
         // The writer refuses who has not bound: nothing is hashed for them.
         let is_bound = *self.context.identity() != Identity::Anonymous;
-        let has_cleartext = is_bound && has_cleartext_password(&message.op);
+        let has_cleartext = is_bound && self.is_to_be_hashed(&message.op);
         let share = match transaction.map(|at| self.tried_bytes(at)) {
             // It only waits, in the memory of transactions.
             Some(None) if !has_cleartext => Share::default(),
@@ -183,6 +185,7 @@ impl<E: Engine> Session<E> {
             ReplyKind::PasswordModify(generated) => {
                 self.answer_password_modify(reply.id, generated, &outcome);
             }
+            ReplyKind::Bind(end) => self.bind_ends(reply.id, *end, outcome),
             ReplyKind::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
             ReplyKind::LburpUpdate { request, operation } => {
                 self.operation_done(request, operation, outcome);
@@ -221,23 +224,33 @@ impl<E: Engine> Session<E> {
         let directory = self.service.directory.clone();
         let hasher = self.hasher();
         let count = match &request {
-            UpdateRequest::Message(bytes) => {
-                RequestMessage::decode(bytes).map_or(1, |message| cleartext_passwords(&message.op))
-            }
+            UpdateRequest::Message(bytes) => RequestMessage::decode(bytes)
+                .map_or(1, |message| passwords_of(&message.op).cleartext),
             _ => 1,
         };
         // More than an entry may have are refused before one is hashed.
-        let work = hasher
-            .work()
-            .times(count.clamp(1, hasher.limits.values_max) as u64);
+        let count = count.clamp(1, hasher.limits.values_max) as u64;
+        let mut work = hasher.work().times(count);
+        let mut judged_for = self.has_policies().then(|| self.context.requester.clone());
+        if judged_for.is_some() {
+            // The old one and the one that there is are compared, and what was used before, as the policy says.
+            work = work.and(password::hash_work().times(2));
+        }
         let mut waits = Some((PasswordHashing::new(request), done));
         self.have_hashed(id, work, move |turn| {
             let Some((hashing, done)) = waits.take() else {
                 return ControlFlow::Break(());
             };
-            let stepped = match turn {
-                Turn::Stop => Err(stopped()),
-                Turn::Step => hashing.step(&directory.schema(), &hasher),
+            let stepped = match (turn, judged_for.take()) {
+                (Turn::Stop, _) => Err(stopped()),
+                (Turn::Step, None) => hashing.step(&directory.schema(), &hasher),
+                // Here it may wait for what is not at hand.
+                (Turn::Step, Some(requester)) => {
+                    let values_max = hasher.limits.values_max;
+                    governed(&directory, &requester, hashing.request(), values_max)
+                        .map(|change| ControlFlow::Continue(hashing.governed(change)))
+                        .map_err(|error| refusal(&error))
+                }
             };
             let hashed = match stepped {
                 Ok(ControlFlow::Continue(hashing)) => {
@@ -250,6 +263,12 @@ impl<E: Engine> Session<E> {
             done(hashed);
             ControlFlow::Break(())
         });
+    }
+
+    /// Whether an update is to be looked at by a hasher: it has a password in clear text, or one that policies ask for.
+    pub(super) fn is_to_be_hashed(&self, op: &Request<'_>) -> bool {
+        let passwords = passwords_of(op);
+        passwords.cleartext > 0 || passwords.has_any && self.has_policies()
     }
 
     /// How passwords in clear text are stored now.
@@ -314,7 +333,7 @@ pub(super) fn target_dn<'m>(op: &Request<'m>) -> &'m str {
 }
 
 /// Whether an attribute description is userPassword, by name or OID, with any options.
-fn is_password(description: &[u8]) -> bool {
+pub(super) fn is_password(description: &[u8]) -> bool {
     let base = description
         .split(|&byte| byte == b';')
         .next()
@@ -322,38 +341,44 @@ fn is_password(description: &[u8]) -> bool {
     base.eq_ignore_ascii_case(b"userPassword") || base == b"2.5.4.35"
 }
 
-/// Passwords in the clear that an attribute has.
+/// Values in clear text of a password attribute.
 fn cleartext_of(attribute: &Attribute<'_>) -> usize {
-    match is_password(attribute.description) {
-        true => attribute
-            .values
-            .iter()
-            .filter(|value| !password::is_hashed(value))
-            .count(),
-        false => 0,
-    }
+    let values = attribute.values.iter();
+    values.filter(|value| !password::is_hashed(value)).count()
 }
 
-/// Passwords in the clear that a request adds or replaces with. (A value to delete is compared with what is stored.)
-fn cleartext_passwords(request: &Request<'_>) -> usize {
+/// What an update has of passwords.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Passwords {
+    /// Those in clear text that it adds or replaces with. (A value to delete is compared with what is stored.)
+    cleartext: usize,
+    /// Whether it touches any.
+    has_any: bool,
+}
+
+fn passwords_of(request: &Request<'_>) -> Passwords {
+    let mut passwords = Passwords::default();
+    let mut count = |attribute: Attribute<'_>, is_given: bool| {
+        if is_password(attribute.description) {
+            passwords.has_any = true;
+            if is_given {
+                passwords.cleartext += cleartext_of(&attribute);
+            }
+        }
+    };
     match request {
         Request::Add(add) => add
             .attributes
             .iter()
-            .map(|attribute| cleartext_of(&attribute))
-            .sum(),
+            .for_each(|attribute| count(attribute, true)),
         Request::Modify(modify) => {
-            let changes = modify.changes.iter();
-            let changes = changes.filter(|change| change.kind != ChangeKind::Delete);
-            changes.map(|change| cleartext_of(&change.attribute)).sum()
+            for change in modify.changes.iter() {
+                count(change.attribute, change.kind != ChangeKind::Delete);
+            }
         }
-        _ => 0,
+        _ => {}
     }
-}
-
-/// Whether a request adds or replaces with a password in the clear.
-pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
-    cleartext_passwords(request) > 0
+    passwords
 }
 
 #[cfg(test)]
@@ -416,6 +441,10 @@ mod tests {
         assert_eq!(values[1], STORED);
         assert!(password::verify(b"two", [values[2]]));
         assert!(password::verify(b"three", [values[3]]));
+    }
+
+    fn has_cleartext_password(op: &Request<'_>) -> bool {
+        passwords_of(op).cleartext > 0
     }
 
     fn bytes(request: &UpdateRequest) -> &[u8] {

@@ -255,7 +255,7 @@ impl<T: Write> Run<'_, T> {
         state.schema_changed = generalized_time(now).into();
         definition::store(self.txn, &mut state)?;
         // All that names what the schema defines is looked up again.
-        let state = definition::load(self.txn, &after).map_err(|error| match error {
+        let mut state = definition::load(self.txn, &after).map_err(|error| match error {
             Error::Config(why) | Error::State(why) => refused(why),
             failed => Stop::Failed(failed),
         })?;
@@ -270,6 +270,7 @@ impl<T: Write> Run<'_, T> {
             )));
         }
         state.rules.check(&after, &state).map_err(super::refused)?;
+        state.know_accounts(self.accounts);
         self.prefetched.forget();
         *self.state = state;
         Ok(())

@@ -12,13 +12,16 @@ use std::collections::VecDeque;
 
 use sapwood_ldap::result::ResultCode;
 
+use self::password_policy::PasswordRule;
 use self::unique::Unique;
 use super::draft::Draft;
 use super::reindex::Side;
 use crate::engine::{EntryId, Index, Read, Write};
+use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::DnCache;
 use crate::outcome::Stop;
+use crate::password_policy::Forgotten;
 use crate::schema::Schema;
 use crate::state::State;
 
@@ -59,14 +62,15 @@ trait Rule {
     /// Whether it can do what it is for, now that the directory has this state.
     fn check(&self, schema: &Schema, state: &State) -> Result<()>;
 
-    /// Whether it sees drafts.
-    fn sees_drafts(&self) -> bool {
+    /// Whether it sees drafts in which this is touched.
+    fn sees_drafts(&self, touched: Touched) -> bool {
+        let _ = touched;
         false
     }
 
     /// Sees the draft of an entry that is added or changed.
-    fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
-        let _ = draft;
+    fn before<R: Read>(&self, update: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
+        let _ = update;
         Ok(())
     }
 
@@ -92,8 +96,8 @@ macro_rules! rules {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.is_local(),)* }
             }
 
-            fn sees_drafts(&self) -> bool {
-                match self { $($(#[$when])* AnyRule::$name(rule) => rule.sees_drafts(),)* }
+            fn sees_drafts(&self, touched: Touched) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.sees_drafts(touched),)* }
             }
 
             fn open<W: Write>(&self, txn: &mut W, state: &State) -> Result<()> {
@@ -108,8 +112,8 @@ macro_rules! rules {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.check(schema, state),)* }
             }
 
-            fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
-                match self { $($(#[$when])* AnyRule::$name(rule) => rule.before(draft),)* }
+            fn before<R: Read>(&self, update: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.before(update),)* }
             }
 
             fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
@@ -121,6 +125,7 @@ macro_rules! rules {
 
 rules! {
     Unique unique
+    PasswordRule password_policy
     #[cfg(test)] Probe probe
 }
 
@@ -132,15 +137,36 @@ fn open<W: Write>(txn: &mut W, mut indexes: impl Iterator<Item = Index>) -> Resu
     indexes.try_for_each(|index| Ok(txn.open_index(index).map(drop)?))
 }
 
+/// What of an entry an update touches, as far as rules ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// Its password, or one that it is added with.
+    pub(crate) password: bool,
+    /// An operational attribute, which a modify names.
+    pub(crate) operational: bool,
+}
+
 /// The draft of an entry, as a rule sees it.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no rule of the table looks at drafts yet")
-)]
-pub(crate) struct Before<'b, 'd> {
+pub(crate) struct Before<'b, 'd, R> {
+    pub(crate) view: &'b R,
     pub(crate) schema: &'b Schema,
+    pub(crate) state: &'b State,
     /// To be added to by the rule as it likes.
     pub(crate) draft: &'b mut Draft<'d>,
+    pub(crate) touched: Touched,
+    /// The entry; [`EntryId::ROOT`] if it is being added.
+    pub(crate) id: EntryId,
+    pub(crate) parent: EntryId,
+    /// The entry as it was, with its operational attributes spelled out; none if it is being added.
+    pub(crate) old: Option<[Entry<'b>; 2]>,
+    /// Whether who asks changes their own entry.
+    pub(crate) is_self: bool,
+    /// Whether they are an administrator of its password.
+    pub(crate) is_password_admin: bool,
+    /// The time, in microseconds since 1970.
+    pub(crate) now: u64,
+    /// What is to be forgotten of binds as the entry, once the update is done.
+    pub(crate) forgets: Option<Forgotten>,
 }
 
 /// An update that was made, as a rule sees it.
@@ -179,6 +205,9 @@ impl RuleSet {
     pub(crate) fn new(schema: &Schema, state: &State) -> Result<RuleSet> {
         let made = state.settings.unique.iter();
         let made = made.map(|rule| Unique::new(schema, state, rule).map(AnyRule::Unique));
+        let passwords = state.settings.password_policy.is_some();
+        let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
+        let made = made.chain(passwords);
         #[cfg(test)]
         let made = made.chain(state.settings.probe.then_some(Ok(AnyRule::Probe(Probe))));
         Ok(RuleSet {
@@ -217,14 +246,17 @@ impl RuleSet {
         self.rules.iter().try_for_each(|rule| rule.open(txn, state))
     }
 
-    /// Whether drafts are to be shown to any.
-    pub(crate) fn sees_drafts(&self) -> bool {
-        self.rules.iter().any(AnyRule::sees_drafts)
+    /// Whether drafts in which this is touched are to be shown to any.
+    pub(crate) fn sees_drafts(&self, touched: Touched) -> bool {
+        self.rules.iter().any(|rule| rule.sees_drafts(touched))
     }
 
     /// Shows the draft of an entry to all.
-    pub(crate) fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
-        self.rules.iter().try_for_each(|rule| rule.before(draft))
+    pub(crate) fn before<R: Read>(
+        &self,
+        update: &mut Before<'_, '_, R>,
+    ) -> std::result::Result<(), Stop> {
+        self.rules.iter().try_for_each(|rule| rule.before(update))
     }
 
     /// Shows an update that was made to all.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::requests;
 
-use super::{After, Before, Origin, Rule};
+use super::{After, Before, Origin, Rule, Touched};
 use crate::engine::{Index, Read};
 use crate::error::Result;
 use crate::names;
@@ -36,11 +36,11 @@ impl Rule for Probe {
         Ok(())
     }
 
-    fn sees_drafts(&self) -> bool {
+    fn sees_drafts(&self, _: Touched) -> bool {
         true
     }
 
-    fn before(&self, draft: &mut Before<'_, '_>) -> std::result::Result<(), Stop> {
+    fn before<R: Read>(&self, draft: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
         let schema = draft.schema;
         let known = schema.attribute_type(b"description").unwrap();
         let values = draft.draft.values(known.id());

@@ -25,7 +25,7 @@ use super::{Call, ExtendedOperation};
 use crate::memory::Share;
 use crate::session::bind::stopped;
 use crate::session::log::{self, LoggedName};
-use crate::session::update::{UPDATE_BYTES, has_cleartext_password, may_depend, target_dn};
+use crate::session::update::{UPDATE_BYTES, may_depend, target_dn};
 use crate::session::{Completion, Session, Wanted, result};
 use crate::session::reply::{Reply, ReplyKind, Unit};
 
@@ -497,7 +497,7 @@ impl<E: Engine> Session<E> {
             number,
             request: UpdateRequest::Message(message),
             shards,
-            has_cleartext: has_cleartext_password(&operation.op),
+            has_cleartext: self.is_to_be_hashed(&operation.op),
         })
     }
 

@@ -1,9 +1,12 @@
 //! Password Modify (RFC 3062).
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Credentials, EntryId, Identity, Outcome, UpdateRequest};
+use sapwood_directory::{
+    Credentials, EntryId, Identity, Outcome, PasswordChange, PasswordHasher as _, UpdateRequest,
+};
 use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
@@ -88,6 +91,16 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// The change of the password of an entry, as policies see it; none where none governs it.
+    fn governed_change(
+        &self,
+        entry: EntryId,
+        stored: Vec<Vec<u8>>,
+    ) -> Result<Option<PasswordChange>, Outcome> {
+        let requester = &self.context.requester;
+        self.read(|snapshot| snapshot.password_change(requester, entry, stored))
+    }
+
     /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
     fn password_modify(
         &mut self,
@@ -126,8 +139,8 @@ impl<E: Engine> Session<E> {
         };
         let transaction = self.transaction_of(controls)?;
         refuse_proxied_authorization(controls)?;
-        let (dn, stored_before) = match self.changeable_credentials(own, &target)? {
-            Some(credentials) => (credentials.dn, credentials.stored),
+        let (dn, stored_before, entry) = match self.changeable_credentials(own, &target)? {
+            Some(found) => (found.dn, found.stored, Some(found.entry)),
             None if self
                 .settings
                 .is_admin(&self.service.directory.schema(), &target) =>
@@ -141,7 +154,7 @@ impl<E: Engine> Session<E> {
                 && request.old_password.is_none()
                 && matches!(self.context.identity(), Identity::Admin { .. }) =>
             {
-                (target, Vec::new())
+                (target, Vec::new(), None)
             }
             None => {
                 return Err(Outcome::new(
@@ -167,13 +180,24 @@ impl<E: Engine> Session<E> {
             return Err(Outcome::new(ResultCode::ConstraintViolation, reason));
         }
         let old = request.old_password.map(|old| Password::new(old.to_vec()));
+        let governed = match entry {
+            Some(entry) => self.governed_change(entry, stored_before.clone())?,
+            None => None,
+        };
         let (new, generated) = match request.new_password {
             Some(new) => (Password::new(new.to_vec()), None),
             None => {
-                let new = password::generate();
+                let usual = password::GENERATED_CHARACTERS;
+                let length = governed.as_ref().map(|change| change.generated_length(usual));
+                let new = password::generate_of(length.unwrap_or(usual));
                 (new.clone(), Some(new))
             }
         };
+        let mut used = VecDeque::new();
+        if let Some(change) = &governed {
+            change.check(&new, false, old.is_some())?;
+            used.extend(change.used().into_iter().map(<[u8]>::to_vec));
+        }
         let reply = Reply {
             id,
             kind: ReplyKind::PasswordModify(generated),
@@ -184,6 +208,7 @@ impl<E: Engine> Session<E> {
         let hasher = self.hasher();
         let mut verifier = old.map(|old| Verifier::new(&old, stored, limits));
         let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
+        let work = work.and(password::hash_work().times(used.len() as u64));
         let mut waits = Some((dn, reply, transaction));
         let session = self.completions.clone();
         // What the old password matches must still be there when the update is applied.
@@ -203,7 +228,15 @@ impl<E: Engine> Session<E> {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
-                    None => Ok((password::hash(&new), password::verifiers(&new, hasher.schemes))),
+                    None => match used.pop_front() {
+                        Some(used) if hasher.matches(&new, &used) => {
+                            Err(PasswordChange::in_history())
+                        }
+                        Some(_) => return ControlFlow::Continue(()),
+                        None => {
+                            Ok((password::hash(&new), password::verifiers(&new, hasher.schemes)))
+                        }
+                    },
                 },
             };
             if let Some((dn, reply, transaction)) = waits.take() {

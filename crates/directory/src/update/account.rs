@@ -1,0 +1,79 @@
+//! What a bind changes of what is stored with its entry, and what has to be durable before it is answered: a lock, its
+//! end, a login after the password has expired.
+
+use sapwood_ldap::list::{ChangeKind as Modification, OctetStringsBuf};
+use sapwood_ldap::result::ResultCode;
+
+use super::modify::Resolved;
+use super::stamp::{generalized_time, precise_time};
+use super::{Run, read};
+use crate::engine::{EntryId, Table, Write};
+use crate::operational::Vocabulary;
+use crate::outcome::Stop;
+use crate::password_policy::{Account, AccountChange};
+use crate::schema::{AttributeTypeId, OperationalAttribute};
+
+impl<T: Write> Run<'_, T> {
+    pub(super) fn change_account(
+        &mut self,
+        id: EntryId,
+        change: &AccountChange,
+    ) -> Result<(), Stop> {
+        if self.txn.get(Table::Entry, &id.to_key())?.is_none() {
+            let diagnostic = "the entry was deleted";
+            return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
+        }
+        let account = {
+            let mut record = Vec::new();
+            self.read_record(id, &mut record)?;
+            let (schema, attributes) = (self.schema, &self.state.attributes);
+            Account::of(Vocabulary { schema, attributes }, id, &read(id, &record)?)?
+        };
+        let operational = |attribute| self.schema.operational(attribute);
+        let locked = operational(OperationalAttribute::PwdAccountLockedTime);
+        match change {
+            AccountChange::Lock(at) => {
+                let at = generalized_time(*at).into_bytes();
+                self.make(id, &[(locked, Modification::Replace, vec![at])])
+            }
+            AccountChange::Unlock if account.locked.is_none() => Ok(()),
+            AccountChange::Unlock => self.make(id, &[(locked, Modification::Replace, Vec::new())]),
+            AccountChange::UseGrace { limit, .. } if account.grace_uses >= *limit => {
+                Err(Stop::refuse(ResultCode::InvalidCredentials, ""))
+            }
+            AccountChange::UseGrace { at, .. } => {
+                // Those of the same moment are told apart.
+                let at = at.saturating_add(account.grace_uses);
+                let used = operational(OperationalAttribute::PwdGraceUseTime);
+                let values = vec![precise_time(at).into_bytes()];
+                self.make(id, &[(used, Modification::Add, values)])
+            }
+        }
+    }
+
+    /// Changes attributes of an entry, whoever may do that otherwise. What a password policy says is not asked.
+    fn make(
+        &mut self,
+        id: EntryId,
+        changes: &[(AttributeTypeId, Modification, Vec<Vec<u8>>)],
+    ) -> Result<(), Stop> {
+        let values: Vec<_> = changes
+            .iter()
+            .map(|(_, _, values)| OctetStringsBuf::from_iter(values.iter().map(Vec::as_slice)))
+            .collect();
+        let resolved: Vec<_> = changes
+            .iter()
+            .zip(&values)
+            .map(|((attribute, kind, _), values)| Resolved {
+                known: self.schema.type_of(*attribute),
+                options: String::new(),
+                kind: *kind,
+                values: values.view(),
+            })
+            .collect();
+        let rules = self.rules.take();
+        let done = self.change(id, &resolved);
+        self.rules = rules;
+        done
+    }
+}

@@ -1,0 +1,422 @@
+//! Password policies as clients meet them, with a clock that the test sets.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sapwood_directory::Clock;
+use sapwood_ldap::controls::*;
+use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, generated_password};
+use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{AddRequest, Request, Scope, SearchRequest};
+use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::requests::{self, Change, modify};
+use sapwood_testkit::{Answer, Client, SUFFIX, TestServer};
+
+const ANN: &str = "cn=Ann,dc=example,dc=com";
+const POLICY: &str = "cn=policy,dc=example,dc=com";
+/// 2025-01-01T00:00:00Z, in seconds since 1970.
+const START: u64 = 1_735_689_600;
+
+/// A clock that stands still until it is moved.
+struct Hands(AtomicU64);
+
+impl Clock for Hands {
+    fn now_micros(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) * 1_000_000
+    }
+}
+
+/// A server with a policy, and Ann, whose password the administrator has set.
+struct Bench {
+    server: TestServer,
+    clock: Arc<Hands>,
+}
+
+impl Bench {
+    fn new(policy: &[(&str, &str)]) -> Bench {
+        let clock = Arc::new(Hands(AtomicU64::new(START)));
+        let server = TestServer::at(clock.clone());
+        let mut attributes = AttributesBuf::default();
+        attributes.push(b"objectClass", [b"device".as_slice(), b"pwdPolicy"]);
+        let own = [("cn", "policy"), ("pwdAttribute", "userPassword")];
+        for (description, value) in own.iter().chain(policy) {
+            attributes.push(description.as_bytes(), [value.as_bytes()]);
+        }
+        let attributes = attributes.view();
+        let dn = POLICY;
+        let policy = requests::message(1, Request::Add(AddRequest { dn, attributes }));
+        let ann = [
+            ("objectClass", "person"),
+            ("cn", "Ann"),
+            ("sn", "x"),
+            ("userPassword", "first password"),
+        ];
+        let mut admin = server.admin();
+        let overlay = [
+            ("objectClass", "olcPPolicyConfig"),
+            ("olcOverlay", "ppolicy"),
+            ("olcPPolicyDefault", POLICY),
+            ("olcPPolicyUseLockout", "TRUE"),
+        ];
+        let overlay = requests::add(
+            3,
+            "olcOverlay=ppolicy,olcDatabase={1}mdb,cn=config",
+            &overlay,
+        );
+        for add in [policy, overlay, requests::add(2, ANN, &ann)] {
+            admin.tell(&add).succeeded();
+        }
+        Bench { server, clock }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// What a bind with the control is answered.
+    fn bind(&self, password: &str) -> (ResultCode, PasswordPolicyResponse) {
+        bind(&mut self.server.connect(), ANN, password)
+    }
+
+    /// The values of an operational attribute of Ann, as the administrator reads them.
+    fn values(&self, attribute: &str) -> Vec<String> {
+        let attributes = OctetStringsBuf::from_iter([attribute.as_bytes()]);
+        let filter = sapwood_ldap::filter_text::parse("(objectClass=*)").unwrap();
+        let request = SearchRequest {
+            attributes: attributes.view(),
+            ..SearchRequest::new(ANN, Scope::Base, filter.as_filter())
+        };
+        let request = Request::Search(request);
+        let found = self.server.admin().ask_all(request, &[]);
+        found[0].values(attribute)
+    }
+
+    /// A change of Ann's entry by the administrator.
+    fn change(&self, changes: &[Change<'_>]) {
+        self.server
+            .admin()
+            .tell(&modify(1, ANN, changes))
+            .succeeded();
+    }
+
+    /// A client that Ann is bound as.
+    fn ann(&self, password: &str) -> Client {
+        let mut client = self.server.connect();
+        client.bind(ANN, password).succeeded();
+        client
+    }
+}
+
+const ASKS: (&str, bool, Option<&[u8]>) = (PASSWORD_POLICY, false, None);
+
+fn bind(client: &mut Client, dn: &str, password: &str) -> (ResultCode, PasswordPolicyResponse) {
+    let request = requests::simple_bind(dn, password.as_bytes());
+    let answer = client.ask_with(request, &[ASKS]);
+    (answer.code, response(&answer).unwrap())
+}
+
+/// The control of an answer.
+fn response(answer: &Answer) -> Option<PasswordPolicyResponse> {
+    let mut controls = answer.controls.iter();
+    let (_, value) = controls.find(|(oid, _)| oid == PASSWORD_POLICY)?;
+    Some(PasswordPolicyResponse::decode(value).unwrap())
+}
+
+fn error(error: PasswordPolicyError) -> PasswordPolicyResponse {
+    PasswordPolicyResponse {
+        error: Some(error),
+        warning: None,
+    }
+}
+
+fn warning(warning: PasswordPolicyWarning) -> PasswordPolicyResponse {
+    PasswordPolicyResponse {
+        error: None,
+        warning: Some(warning),
+    }
+}
+
+const NOTHING: PasswordPolicyResponse = PasswordPolicyResponse {
+    error: None,
+    warning: None,
+};
+const WRONG: (ResultCode, PasswordPolicyResponse) = (ResultCode::InvalidCredentials, NOTHING);
+const RIGHT: (ResultCode, PasswordPolicyResponse) = (ResultCode::Success, NOTHING);
+
+#[test]
+fn too_many_failures_lock_until_the_time_is_over() {
+    let bench = Bench::new(&[
+        ("pwdLockout", "TRUE"),
+        ("pwdMaxFailure", "2"),
+        ("pwdLockoutDuration", "60"),
+    ]);
+    assert_eq!(bench.bind("wrong"), WRONG);
+    assert_eq!(bench.values("pwdFailureTime"), ["20250101000000.000000Z"]);
+    assert_eq!(bench.bind("first password"), RIGHT);
+    assert!(bench.values("pwdFailureTime").is_empty());
+    assert_eq!(bench.values("pwdLastSuccess"), ["20250101000000Z"]);
+    assert_eq!(bench.bind("wrong"), WRONG);
+    bench.pass(1);
+    assert_eq!(bench.bind("wrong"), WRONG);
+    assert_eq!(bench.values("pwdAccountLockedTime"), ["20250101000001Z"]);
+    let locked = (
+        ResultCode::InvalidCredentials,
+        error(PasswordPolicyError::AccountLocked),
+    );
+    assert_eq!(bench.bind("first password"), locked);
+    // Who does not ask is told nothing.
+    let silent = bench.server.connect().bind(ANN, "first password");
+    assert!(
+        silent
+            .expect(ResultCode::InvalidCredentials)
+            .controls
+            .is_empty()
+    );
+    bench.pass(59);
+    assert_eq!(bench.bind("first password"), locked);
+    bench.pass(1);
+    assert_eq!(bench.bind("first password"), RIGHT);
+    assert!(bench.values("pwdAccountLockedTime").is_empty());
+    // Nobody is told whether there is such an entry.
+    let nobody = bind(
+        &mut bench.server.connect(),
+        "cn=Nobody,dc=example,dc=com",
+        "x",
+    );
+    assert_eq!(nobody, WRONG);
+    // The administrator is never locked out.
+    for _ in 0..3 {
+        let wrong = bench.server.connect().bind(sapwood_testkit::ADMIN, "wrong");
+        wrong.expect(ResultCode::InvalidCredentials);
+    }
+    bench.server.admin();
+}
+
+#[test]
+fn administrators_lock_and_unlock() {
+    let bench = Bench::new(&[("pwdLockout", "TRUE"), ("pwdMaxFailure", "1")]);
+    let locked = error(PasswordPolicyError::AccountLocked);
+    bench.change(&[(Add, "pwdAccountLockedTime", &["000001010000Z"])]);
+    assert_eq!(bench.bind("first password").1, locked);
+    bench.change(&[(Delete, "pwdAccountLockedTime", &[])]);
+    assert_eq!(bench.bind("first password"), RIGHT);
+    assert_eq!(bench.bind("wrong"), WRONG);
+    assert_eq!(bench.bind("first password").1, locked);
+    bench.change(&[(Delete, "pwdAccountLockedTime", &[])]);
+    assert!(bench.values("pwdFailureTime").is_empty());
+    assert_eq!(bench.bind("first password"), RIGHT);
+    // A new password unlocks, too.
+    assert_eq!(bench.bind("wrong"), WRONG);
+    bench.change(&[(Replace, "userPassword", &["second password"])]);
+    assert!(bench.values("pwdAccountLockedTime").is_empty());
+    assert_eq!(bench.bind("second password"), RIGHT);
+    // What nobody may write.
+    for attribute in ["pwdFailureTime", "pwdChangedTime", "pwdGraceUseTime"] {
+        let change = modify(1, ANN, &[(Add, attribute, &["20250101000000Z"])]);
+        let refused = bench.server.admin().tell(&change);
+        refused.expect(ResultCode::ConstraintViolation);
+    }
+}
+
+#[test]
+fn a_password_warns_and_expires() {
+    let bench = Bench::new(&[
+        ("pwdMaxAge", "100"),
+        ("pwdExpireWarning", "10"),
+        ("pwdGraceAuthNLimit", "1"),
+    ]);
+    assert_eq!(bench.values("pwdChangedTime"), ["20250101000000Z"]);
+    assert_eq!(bench.bind("first password"), RIGHT);
+    bench.pass(95);
+    let soon = warning(PasswordPolicyWarning::TimeBeforeExpiration(5));
+    assert_eq!(bench.bind("first password"), (ResultCode::Success, soon));
+    bench.pass(6);
+    let last = warning(PasswordPolicyWarning::GraceAuthNsRemaining(0));
+    assert_eq!(bench.bind("first password"), (ResultCode::Success, last));
+    assert_eq!(bench.values("pwdGraceUseTime"), ["20250101000141.000000Z"]);
+    let expired = error(PasswordPolicyError::PasswordExpired);
+    let refused = (ResultCode::InvalidCredentials, expired);
+    assert_eq!(bench.bind("first password"), refused);
+    assert_eq!(bench.bind("wrong"), WRONG);
+    bench.change(&[(Replace, "userPassword", &["second password"])]);
+    assert!(bench.values("pwdGraceUseTime").is_empty());
+    assert_eq!(bench.bind("second password"), RIGHT);
+}
+
+#[test]
+fn a_password_that_was_reset_is_changed_first() {
+    let bench = Bench::new(&[("pwdMustChange", "TRUE")]);
+    assert_eq!(bench.bind("first password"), RIGHT);
+    bench.change(&[(Replace, "userPassword", &["from the helpdesk"])]);
+    assert_eq!(bench.values("pwdReset"), ["TRUE"]);
+    let mut client = bench.server.connect();
+    let reset = error(PasswordPolicyError::ChangeAfterReset);
+    assert_eq!(
+        bind(&mut client, ANN, "from the helpdesk"),
+        (ResultCode::Success, reset)
+    );
+    let search = requests::search(7, SUFFIX, Scope::Base, "(objectClass=*)");
+    let refused = client.tell(&requests::with(&search, &[ASKS]));
+    refused.expect(ResultCode::InsufficientAccessRights);
+    assert_eq!(response(&refused), Some(reset));
+    let other = modify(8, ANN, &[(Replace, "description", &["x"])]);
+    client
+        .tell(&other)
+        .expect(ResultCode::InsufficientAccessRights);
+    assert_eq!(client.who_am_i(), format!("dn:{ANN}"));
+    client
+        .tell(&modify(9, ANN, &[(Replace, "userPassword", &["my own"])]))
+        .succeeded();
+    client.tell(&search).succeeded();
+    assert!(bench.values("pwdReset").is_empty());
+    // With Password Modify.
+    bench.change(&[(Replace, "userPassword", &["from the helpdesk"])]);
+    client.bind(ANN, "from the helpdesk").succeeded();
+    client
+        .tell(&search)
+        .expect(ResultCode::InsufficientAccessRights);
+    password_modify(&mut client, None, Some("my own")).succeeded();
+    client.tell(&search).succeeded();
+}
+
+fn password_modify(client: &mut Client, old: Option<&str>, new: Option<&str>) -> Answer {
+    let mut value = Vec::new();
+    PasswordModify {
+        user_identity: None,
+        old_password: old.map(str::as_bytes),
+        new_password: new.map(str::as_bytes),
+    }
+    .encode(&mut value);
+    let request = sapwood_ldap::message::ExtendedRequest {
+        name: PASSWORD_MODIFY,
+        value: Some(&value),
+    };
+    client.ask_with(Request::Extended(request), &[ASKS])
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: ResultCode, why: PasswordPolicyError) {
+    answer.expect(code);
+    assert_eq!(response(answer), Some(error(why)));
+}
+
+#[test]
+fn users_change_passwords_as_the_policy_says() {
+    let bench = Bench::new(&[
+        ("pwdInHistory", "2"),
+        ("pwdMinAge", "10"),
+        ("pwdMinLength", "8"),
+        ("pwdMaxLength", "16"),
+        ("pwdCheckQuality", "2"),
+        ("pwdSafeModify", "TRUE"),
+    ]);
+    let mut client = bench.ann("first password");
+    let by_modify = |client: &mut Client, old: &str, new: &str| {
+        let changes: [Change<'_>; 2] = [
+            (Delete, "userPassword", &[old]),
+            (Add, "userPassword", &[new]),
+        ];
+        client.tell(&requests::with(&modify(5, ANN, &changes), &[ASKS]))
+    };
+    let young = PasswordPolicyError::PasswordTooYoung;
+    let answer = by_modify(&mut client, "first password", "password two");
+    refused(&answer, ResultCode::ConstraintViolation, young);
+    bench.pass(10);
+    let must = PasswordPolicyError::MustSupplyOldPassword;
+    let alone = modify(6, ANN, &[(Replace, "userPassword", &["password two"])]);
+    let answer = client.tell(&requests::with(&alone, &[ASKS]));
+    refused(&answer, ResultCode::InsufficientAccessRights, must);
+    let answer = password_modify(&mut client, None, Some("password two"));
+    refused(&answer, ResultCode::InsufficientAccessRights, must);
+    let answer = by_modify(&mut client, "not my password", "password two");
+    refused(&answer, ResultCode::UnwillingToPerform, must);
+    for (new, why) in [
+        ("short", PasswordPolicyError::PasswordTooShort),
+        (
+            "much too long a password",
+            PasswordPolicyError::PasswordTooLong,
+        ),
+        (
+            "{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==",
+            PasswordPolicyError::InsufficientPasswordQuality,
+        ),
+        ("first password", PasswordPolicyError::PasswordInHistory),
+    ] {
+        let answer = by_modify(&mut client, "first password", new);
+        refused(&answer, ResultCode::ConstraintViolation, why);
+    }
+    by_modify(&mut client, "first password", "password two").succeeded();
+    assert_eq!(bench.values("pwdHistory").len(), 1);
+    assert_eq!(bench.values("pwdChangedTime"), ["20250101000010Z"]);
+    bench.pass(10);
+    let again = PasswordPolicyError::PasswordInHistory;
+    for used in ["first password", "password two"] {
+        let answer = password_modify(&mut client, Some("password two"), Some(used));
+        refused(&answer, ResultCode::ConstraintViolation, again);
+    }
+    password_modify(&mut client, Some("password two"), Some("third password")).succeeded();
+    bench.pass(10);
+    password_modify(&mut client, Some("third password"), Some("fourth password")).succeeded();
+    // The first one is forgotten.
+    assert_eq!(bench.values("pwdHistory").len(), 2);
+    bench.pass(10);
+    password_modify(&mut client, Some("fourth password"), Some("first password")).succeeded();
+    // One that is made is as long as is allowed.
+    bench.pass(10);
+    let made = password_modify(&mut client, Some("first password"), None);
+    let made = made.succeeded().value.clone().unwrap();
+    let made = generated_password(&made).unwrap().unwrap().to_vec();
+    assert_eq!(made.len(), 16);
+    client.bind(ANN, &made).succeeded();
+    // Several passwords are refused, the administrator's too.
+    let two = modify(
+        9,
+        ANN,
+        &[(Replace, "userPassword", &["one password", "another one"])],
+    );
+    bench
+        .server
+        .admin()
+        .tell(&two)
+        .refused(ResultCode::ConstraintViolation, "one value");
+    // The rest is left to the administrator.
+    bench.change(&[(Replace, "userPassword", &["x"])]);
+    bench.change(&[(Replace, "userPassword", &["x"])]);
+}
+
+#[test]
+fn nobody_but_the_administrator_sees_used_passwords() {
+    let bench = Bench::new(&[("pwdInHistory", "3")]);
+    bench.change(&[(Replace, "userPassword", &["second password"])]);
+    assert_eq!(bench.values("pwdHistory").len(), 1);
+    let attributes = OctetStringsBuf::from_iter([b"+".as_slice(), b"*", b"pwdHistory"]);
+    let filter = sapwood_ldap::filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest {
+        attributes: attributes.view(),
+        ..SearchRequest::new(ANN, Scope::Base, filter.as_filter())
+    };
+    let request = Request::Search(request);
+    let found = bench.ann("second password").ask_all(request, &[]);
+    assert!(found[0].values("pwdHistory").is_empty());
+    assert_eq!(found[0].values("pwdChangedTime").len(), 1);
+}
+
+#[test]
+fn without_the_overlay_nothing_is_kept() {
+    let bench = Bench::new(&[("pwdMaxFailure", "1"), ("pwdLockout", "TRUE")]);
+    let dn = "olcOverlay=ppolicy,olcDatabase={1}mdb,cn=config";
+    let delete = Request::Delete(dn);
+    bench.server.admin().ask(delete).succeeded();
+    let mut client = bench.server.connect();
+    for _ in 0..2 {
+        client
+            .bind(ANN, "wrong")
+            .expect(ResultCode::InvalidCredentials);
+    }
+    let answer = client.ask_with(requests::simple_bind(ANN, b"first password"), &[ASKS]);
+    assert_eq!(response(answer.succeeded()), None);
+    assert!(bench.values("pwdFailureTime").is_empty() && bench.values("pwdLastSuccess").is_empty());
+}
