@@ -34,6 +34,11 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("slapd"),
     },
     Package {
+        name: "libfaketime",
+        purpose: "stepping the clock of that server",
+        present: has_faketime,
+    },
+    Package {
         name: "lmdb-utils",
         purpose: "mdb_dump and mdb_load, whose text format the store's commands speak",
         present: || in_path("mdb_dump"),
@@ -65,14 +70,24 @@ pub(crate) const TEST: &[Package] = &[
     },
 ];
 
-/// Whether Cyrus SASL has its module for SCRAM, below a folder that is named after the machine.
+/// Whether Cyrus SASL has its module for SCRAM.
 fn has_scram() -> bool {
+    has_library("sasl2/libscram.so")
+}
+
+/// Whether there is the library that makes programs believe in another time.
+fn has_faketime() -> bool {
+    has_library("faketime/libfaketimeMT.so.1")
+}
+
+/// Whether there is a file below a folder that is named after the machine.
+fn has_library(path: &str) -> bool {
     let folders = std::fs::read_dir("/usr/lib")
         .into_iter()
         .flatten()
         .flatten();
-    let mut modules = folders.map(|folder| folder.path().join("sasl2/libscram.so"));
-    modules.any(|module| module.exists())
+    let mut libraries = folders.map(|folder| folder.path().join(path));
+    libraries.any(|library| library.exists())
 }
 
 /// What programs written for LMDB are built and run with.

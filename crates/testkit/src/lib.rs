@@ -38,7 +38,7 @@ pub use random::Random;
 #[cfg(feature = "server")]
 pub use server::{THREADS, TestServer, TestServerOn, TlsStream, tls_client, tls_client_with};
 #[cfg(feature = "program")]
-pub use slapd::Slapd;
+pub use slapd::{Slapd, SlapdSetup};
 
 /// The naming context of the example directory.
 pub const SUFFIX: &str = "dc=example,dc=com";

@@ -113,8 +113,7 @@ impl PasswordPolicy {
         None
     }
 
-    /// Judges a bind with the right password, when the account is not locked. What is kept of binds changes unless it
-    /// is refused.
+    /// Judges a bind with the right password, when the account is not locked, and notes it.
     pub(crate) fn succeed(
         &self,
         account: &Account,
@@ -124,6 +123,8 @@ impl PasswordPolicy {
         let now = micros / MICROS;
         state.failures.clear();
         state.locking = 0;
+        // Also of one that is refused as the password has expired: it was the right one.
+        state.last_success = now;
         // It would not have been let through otherwise; one that is yet to come stays.
         let has_ended =
             self.lockout && matches!(account.locked, Some(Locked::Since(since)) if since <= now);
@@ -131,12 +132,17 @@ impl PasswordPolicy {
             change: has_ended.then_some(AccountChange::Unlock),
             ..BindVerdict::default()
         };
-        if self.must_change && account.reset {
-            verdict.must_change = true;
+        verdict.must_change = self.must_change && account.reset;
+        if verdict.must_change {
             verdict.response.error = Some(PasswordPolicyError::ChangeAfterReset);
-        } else if let Some(changed) = account.changed.filter(|_| self.max_age > 0) {
+        }
+        if let Some(changed) = account.changed.filter(|_| self.max_age > 0) {
             let age = now.saturating_sub(changed);
             if age > self.max_age {
+                // It is to be changed anyway.
+                if verdict.must_change {
+                    return verdict;
+                }
                 let over = age - self.max_age;
                 let has_grace = self.grace_expiry == 0 || over <= self.grace_expiry;
                 let left = self.grace_authn_limit.saturating_sub(account.grace_uses);
@@ -156,7 +162,6 @@ impl PasswordPolicy {
                 verdict.response.warning = Some(left);
             }
         }
-        state.last_success = now;
         verdict
     }
 }
@@ -306,7 +311,7 @@ mod tests {
             };
             let verdict = policy.succeed(&account, &mut state, (NOW + age) * MICROS);
             assert!(state.failures.is_empty());
-            assert_eq!(state.last_success == 0, verdict.is_refused);
+            assert_eq!(state.last_success, NOW + age);
             verdict
         };
         assert_eq!(judge(0, 80), BindVerdict::default());
@@ -354,6 +359,17 @@ mod tests {
             verdict.response.error,
             Some(PasswordPolicyError::ChangeAfterReset)
         );
+        // It has expired, which nobody needs to know; while it has not, they are warned as others are.
+        assert_eq!(verdict.response.warning, None);
+        let warns = PasswordPolicy {
+            max_age: NOW,
+            expire_warning: 10,
+            ..policy
+        };
+        let warned = warns.succeed(&account, &mut state, NOW * MICROS).response;
+        let left = PasswordPolicyWarning::TimeBeforeExpiration(1);
+        assert_eq!(warned.warning, Some(left));
+        assert_eq!(warned.error, Some(PasswordPolicyError::ChangeAfterReset));
         let lax = PasswordPolicy::default();
         assert_eq!(
             lax.succeed(&account, &mut state, NOW * MICROS),

@@ -114,39 +114,47 @@ pub struct PasswordChange {
 }
 
 impl PasswordChange {
-    /// Judges a change to one value, `given`, in clear text or stored; `is_stored` says which. `has_old` says whether
-    /// the password that there was came with it.
+    /// Judges a change before the old password is compared. `has_old` says whether that came with it.
     ///
     /// # Errors
     /// The outcome to answer with.
-    pub fn check(&self, given: &[u8], is_stored: bool, has_old: bool) -> Result<(), Outcome> {
-        self.judge(given, is_stored, has_old).map_err(Outcome::from)
+    pub fn check(&self, has_old: bool) -> Result<(), Outcome> {
+        self.judge(has_old).map_err(Outcome::from)
     }
 
-    fn judge(&self, given: &[u8], is_stored: bool, has_old: bool) -> Result<(), Refused> {
-        if self.is_admin {
+    fn judge(&self, has_old: bool) -> Result<(), Refused> {
+        let policy = &self.policy;
+        if self.is_admin || !self.is_there {
             return Ok(());
         }
-        let policy = &self.policy;
-        if self.is_there {
-            if self.is_self && !policy.allow_user_change {
-                return Err(refuse(
-                    ResultCode::InsufficientAccessRights,
-                    PasswordPolicyError::PasswordModNotAllowed,
-                    "the password policy does not let users change their own passwords",
-                ));
-            }
-            if policy.safe_modify && !has_old {
-                return Err(refuse(
-                    ResultCode::InsufficientAccessRights,
-                    PasswordPolicyError::MustSupplyOldPassword,
-                    "the password policy asks for the old password together with the new one: delete the old value, \
-                     and add the new one",
-                ));
-            }
-            policy.check_age(&self.account, self.now)?;
+        if self.is_self && !policy.allow_user_change {
+            return Err(refuse(
+                ResultCode::InsufficientAccessRights,
+                PasswordPolicyError::PasswordModNotAllowed,
+                "the password policy does not let users change their own passwords",
+            ));
         }
-        policy.check_quality(given, is_stored)
+        if policy.safe_modify && !has_old {
+            return Err(refuse(
+                ResultCode::InsufficientAccessRights,
+                PasswordPolicyError::MustSupplyOldPassword,
+                "the password policy asks for the old password together with the new one: delete the old value, and \
+                 add the new one",
+            ));
+        }
+        policy.check_age(&self.account, self.now)
+    }
+
+    /// Judges the new value, in clear text or stored; `is_stored` says which. This comes when the old password was
+    /// compared, so that who does not know that learns nothing of the policy.
+    ///
+    /// # Errors
+    /// The outcome to answer with.
+    pub fn check_new(&self, given: &[u8], is_stored: bool) -> Result<(), Outcome> {
+        match self.is_admin {
+            true => Ok(()),
+            false => Ok(self.policy.check_quality(given, is_stored)?),
+        }
     }
 
     /// How long a password is that is made for the entry, when `usual` is what the policy does not say otherwise.
@@ -229,7 +237,9 @@ mod tests {
         given: &[u8],
         is_stored: bool,
     ) -> Option<PasswordPolicyError> {
-        change.check(given, is_stored, false).err()?.password_policy
+        let checked = change.check(false);
+        let checked = checked.and_then(|()| change.check_new(given, is_stored));
+        checked.err()?.password_policy
     }
 
     #[test]
@@ -276,7 +286,7 @@ mod tests {
             error(&safe, b"x", false),
             Some(PasswordPolicyError::MustSupplyOldPassword)
         );
-        assert!(safe.check(b"x", false, true).is_ok());
+        assert!(safe.check(true).is_ok());
         let mut fixed = change(PasswordPolicy {
             allow_user_change: false,
             ..none

@@ -31,6 +31,8 @@ struct GovernedChange {
     change: PasswordChange,
     /// The old password that came with the new one, in clear text.
     old: Option<Vec<u8>>,
+    /// The new one, in clear text or stored, until it was looked at.
+    new: Option<Vec<u8>>,
     /// Stored forms that the old one was compared with, and that the new one was.
     compared: (usize, usize),
     /// The stored form that the old one is.
@@ -48,11 +50,10 @@ impl GovernedChange {
         let old = old_password(op, schema).filter(|old| !hasher.is_hashed(old));
         match given(op, schema)[..] {
             [] => return Ok(()),
-            [only] => self
-                .change
-                .check(only, hasher.is_hashed(only), old.is_some())?,
+            [only] => self.new = Some(only.to_vec()),
             _ => return Err(too_many_values()),
         }
+        self.change.check(old.is_some())?;
         self.old = old
             .filter(|_| self.change.compares_old())
             .map(<[u8]>::to_vec);
@@ -73,6 +74,9 @@ impl GovernedChange {
                 self.replaces = Some(stored.clone());
             }
             return Ok(false);
+        }
+        if let Some(given) = self.new.take() {
+            self.change.check_new(&given, hasher.is_hashed(&given))?;
         }
         let (Some(new), Some(used)) = (new, self.change.used().get(self.compared.1).copied())
         else {
@@ -112,6 +116,7 @@ impl PasswordHashing {
             Box::new(GovernedChange {
                 change,
                 old: None,
+                new: None,
                 compared: (0, 0),
                 replaces: None,
             })

@@ -18,9 +18,9 @@ use crate::password::{
     self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work,
 };
 use crate::session::bind::stopped;
+use crate::session::reply::{Reply, ReplyKind};
 use crate::session::{Completion, Hashed, Session};
 use crate::workers::Turn;
-use crate::session::reply::{Reply, ReplyKind};
 
 pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
     const {
@@ -72,7 +72,10 @@ impl<E: Engine> Session<E> {
     ) -> Result<Option<Credentials>, Outcome> {
         let values_max = self.settings.config.limits.password_values_max;
         let found = self.read(|snapshot| {
-            let now = own.map(|entry| snapshot.dn_of(entry)).transpose()?.flatten();
+            let now = own
+                .map(|entry| snapshot.dn_of(entry))
+                .transpose()?
+                .flatten();
             let found = snapshot.credentials(now.as_deref().unwrap_or(dn), values_max)?;
             // Another entry may have its name by now.
             let Some(found) = found.filter(|found| own.is_none_or(|own| own == found.entry)) else {
@@ -188,14 +191,16 @@ impl<E: Engine> Session<E> {
             Some(new) => (Password::new(new.to_vec()), None),
             None => {
                 let usual = password::GENERATED_CHARACTERS;
-                let length = governed.as_ref().map(|change| change.generated_length(usual));
+                let length = governed
+                    .as_ref()
+                    .map(|change| change.generated_length(usual));
                 let new = password::generate_of(length.unwrap_or(usual));
                 (new.clone(), Some(new))
             }
         };
         let mut used = VecDeque::new();
         if let Some(change) = &governed {
-            change.check(&new, false, old.is_some())?;
+            change.check(old.is_some())?;
             used.extend(change.used().into_iter().map(<[u8]>::to_vec));
         }
         let reply = Reply {
@@ -210,6 +215,7 @@ impl<E: Engine> Session<E> {
         let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
         let work = work.and(password::hash_work().times(used.len() as u64));
         let mut waits = Some((dn, reply, transaction));
+        let mut judged = governed;
         let session = self.completions.clone();
         // What the old password matches must still be there when the update is applied.
         let mut replaces = None;
@@ -228,14 +234,18 @@ impl<E: Engine> Session<E> {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
-                    None => match used.pop_front() {
-                        Some(used) if hasher.matches(&new, &used) => {
-                            Err(PasswordChange::in_history())
-                        }
-                        Some(_) => return ControlFlow::Continue(()),
-                        None => {
-                            Ok((password::hash(&new), password::verifiers(&new, hasher.schemes)))
-                        }
+                    None => match judged.take().map(|change| change.check_new(&new, false)) {
+                        Some(Err(outcome)) => Err(outcome),
+                        _ => match used.pop_front() {
+                            Some(used) if hasher.matches(&new, &used) => {
+                                Err(PasswordChange::in_history())
+                            }
+                            Some(_) => return ControlFlow::Continue(()),
+                            None => Ok((
+                                password::hash(&new),
+                                password::verifiers(&new, hasher.schemes),
+                            )),
+                        },
                     },
                 },
             };
