@@ -65,7 +65,9 @@ pub use import::{
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use outcome::{Outcome, Settlement};
-pub use password_policy::{AccountChange, BindVerdict, PasswordChange};
+pub use password_policy::{
+    AccountChange, BindVerdict, PasswordChange, read_values as read_password_policy_values,
+};
 pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]

@@ -34,7 +34,7 @@ pub(crate) enum Locked {
 
 impl Account {
     /// Whether an operational attribute is one that this is made of.
-    fn take(&mut self, schema: &Schema, attribute: OperationalAttribute, value: &[u8]) {
+    pub(super) fn take(&mut self, schema: &Schema, attribute: OperationalAttribute, value: &[u8]) {
         match attribute {
             OperationalAttribute::PwdChangedTime => self.changed = seconds(schema, value),
             OperationalAttribute::PwdAccountLockedTime => {

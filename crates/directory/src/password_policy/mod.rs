@@ -9,6 +9,7 @@
 //! | `change` | what it says of a new password, before that is hashed |
 //! | `history` | passwords that were used |
 //! | `judge` | binds and changes of a directory, judged by what it has |
+//! | `values` | reads stored values, for the fuzzer |
 //!
 //! What is kept of a password with its entry is changed by a rule: [`crate::update::rules`].
 //!
@@ -21,6 +22,7 @@ mod change;
 pub(crate) mod history;
 mod judge;
 mod policy;
+mod values;
 
 pub(crate) use self::account::Account;
 pub(crate) use self::accounts::{AccountState, Accounts, FAILURES_SHOWN_MAX, Forgotten};
@@ -28,3 +30,4 @@ pub use self::bind::{AccountChange, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};
 pub(crate) use self::policy::{Governed, PasswordPolicy};
+pub use self::values::read_values;

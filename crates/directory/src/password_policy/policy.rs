@@ -73,7 +73,7 @@ impl Default for PasswordPolicy {
 impl PasswordPolicy {
     /// Sets what an attribute says; one that is not of a policy says nothing. A number that is none, or below zero, is
     /// as good as not there.
-    fn set(&mut self, attribute: &str, value: &str) {
+    pub(super) fn set(&mut self, attribute: &str, value: &str) {
         let number = match attribute {
             "pwdMinAge" => &mut self.min_age,
             "pwdMaxAge" => &mut self.max_age,
@@ -120,14 +120,19 @@ impl PasswordPolicy {
                 policy.set(known.name(), value);
             }
         }
-        policy.max_recorded_failure = policy.max_recorded_failure.max(policy.max_failure);
-        if policy.max_recorded_failure == 0 && policy.min_delay > 0 {
-            policy.max_recorded_failure = RECORDED_FAILURES_DEFAULT;
-        }
-        if policy.max_delay == 0 {
-            policy.max_delay = policy.min_delay;
-        }
+        policy.complete();
         Ok(policy)
+    }
+
+    /// Sets what follows from the rest.
+    pub(super) fn complete(&mut self) {
+        self.max_recorded_failure = self.max_recorded_failure.max(self.max_failure);
+        if self.max_recorded_failure == 0 && self.min_delay > 0 {
+            self.max_recorded_failure = RECORDED_FAILURES_DEFAULT;
+        }
+        if self.max_delay == 0 {
+            self.max_delay = self.min_delay;
+        }
     }
 
     /// The policy that an entry is governed by; none where there is none, or no overlay ppolicy in `cn=config`. An
