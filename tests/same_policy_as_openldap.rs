@@ -149,7 +149,7 @@ impl Pair {
         let clock = Arc::new(Hands(AtomicU64::new(START)));
         let mut pair = Pair {
             slapd,
-            sapwood: TestServer::at(clock.clone()),
+            sapwood: TestServer::at(clock.clone(), ""),
             clock,
             password: PASSWORDS[0],
             has_lock: false,

@@ -36,6 +36,14 @@ pub trait PasswordHasher: Send + Sync {
         let _ = (cleartext, stored);
         false
     }
+    /// Whether a cleartext password is known from a breach. By default none is.
+    ///
+    /// # Errors
+    /// A sentence for the diagnostic message, when that cannot be found out.
+    fn is_breached(&self, cleartext: &[u8]) -> Result<bool, String> {
+        let _ = cleartext;
+        Ok(false)
+    }
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
     /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether

@@ -49,6 +49,9 @@ pub struct Config {
     /// The limits that keep the server within its means.
     #[serde(default)]
     pub limits: Limits,
+    /// What is known of passwords.
+    #[serde(default)]
+    pub passwords: Passwords,
     /// What becomes of a directory in memory.
     #[serde(default)]
     pub memory: Memory,
@@ -201,6 +204,15 @@ impl Limits {
             work_max: Work::from_millis(self.password_cost_ms_max),
         }
     }
+}
+
+/// What is known of passwords.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Passwords {
+    /// The file of those that are known from breaches, lines `SHA1:count` in their order; empty for none.
+    #[serde(serialize_with = "as_shown")]
+    pub breached_file: PathBuf,
 }
 
 /// A directory in memory (`sapwood init --in-memory`).

@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) admin_password: Vec<u8>,
     /// Whom certificates of clients stand for.
     pub(crate) client_identities: Vec<ClientIdentity>,
+    /// The file of passwords that are known from breaches.
+    pub(crate) breached_passwords: Option<Arc<Path>>,
 }
 
 /// Why settings cannot be used.
@@ -145,11 +147,15 @@ impl Settings {
             })
         });
         let client_identities = client_identities.collect::<Result<_, _>>()?;
+        let breached = config.passwords.breached_file.as_path();
+        let has_breached = !breached.as_os_str().is_empty();
+        let breached_passwords = has_breached.then(|| Arc::from(folder.join(breached)));
         Ok(Self {
             config,
             admin_name,
             admin_password,
             client_identities,
+            breached_passwords,
         })
     }
 }

@@ -20,6 +20,10 @@ const POLICY: &str = "cn=policy,dc=example,dc=com";
 /// 2025-01-01T00:00:00Z, in seconds since 1970.
 const START: u64 = 1_735_689_600;
 
+/// The SHA-1 of `a known password`, and that of another one.
+const BREACHED: &str =
+    "C2368E453CADD057839D4883F1508F6261881B74:5\nFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF:1\n";
+
 /// A clock that stands still until it is moved.
 struct Hands(AtomicU64);
 
@@ -38,7 +42,8 @@ struct Bench {
 impl Bench {
     fn new(policy: &[(&str, &str)]) -> Bench {
         let clock = Arc::new(Hands(AtomicU64::new(START)));
-        let server = TestServer::at(clock.clone());
+        let server = TestServer::at(clock.clone(), "[passwords]\nbreached_file = 'breached.txt'");
+        std::fs::write(server.path("breached.txt"), BREACHED).unwrap();
         let mut attributes = AttributesBuf::default();
         attributes.push(b"objectClass", [b"device".as_slice(), b"pwdPolicy"]);
         let own = [("cn", "policy"), ("pwdAttribute", "userPassword")];
@@ -385,6 +390,33 @@ fn users_change_passwords_as_the_policy_says() {
     // The rest is left to the administrator.
     bench.change(&[(Replace, "userPassword", &["x"])]);
     bench.change(&[(Replace, "userPassword", &["x"])]);
+}
+
+#[test]
+fn what_is_known_from_a_breach_is_not_chosen() {
+    let bench = Bench::new(&[("pwdCheckQuality", "1")]);
+    let mut client = bench.ann("first password");
+    let replace = |client: &mut Client, new: &str| {
+        let changes: [Change<'_>; 1] = [(Replace, "userPassword", &[new])];
+        client.tell(&requests::with(&modify(5, ANN, &changes), &[ASKS]))
+    };
+    let known = PasswordPolicyError::InsufficientPasswordQuality;
+    let answer = replace(&mut client, "a known password");
+    refused(&answer, ResultCode::ConstraintViolation, known);
+    let answer = password_modify(&mut client, None, Some("a known password"));
+    refused(&answer, ResultCode::ConstraintViolation, known);
+    replace(&mut client, "an unknown password").succeeded();
+    // The administrator may.
+    bench.change(&[(Replace, "userPassword", &["a known password"])]);
+    // While the list cannot be read, nothing is known of a password.
+    std::fs::remove_file(bench.server.path("breached.txt")).unwrap();
+    client.bind(ANN, "a known password").succeeded();
+    let answer = replace(&mut client, "an unknown password");
+    answer.refused(ResultCode::Unavailable, "list of breached passwords");
+    let changes: [Change<'_>; 1] = [(Replace, "pwdCheckQuality", &["0"])];
+    let lax = modify(6, POLICY, &changes);
+    bench.server.admin().tell(&lax).succeeded();
+    replace(&mut client, "an unknown password").succeeded();
 }
 
 #[test]

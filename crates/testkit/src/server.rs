@@ -74,10 +74,10 @@ impl<E: TestEngine> TestServerOn<E> {
         Self::make(contents, ("", config), engine, (true, None))
     }
 
-    /// A server in memory with a clock of the test's.
-    pub fn at(clock: Arc<dyn Clock>) -> Self {
+    /// A server in memory with a clock of the test's, and with more in its configuration.
+    pub fn at(clock: Arc<dyn Clock>, config: &str) -> Self {
         let engine = |_: &Path| Embedded::in_memory().unwrap();
-        Self::make(&example(), ("", ""), engine, (true, Some(clock)))
+        Self::make(&example(), ("", config), engine, (true, Some(clock)))
     }
 
     fn make(

@@ -5,6 +5,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::{Account, PasswordPolicy, history};
 use crate::outcome::Outcome;
+use crate::sources::PasswordHasher;
 
 /// Why a change of a password is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,15 +146,29 @@ impl PasswordChange {
         policy.check_age(&self.account, self.now)
     }
 
-    /// Judges the new value, in clear text or stored; `is_stored` says which. This comes when the old password was
-    /// compared, so that who does not know that learns nothing of the policy.
+    /// Judges the new value, in clear text or stored. This comes when the old password was compared, so that who does
+    /// not know that learns nothing of the policy.
     ///
     /// # Errors
     /// The outcome to answer with.
-    pub fn check_new(&self, given: &[u8], is_stored: bool) -> Result<(), Outcome> {
-        match self.is_admin {
-            true => Ok(()),
-            false => Ok(self.policy.check_quality(given, is_stored)?),
+    pub fn check_new(&self, given: &[u8], hasher: &dyn PasswordHasher) -> Result<(), Outcome> {
+        if self.is_admin {
+            return Ok(());
+        }
+        let is_stored = hasher.is_hashed(given);
+        self.policy.check_quality(given, is_stored)?;
+        if is_stored || self.policy.check_quality == 0 {
+            return Ok(());
+        }
+        match hasher.is_breached(given) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(refuse(
+                ResultCode::ConstraintViolation,
+                PasswordPolicyError::InsufficientPasswordQuality,
+                "the password is known from a breach: choose another one",
+            )
+            .into()),
+            Err(why) => Err(Outcome::new(ResultCode::Unavailable, why)),
         }
     }
 
@@ -232,13 +247,34 @@ mod tests {
         }
     }
 
-    fn error(
-        change: &PasswordChange,
-        given: &[u8],
-        is_stored: bool,
-    ) -> Option<PasswordPolicyError> {
+    /// Knows stored values by their braces, and one password from a breach.
+    struct Braces;
+
+    impl PasswordHasher for Braces {
+        fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String> {
+            Ok(cleartext.to_vec())
+        }
+
+        fn is_breached(&self, cleartext: &[u8]) -> Result<bool, String> {
+            match cleartext {
+                b"lost!" => Ok(true),
+                b"error" => Err("no list".to_owned()),
+                _ => Ok(false),
+            }
+        }
+
+        fn is_hashed(&self, value: &[u8]) -> bool {
+            value.starts_with(b"{")
+        }
+
+        fn check(&self, _: &[&[u8]]) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    fn error(change: &PasswordChange, given: &[u8]) -> Option<PasswordPolicyError> {
         let checked = change.check(false);
-        let checked = checked.and_then(|()| change.check_new(given, is_stored));
+        let checked = checked.and_then(|()| change.check_new(given, &Braces));
         checked.err()?.password_policy
     }
 
@@ -251,39 +287,40 @@ mod tests {
             max_length: 5,
             ..PasswordPolicy::default()
         };
-        assert_eq!(error(&change(none.clone()), b"x", false), None);
-        for (given, is_stored, expected) in [
-            (&b"abc"[..], false, None),
-            (b"abcde", false, None),
-            (b"ab", false, Some(PasswordPolicyError::PasswordTooShort)),
-            (b"abcdef", false, Some(PasswordPolicyError::PasswordTooLong)),
-            (
-                b"{X}abcdef",
-                true,
-                Some(PasswordPolicyError::InsufficientPasswordQuality),
-            ),
+        assert_eq!(error(&change(none.clone()), b"x"), None);
+        let poor = Some(PasswordPolicyError::InsufficientPasswordQuality);
+        for (given, expected) in [
+            (&b"abc"[..], None),
+            (b"abcde", None),
+            (b"ab", Some(PasswordPolicyError::PasswordTooShort)),
+            (b"abcdef", Some(PasswordPolicyError::PasswordTooLong)),
+            (b"{X}abcdef", poor),
+            (b"lost!", poor),
         ] {
-            assert_eq!(error(&change(quality(2)), given, is_stored), expected);
+            assert_eq!(error(&change(quality(2)), given), expected);
         }
-        assert_eq!(error(&change(quality(1)), b"{X}abcdef", true), None);
+        assert_eq!(error(&change(quality(0)), b"lost!"), None);
+        let unknown = change(quality(1)).check_new(b"error", &Braces);
+        assert_eq!(unknown.unwrap_err().code, ResultCode::Unavailable);
+        assert_eq!(error(&change(quality(1)), b"{X}abcdef"), None);
         let young = PasswordPolicy {
             min_age: 51,
             ..none.clone()
         };
         let young = change(young);
         assert_eq!(
-            error(&young, b"x", false),
+            error(&young, b"x"),
             Some(PasswordPolicyError::PasswordTooYoung)
         );
         let mut reset = young.clone();
         reset.account.reset = true;
-        assert_eq!(error(&reset, b"x", false), None);
+        assert_eq!(error(&reset, b"x"), None);
         let safe = change(PasswordPolicy {
             safe_modify: true,
             ..none.clone()
         });
         assert_eq!(
-            error(&safe, b"x", false),
+            error(&safe, b"x"),
             Some(PasswordPolicyError::MustSupplyOldPassword)
         );
         assert!(safe.check(true).is_ok());
@@ -292,14 +329,14 @@ mod tests {
             ..none
         });
         assert_eq!(
-            error(&fixed, b"x", false),
+            error(&fixed, b"x"),
             Some(PasswordPolicyError::PasswordModNotAllowed)
         );
         fixed.is_self = false;
-        assert_eq!(error(&fixed, b"x", false), None);
+        assert_eq!(error(&fixed, b"x"), None);
         let mut admin = young;
         admin.is_admin = true;
-        assert_eq!(error(&admin, b"x", false), None);
+        assert_eq!(error(&admin, b"x"), None);
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl GovernedChange {
             return Ok(false);
         }
         if let Some(given) = self.new.take() {
-            self.change.check_new(&given, hasher.is_hashed(&given))?;
+            self.change.check_new(&given, hasher)?;
         }
         let (Some(new), Some(used)) = (new, self.change.used().get(self.compared.1).copied())
         else {

@@ -6,11 +6,15 @@
 //! cost is limited, and what all of an entry may together ([`PasswordLimits`]), both when they are stored and when they
 //! are tried.
 
+mod breached;
 mod crypt;
 mod pool;
 mod scram;
 mod stored;
 mod verifier;
+
+use std::path::Path;
+use std::sync::Arc;
 
 use base64ct::{Base64Unpadded, Encoding};
 use sapwood_directory::PasswordSchemes;
@@ -190,12 +194,14 @@ pub const fn hash_work() -> Work {
 }
 
 /// How the directory hashes cleartext passwords in adds, modifies and imports, and what passwords it stores.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Hasher {
     /// What the passwords of one entry may cost.
     pub limits: PasswordLimits,
     /// The forms in which a password in clear text is stored.
     pub schemes: PasswordSchemes,
+    /// The file of passwords that are known from breaches, if there is one.
+    pub breached: Option<Arc<Path>>,
 }
 
 impl Hasher {
@@ -234,6 +240,19 @@ impl sapwood_directory::PasswordHasher for Hasher {
         Verifier::new(cleartext, [stored], self.limits)
             .run()
             .is_some()
+    }
+
+    fn is_breached(&self, cleartext: &[u8]) -> Result<bool, String> {
+        let Some(path) = &self.breached else {
+            return Ok(false);
+        };
+        breached::contains(path, cleartext).map_err(|error| {
+            let path = path.display();
+            tracing::error!(
+                "{path}: {error}: passwords that policies look at are not changed until it can be read"
+            );
+            "the list of breached passwords cannot be read".to_owned()
+        })
     }
 
     fn is_hashed(&self, value: &[u8]) -> bool {

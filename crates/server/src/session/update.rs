@@ -279,6 +279,7 @@ impl<E: Engine> Session<E> {
         Hasher {
             limits: self.settings.config.limits.passwords(),
             schemes: schemes.unwrap_or_default(),
+            breached: self.settings.breached_passwords.clone(),
         }
     }
 

@@ -214,6 +214,7 @@ impl<E: Engine> Session<E> {
         let mut verifier = old.map(|old| Verifier::new(&old, stored, limits));
         let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
         let work = work.and(password::hash_work().times(used.len() as u64));
+        let work = work.and(hasher.work());
         let mut waits = Some((dn, reply, transaction));
         let mut judged = governed;
         let session = self.completions.clone();
@@ -234,7 +235,7 @@ impl<E: Engine> Session<E> {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
-                    None => match judged.take().map(|change| change.check_new(&new, false)) {
+                    None => match judged.take().map(|change| change.check_new(&new, &hasher)) {
                         Some(Err(outcome)) => Err(outcome),
                         _ => match used.pop_front() {
                             Some(used) if hasher.matches(&new, &used) => {
@@ -266,7 +267,7 @@ impl<E: Engine> Session<E> {
             }
             ControlFlow::Break(())
         };
-        self.have_hashed(id, work.and(hasher.work()), job);
+        self.have_hashed(id, work, job);
         Ok(())
     }
 }
