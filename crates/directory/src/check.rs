@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::Directory;
 use crate::directory::Snapshot;
 use crate::engine::{
     self, Cursor, Direction, Engine, EntryId, Index, IndexKind, Postings, Range, Read, Table,
@@ -22,7 +23,6 @@ use crate::names::{Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::schema::NormalDn;
 use crate::update::reindex::{KINDS, KeySet, Side, index_keys, ordering_keys};
-use crate::{Directory, definition};
 
 /// How many problems are told in full.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -124,8 +124,8 @@ impl<E: Engine> Snapshot<E> {
         progress: &mut impl FnMut(u64),
     ) -> Result<()> {
         let view = self.view();
-        let next_ids = (0..self.directory().stores() as u16)
-            .map(|store| definition::next_id(view, store))
+        let ids_ends = (0..self.directory().stores() as u16)
+            .map(|store| view.ids_end(store))
             .collect::<engine::Result<Vec<_>>>()?;
         let is_given = |id: EntryId| match id.partitions() {
             Some(_) => self
@@ -133,9 +133,9 @@ impl<E: Engine> Snapshot<E> {
                 .partitioned
                 .iter()
                 .any(|parent| parent.id == id),
-            None => next_ids
+            None => ids_ends
                 .get(usize::from(id.store()))
-                .is_some_and(|next| id < *next),
+                .is_some_and(|end| end.is_none_or(|end| id < end)),
         };
         let mut names = NameCheck::default();
         let mut keys = Keys::default();

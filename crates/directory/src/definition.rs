@@ -1,5 +1,4 @@
-//! The directory's own settings in the `meta` table: naming contexts, indexes, what is configured with the data, and
-//! the next entry id.
+//! The directory's own settings in the `meta` table: naming contexts, indexes, and what is configured with the data.
 //!
 //! The definition is one record of text lines, so that a person can read it and a snapshot can notice a newer one by
 //! comparing bytes:
@@ -7,6 +6,8 @@
 //! ```text
 //! form 4
 //! schema <how often it was added to> <when it last was>
+//! schema-coming <the commit that began the change>
+//! schema-given-up <why the last change was>
 //! preparation <version of the string preparation the indexes were built with>
 //! context <DN>
 //! context-in <store> <DN>
@@ -20,7 +21,7 @@
 //! ```
 //!
 //! What is added to the schema is a record of its own ([`crate::schema::additions`]), read again when its time in the
-//! definition is another one.
+//! definition is another one. What is to be added to it once all entries have been looked at is another record.
 
 use std::sync::Arc;
 
@@ -28,13 +29,14 @@ use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
 use crate::config::{Setting, password_policy};
 use crate::directory::{Config, Partition};
-use crate::engine::{self, CommitNo, EntryId, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
+use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
 use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::additions::Additions;
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
+use crate::schema_change::SchemaChange;
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
 use crate::update::UniqueRule;
@@ -42,8 +44,8 @@ use crate::update::rules::RuleSet;
 use crate::update::stamp::generalized_time;
 
 const DEFINITION_KEY: &[u8] = b"definition";
-const NEXT_ID_KEY: &[u8] = b"next id";
 const SCHEMA_KEY: &[u8] = b"schema";
+const COMING_SCHEMA_KEY: &[u8] = b"coming schema";
 const GENERATION_KEY: &[u8] = b"feed generation";
 const FORM_LINE: &str = "form 4";
 
@@ -89,6 +91,14 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "schema" => {}
+            "schema-coming" => {
+                let damaged = || Error::corrupt(format!("the definition has the line '{line}'"));
+                let began = CommitNo(rest.parse().map_err(|_| damaged())?);
+                let coming = with_additions(read, schema, COMING_SCHEMA_KEY)?;
+                let change = SchemaChange::new(schema, coming, began);
+                state.coming = Some(Arc::new(change));
+            }
+            "schema-given-up" => state.given_up = rest.into(),
             "preparation" => state.preparation = rest.parse().unwrap_or_default(),
             "context" => state.contexts.push(context(schema, rest, 0)?),
             "context-in" => {
@@ -133,15 +143,23 @@ fn read_access(state: &mut State, line: &str) -> Result<()> {
 
 /// The schema with what the data add to it.
 fn added_to<R: Read>(read: &R, schema: &Schema, is_there: bool) -> Result<Schema> {
-    let mut additions = Additions::default();
-    if is_there {
-        let record = read.get(Table::Meta, SCHEMA_KEY)?;
-        let record = record.ok_or_else(|| Error::corrupt("the schema's record is not there"))?;
-        let text = std::str::from_utf8(&record);
-        let text = text.map_err(|_| Error::corrupt("the schema's record is not text"))?;
-        let damaged = |line: &str| Error::corrupt(format!("the schema's record has '{line}'"));
-        additions = Additions::parse(text).map_err(damaged)?;
+    match is_there {
+        true => with_additions(read, schema, SCHEMA_KEY),
+        false => made_with(schema, Additions::default()),
     }
+}
+
+/// The schema with the additions that a record has.
+fn with_additions<R: Read>(read: &R, schema: &Schema, key: &[u8]) -> Result<Schema> {
+    let record = read.get(Table::Meta, key)?;
+    let record = record.ok_or_else(|| Error::corrupt("the schema's record is not there"))?;
+    let text = std::str::from_utf8(&record);
+    let text = text.map_err(|_| Error::corrupt("the schema's record is not text"))?;
+    let damaged = |line: &str| Error::corrupt(format!("the schema's record has '{line}'"));
+    made_with(schema, Additions::parse(text).map_err(damaged)?)
+}
+
+fn made_with(schema: &Schema, additions: Additions) -> Result<Schema> {
     let made = schema.with(additions);
     made.map_err(|error| {
         Error::State(format!(
@@ -153,6 +171,19 @@ fn added_to<R: Read>(read: &R, schema: &Schema, is_there: bool) -> Result<Schema
 /// Writes what is added to the schema. The definition is to be written, too.
 pub(crate) fn put_schema<W: Write>(txn: &mut W, additions: &Additions) -> engine::Result<()> {
     txn.put(Table::Meta, SCHEMA_KEY, additions.text().as_bytes())
+}
+
+/// Writes what is to be added to the schema once all entries have been looked at. The definition is to be written, too.
+pub(crate) fn put_coming_schema<W: Write>(
+    txn: &mut W,
+    additions: &Additions,
+) -> engine::Result<()> {
+    txn.put(Table::Meta, COMING_SCHEMA_KEY, additions.text().as_bytes())
+}
+
+/// Takes that away.
+pub(crate) fn delete_coming_schema<W: Write>(txn: &mut W) -> engine::Result<()> {
+    txn.delete(Table::Meta, COMING_SCHEMA_KEY).map(drop)
 }
 
 fn read_unique(line: &str) -> UniqueRule {
@@ -268,6 +299,12 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
             ..
         } = state;
         text.push_str(&format!("schema {schema_version} {schema_changed}\n"));
+    }
+    if let Some(SchemaChange { began, .. }) = state.coming.as_deref() {
+        text.push_str(&format!("schema-coming {}\n", began.0));
+    }
+    if !state.given_up.is_empty() {
+        text.push_str(&format!("schema-given-up {}\n", state.given_up));
     }
     text.push_str(&format!("preparation {}\n", state.preparation));
     for NamingContext { dn, root, .. } in &state.contexts {
@@ -487,22 +524,6 @@ pub(crate) fn set_index<W: Write>(
     Ok(known.id())
 }
 
-/// The id the next new entry of a store gets.
-pub(crate) fn next_id<R: Read>(read: &R, store: u16) -> engine::Result<EntryId> {
-    let root = EntryId::root_of(store);
-    match read.get(Table::Meta, &next_id_key(store))? {
-        None => Ok(EntryId(root.0 + 1)),
-        Some(id) => EntryId::from_key(&id)
-            .filter(|id| *id > root && id.0 <= root.0 + STORE_ENTRIES_MAX)
-            .ok_or_else(|| engine::Error::Corrupt("the next entry id is no id".into())),
-    }
-}
-
-/// Sets the id the next new entry of its store gets.
-pub(crate) fn put_next_id<W: Write>(txn: &mut W, id: EntryId) -> engine::Result<()> {
-    txn.put(Table::Meta, &next_id_key(id.store()), &id.to_key())
-}
-
 /// The generation of the change feed; `None` if it never had one.
 pub(crate) fn feed_generation<R: Read>(read: &R) -> engine::Result<Option<u64>> {
     let stored = read.get(Table::Meta, GENERATION_KEY)?;
@@ -516,13 +537,4 @@ pub(crate) fn feed_generation<R: Read>(read: &R) -> engine::Result<Option<u64>> 
 /// Sets the generation of the change feed.
 pub(crate) fn put_feed_generation<W: Write>(txn: &mut W, generation: u64) -> engine::Result<()> {
     txn.put(Table::Meta, GENERATION_KEY, &generation.to_be_bytes())
-}
-
-fn next_id_key(store: u16) -> Vec<u8> {
-    let mut key = NEXT_ID_KEY.to_vec();
-    if store > 0 {
-        key.push(0);
-        key.extend_from_slice(&store.to_be_bytes());
-    }
-    key
 }

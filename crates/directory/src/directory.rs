@@ -394,6 +394,7 @@ impl<E: Engine> Directory<E> {
     }
 
     /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
+    /// Those behind what the engine takes in one transaction are not applied and have no outcome; at least one is.
     ///
     /// # Errors
     /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
@@ -478,12 +479,14 @@ impl<E: Engine> Directory<E> {
         known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds entries of an import in one commit, each succeeding or failing alone.
+    /// Adds entries of an import in one commit, each succeeding or failing alone; those behind what the engine takes in
+    /// one transaction have no outcome.
     pub(crate) fn add_prepared(&self, entries: &[Prepared<'_>]) -> Result<Applied<Commit<E>>> {
         self.run(Work::Prepared(entries), StoreSet::all(self.stores()), None)
     }
 
-    fn run(
+    /// Runs a batch.
+    pub(crate) fn run(
         &self,
         work: Work<'_>,
         shards: StoreSet,

@@ -5,7 +5,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::is_protected;
-use crate::definition;
 use crate::engine::{EntryId, Range, Read, Table};
 use crate::entry::{Damaged, Entry};
 use crate::operational::{Operational, Vocabulary};
@@ -49,9 +48,9 @@ impl Examined {
             let root = EntryId::root_of(store);
             let (from, to) = (root.to_key(), EntryId::root_of(store + 1).to_key());
             let entries = view.estimate(Table::Entry, Range::between(&from, &to));
-            let next = definition::next_id(view, store);
             // What cannot be read is told where it is needed.
-            let made_since = next.map_or(u64::MAX, |next| next.0 - root.0);
+            let end = view.ids_end(store).ok().flatten();
+            let made_since = end.map_or(u64::MAX, |end| end.0 - root.0);
             let ids_max = entries.map_or(0, |entries| entries.saturating_mul(IDS_PER_ENTRY_MAX));
             let ids = made_since.min(ids_max.max(IDS_MIN));
             let words = usize::try_from(ids.div_ceil(64)).unwrap_or_default();

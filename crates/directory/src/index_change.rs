@@ -27,7 +27,7 @@ use crate::state::State;
 use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
 
 /// Entries filed in one transaction.
-const FILED_ENTRIES: usize = 1000;
+const FILED_ENTRIES: u64 = 1000;
 /// The same with so many values of large attributes; one entry has as many as it has.
 const FILED_VALUES: usize = 10_000;
 
@@ -124,13 +124,21 @@ impl<E: Engine> Directory<E> {
             after: None,
             end: None,
             filed: 0,
+            entries_max: FILED_ENTRIES,
             run: FiledInRun::default(),
             is_spread: self.stores() > 1,
             is_done: false,
         };
         while !file.is_done {
-            if let Some(ticket) = self.engine().write(&mut file)? {
-                ticket.wait()?;
+            match self.engine().write(&mut file) {
+                Ok(Some(ticket)) => drop(ticket.wait()?),
+                Ok(None) => {}
+                // The engine takes fewer at a time.
+                Err(engine::Error::TooLarge { .. }) if file.entries_max > 1 => {
+                    file.entries_max /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
             }
             if !goes_on(file.filed) {
                 return Ok(0);
@@ -388,6 +396,8 @@ struct File<'f> {
     /// Entries from here on came after the index began, so that it has them.
     end: Option<EntryId>,
     filed: u64,
+    /// Entries filed in one transaction at most.
+    entries_max: u64,
     /// What the last run has come to.
     run: FiledInRun,
     is_spread: bool,
@@ -430,7 +440,7 @@ impl File<'_> {
             })
         };
         let (mut last, mut filed, mut values) = (None, 0, 0);
-        while filed < FILED_ENTRIES as u64 && values < FILED_VALUES {
+        while filed < self.entries_max && values < FILED_VALUES {
             let Some((key, record)) = entries.next()? else {
                 break;
             };
@@ -500,10 +510,10 @@ impl Bundle for File<'_> {
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.state = definition::load(txn, self.schema)?;
-        // Ids of several stores are not given in the order in which they stand: there filing goes on until nothing
-        // comes.
+        // Where ids are not given in the order in which they stand, as those of several stores, filing goes on until
+        // nothing comes.
         if self.end.is_none() && !self.is_spread {
-            self.end = Some(definition::next_id(txn, 0)?);
+            self.end = txn.ids_end(0)?;
         }
         Ok(())
     }

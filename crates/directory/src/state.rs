@@ -9,6 +9,7 @@ use crate::indexes::IndexSet;
 use crate::names::{NamingContext, PartitionedParent};
 use crate::password_policy::Accounts;
 use crate::schema::Schema;
+use crate::schema_change::SchemaChange;
 use crate::update::rules::RuleSet;
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
@@ -20,6 +21,10 @@ pub(crate) struct State {
     pub(crate) schema_version: u64,
     /// When it was last added to, as a Generalized Time; empty if it never was.
     pub(crate) schema_changed: Box<str>,
+    /// A change of the schema that is coming.
+    pub(crate) coming: Option<Arc<SchemaChange>>,
+    /// Why the last one that was coming was given up; empty if it was not.
+    pub(crate) given_up: Box<str>,
     /// The naming contexts.
     pub(crate) contexts: Vec<NamingContext>,
     /// The entries whose children are spread over several stores.
@@ -45,12 +50,6 @@ impl State {
         let is_asked_for = self.settings.password_policy.is_some();
         self.attributes
             .set_accounts(is_asked_for.then(|| accounts.clone()));
-    }
-
-    /// Whether entries are in several stores.
-    pub(crate) fn is_spread(&self) -> bool {
-        let mut contexts = self.contexts.iter();
-        !self.partitioned.is_empty() || contexts.any(|context| context.root != EntryId::ROOT)
     }
 
     /// The ids that entries have which are in the same stores as one of them: from the first up to and without the

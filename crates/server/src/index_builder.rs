@@ -1,6 +1,6 @@
 //! Builds the indexes that modifies of `cn=config` begin, on a thread of its own. The modify is answered when it is
-//! durable; searches use the index when it is complete. What a server that ended before has left to build is built,
-//! too.
+//! durable; searches use the index when it is complete. Changes of the schema that all entries have to be looked at for
+//! are finished here, too. What a server that ended before has left to do is done.
 
 use std::io;
 use std::sync::Arc;
@@ -56,6 +56,13 @@ fn build<E: Engine>(directory: &Directory<E>, woken: &Receiver<()>, stopping: &A
             tracing::error!(
                 "indexes are not built: {error}. This is tried again at the next start"
             );
+        }
+        match directory.finish_schema_change(goes_on) {
+            Ok(None) => {}
+            Ok(Some(why)) => tracing::warn!("a change of the schema was given up: {why}"),
+            Err(error) => tracing::error!(
+                "a change of the schema waits: {error}. This is tried again at the next start"
+            ),
         }
         if woken.recv().is_err() || !goes_on(0) {
             return;

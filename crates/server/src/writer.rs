@@ -306,7 +306,9 @@ impl<R: Recipient> Gathered<R> {
         let mut goes_on = || {
             let now = Instant::now();
             done += 1;
-            if !is_of_one && done == self.parts[ends.len()].end {
+            // A batch may be run again, after the end of its last part.
+            let part = self.parts.get(ends.len()).filter(|_| !is_of_one);
+            if part.is_some_and(|part| part.end == done) {
                 ends.push(now);
             }
             now - start < SLOW || is_of_one && !waiting.others_wait(first)
@@ -433,6 +435,8 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
         Error::Engine(engine::Error::Conflict) => ResultCode::Busy,
         Error::Engine(engine::Error::TooLarge { .. }) => ResultCode::AdminLimitExceeded,
         Error::Engine(engine::Error::Unavailable(_)) => ResultCode::Unavailable,
+        // What a search reads is kept no longer.
+        Error::Engine(engine::Error::TooOld) => ResultCode::TimeLimitExceeded,
         _ => ResultCode::UnknownError,
     };
     Outcome::new(code, error.to_string())
@@ -442,7 +446,8 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
 mod tests {
     use super::*;
     use sapwood_directory::Requester;
-    use sapwood_directory::engine::EntryId;
+    use sapwood_directory::engine::{Embedded, EntryId, Shy};
+    use sapwood_testkit::directories::{as_admin, config, options, person, seed};
 
     #[derive(Clone)]
     struct Nobody;
@@ -475,6 +480,29 @@ mod tests {
         };
         assert_eq!(part.updates.len(), part.replies.len());
         part.replies
+    }
+
+    #[test]
+    fn a_batch_of_several_users_may_be_run_again() {
+        let engine = Shy::over(Embedded::in_memory().unwrap());
+        let directory = Directory::create_on(engine, &config(), options()).unwrap();
+        seed(&directory);
+        let (_entrance, exit) = queue();
+        let mut gathered = Gathered::new();
+        for (whose, uid) in [
+            (Some(Holder::User(EntryId(1))), "a"),
+            (Some(Holder::Admin), "b"),
+        ] {
+            let update = as_admin(person(uid));
+            let part = Part {
+                updates: vec![update],
+                ..part(1..2)
+            };
+            gathered.add(whose, part);
+        }
+        let batch = gathered.apply(&directory, StoreSet::FIRST, &exit);
+        let codes: Vec<_> = batch.outcomes.iter().map(|outcome| outcome.code).collect();
+        assert_eq!(codes, [ResultCode::Success; 2]);
     }
 
     #[test]

@@ -12,9 +12,10 @@
 //! | [`Write`] | what a transaction can do besides |
 //! | [`Embedded`] | the engine over `sapwood-store` |
 //! | [`Model`] | plain ordered maps: what the conformance suite compares an engine with |
-//! | [`Shy`] | on top of another engine, for tests: reads answer [`Error::NotHere`] first, bundles run again and again |
+//! | [`Shy`] | on top of another engine, for tests: reads answer [`Error::NotHere`] first, bundles run again |
 
 mod embedded;
+pub(crate) mod ids;
 mod model;
 mod pending;
 mod placement;
@@ -33,6 +34,7 @@ pub use placement::StoreSet;
 pub(crate) use placement::partition_of;
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
 pub(crate) use postings::{put_varint, take_varint};
+pub use shy::footprint::Footprint;
 pub use shy::{Shy, ShySnapshot};
 pub use table::{
     AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, STORES_MAX, Table, TableName,
@@ -112,14 +114,16 @@ pub enum Error {
 /// What an engine call returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The limits of an engine, to be checked before work starts.
+/// The limits of an engine. It answers what is beyond them with [`Error::TooLarge`]: an operation of a bundle is undone
+/// then, and what becomes of it is the bundle's to say.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     /// Largest key of a table.
     pub key_bytes_max: usize,
     /// Largest value of a table.
     pub value_bytes_max: usize,
-    /// Largest sum of keys and values one bundle may write.
+    /// Largest sum of the keys and values that the operations of one bundle may write. What the bundle writes in
+    /// [`finish`](Bundle::finish) comes on top of that, and is small beside it.
     pub transaction_bytes_max: usize,
     /// How long a snapshot can be used; `None` is "as long as it is held".
     pub snapshot_age_max: Option<std::time::Duration>,
@@ -153,8 +157,8 @@ pub trait Engine: Send + Sync + 'static {
         self.snapshot()
     }
 
-    /// Fetches all that reads of a snapshot, whoever made them, have found not to be here: in one round. Returns when
-    /// that is here.
+    /// Fetches, in one round, all that reads of a snapshot have found not to be here, those of other searches included.
+    /// Returns when that is here.
     fn fetch(snapshot: &Self::Snapshot) -> Result<()> {
         let _ = snapshot;
         Ok(())
@@ -302,7 +306,8 @@ pub trait Read {
         let _ = (table, keys);
     }
 
-    /// How many children an entry has: names below it in [`Table::Name`].
+    /// How many children an entry has, exactly: names below it in [`Table::Name`]. To be given by engines whose
+    /// [`estimate`](Read::estimate) of that table is not exact.
     fn children(&self, parent: EntryId) -> Result<u64> {
         let (from, to) = parent.children_bounds();
         self.estimate(Table::Name, Range::between(&from, &to))
@@ -380,7 +385,7 @@ pub trait Read {
         direction: Direction,
     ) -> Result<Self::Cursor<'_>>;
 
-    /// About how many records `range` has; exact for tables the engine counts ([`Table::is_counted`]).
+    /// About how many records `range` has. Nothing but the choice between plans may depend on it.
     fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64>;
 
     /// The ids filed under `key`, ascending.
@@ -402,6 +407,13 @@ pub trait Read {
 
     /// The store that an entry with this key in the name table is to be numbered in.
     fn birthplace(&self, name_key: &[u8]) -> u16;
+
+    /// The end of the ids that entries of a store have here: none has this one or a later one. `None` where ids are not
+    /// given in their order.
+    fn ids_end(&self, store: u16) -> Result<Option<EntryId>> {
+        let _ = store;
+        Ok(None)
+    }
 
     /// Whether the index was created (it may still be incomplete: that is the directory's to know).
     fn has_index(&self, index: Index) -> Result<bool>;
@@ -430,6 +442,11 @@ pub trait Write: Read {
     /// States that this operation gives an entry another parent and needs what is above that to stay where it is: no
     /// other move may take place meanwhile.
     fn guard_move(&mut self) -> Result<()>;
+
+    /// The id of a new entry, which has this key in the name table: one that no other entry has or had, in the store
+    /// that is its [birthplace](Read::birthplace). Later ones need not be greater, and one that is not used, as its
+    /// operation is undone or run again, may be lost. `None` when the store has used all.
+    fn new_id(&mut self, name_key: &[u8]) -> Result<Option<EntryId>>;
 
     /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
     /// as empty. The list of a key costs the same from now on however much was written.

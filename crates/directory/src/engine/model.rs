@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::ids::{self, GivenIds};
 use super::{
     AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, FeedPosition,
     Index, Load, Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, Range, Read, Result,
@@ -82,6 +83,7 @@ impl Engine for Model {
         let mut txn = ModelTxn {
             state: State::clone(&self.state()),
             recorded: false,
+            ids: GivenIds::default(),
         };
         bundle.begin(&mut txn)?;
         let mut kept = false;
@@ -101,6 +103,7 @@ impl Engine for Model {
         let mut ticket = None;
         if kept {
             bundle.finish(&mut txn)?;
+            std::mem::take(&mut txn.ids).put(&mut txn)?;
             let commit = self.publish(txn.state);
             ticket = Some(ModelTicket { commit });
         }
@@ -171,6 +174,7 @@ pub struct ModelSnapshot {
 pub struct ModelTxn {
     state: State,
     recorded: bool,
+    ids: GivenIds,
 }
 
 impl State {
@@ -306,6 +310,10 @@ macro_rules! read_from_state {
                 0
             }
 
+            fn ids_end(&self, store: u16) -> Result<Option<EntryId>> {
+                ids::next(self, store).map(Some)
+            }
+
             fn has_index(&self, index: Index) -> Result<bool> {
                 Ok(self.state.indexes.contains_key(&index))
             }
@@ -370,6 +378,14 @@ impl Write for ModelTxn {
 
     fn guard_move(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn new_id(&mut self, name_key: &[u8]) -> Result<Option<EntryId>> {
+        let store = self.birthplace(name_key);
+        let mut ids = std::mem::take(&mut self.ids);
+        let given = ids.give(self, store);
+        self.ids = ids;
+        given
     }
 
     fn open_index(&mut self, index: Index) -> Result<bool> {

@@ -5,26 +5,49 @@
 //! has succeeded it runs once more, as if the commit had met another one. What a directory does on this engine must be
 //! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of
 //! the records that a scan passes, until all that is wanted was fetched.
+//!
+//! It also has what else tells such an engine from the embedded one: entries get ids of leases, which have gaps and,
+//! where several handles write, do not ascend; estimates are wrong; a transaction may be bounded; and it tells what a bundle has touched.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::footprint::Footprint;
 use super::{
     AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, FeedPosition,
-    Index, Load, Model, Postings, Range, Read, Result, StoreSet, Table, Verdict, Write,
+    Index, Load, Model, POSTINGS_FEW_MAX, Postings, Range, Read, Result, StoreSet, Table, Ticket,
+    Verdict, Write,
 };
+
+pub(super) mod footprint;
 
 /// A scan stops at about one in so many records.
 const STOPS_AT: u64 = 4;
+/// Ids that are leased at first; twice as many each time a bundle lacks more.
+const LEASED_IDS: usize = 5;
 
 /// An engine that is shy.
 #[derive(Clone, Debug, Default)]
 pub struct Shy<E = Model> {
     engine: E,
     fetches: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+    /// Bytes that the operations of a bundle may write, if the engine below is not to say.
+    transaction_bytes_max: Option<usize>,
+    /// Whether it notes what bundles touch.
+    notes_footprints: bool,
+}
+
+/// What all bundles of an engine share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Ids that are to be given yet.
+    leased: Mutex<Vec<EntryId>>,
+    /// What the last bundle has touched.
+    footprint: Mutex<Footprint>,
 }
 
 impl<E: Engine> Shy<E> {
@@ -33,7 +56,46 @@ impl<E: Engine> Shy<E> {
         Shy {
             engine,
             fetches: Arc::default(),
+            shared: Arc::default(),
+            transaction_bytes_max: None,
+            notes_footprints: false,
         }
+    }
+
+    /// The same that notes what bundles touch.
+    pub fn noting_footprints(self) -> Shy<E> {
+        Shy {
+            notes_footprints: true,
+            ..self
+        }
+    }
+
+    /// The same whose bundles may write so many bytes.
+    pub fn with_transaction_bytes_max(self, bytes: usize) -> Shy<E> {
+        Shy {
+            transaction_bytes_max: Some(bytes),
+            ..self
+        }
+    }
+
+    /// What the last bundle has touched in its last run, also in operations that were undone, if that is noted.
+    pub fn footprint(&self) -> Footprint {
+        lock(&self.shared.footprint).clone()
+    }
+
+    /// Has the engine below give ids for entries with names like this one, in a transaction of its own.
+    fn lease(&self, name_key: &[u8], count: usize) -> Result<()> {
+        let mut lease = Lease {
+            name_key,
+            stores: self.engine.stores(),
+            count,
+            ids: Vec::new(),
+        };
+        if let Some(ticket) = self.engine.write(&mut lease)? {
+            ticket.wait()?;
+        }
+        lock(&self.shared.leased).extend(lease.ids);
+        Ok(())
     }
 
     /// The engine below.
@@ -68,7 +130,13 @@ impl<E: Engine> Engine for Shy<E> {
     type Ticket = E::Ticket;
 
     fn caps(&self) -> Caps {
-        self.engine.caps()
+        let caps = self.engine.caps();
+        Caps {
+            transaction_bytes_max: self
+                .transaction_bytes_max
+                .unwrap_or(caps.transaction_bytes_max),
+            ..caps
+        }
     }
 
     fn stores(&self) -> usize {
@@ -100,11 +168,18 @@ impl<E: Engine> Engine for Shy<E> {
     }
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<E::Ticket>> {
+        let known = Known {
+            shared: self.shared.clone(),
+            bytes_max: self.caps().transaction_bytes_max,
+            notes_footprint: self.notes_footprints,
+            ..Known::default()
+        };
         let mut run = Run {
             bundle,
-            known: Known::default(),
+            known,
             is_rehearsal: true,
         };
+        let mut leased = LEASED_IDS;
         loop {
             run.known.begin();
             let written = self.engine.write(&mut run);
@@ -116,6 +191,11 @@ impl<E: Engine> Engine for Shy<E> {
             };
             if is_rehearsed {
                 return written;
+            }
+            if let Some(name_key) = lock(&run.known.lacks_id).take() {
+                self.lease(&name_key, leased)?;
+                leased *= 2;
+                continue;
             }
             if !run.known.fetch() {
                 run.is_rehearsal = false;
@@ -166,6 +246,55 @@ pub struct Known {
     waits: bool,
     /// Counts what [`Engine::fetch`] does.
     fetches: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+    /// Ids that the run has given.
+    given: Mutex<Vec<EntryId>>,
+    /// The name of an entry that there was no id for.
+    lacks_id: Mutex<Option<Vec<u8>>>,
+    /// Bytes that operations have written, and may write.
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    notes_footprint: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has ids given that nobody uses yet.
+struct Lease<'l> {
+    name_key: &'l [u8],
+    stores: usize,
+    count: usize,
+    ids: Vec<EntryId>,
+}
+
+impl Bundle for Lease<'_> {
+    fn operations(&self) -> usize {
+        1
+    }
+
+    fn stores(&self) -> StoreSet {
+        StoreSet::all(self.stores)
+    }
+
+    fn begin<T: Write>(&mut self, _txn: &mut T) -> Result<()> {
+        self.ids.clear();
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> Result<Verdict> {
+        for _ in 0..self.count {
+            self.ids.extend(txn.new_id(self.name_key)?);
+        }
+        // There are gaps.
+        self.ids.pop();
+        Ok(Verdict::Keep)
+    }
+
+    fn finish<T: Write>(&mut self, _txn: &mut T) -> Result<()> {
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -176,15 +305,49 @@ struct Asked {
 
 impl Known {
     fn asked(&self) -> std::sync::MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
 
     fn begin(&self) {
         self.asked().wanted.clear();
+        *lock(&self.shared.footprint) = Footprint::default();
+        // What an earlier run has given is given again.
+        let mut leased = lock(&self.shared.leased);
+        leased.append(&mut lock(&self.given));
+        leased.sort_unstable();
+        self.bytes.store(0, Ordering::Relaxed);
     }
 
     fn wants(&self) -> bool {
-        self.wanted() > 0
+        self.wanted() > 0 || lock(&self.lacks_id).is_some()
+    }
+
+    /// Counts what is written, and refuses what is too much.
+    fn count(&self, bytes: usize) -> Result<()> {
+        let bytes = bytes + self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if bytes <= self.bytes_max {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            what: "transaction",
+            bytes,
+            limit_bytes: self.bytes_max,
+        })
+    }
+
+    /// A number that is wrong.
+    fn guess(&self, exact: u64) -> u64 {
+        match exact % 3 {
+            0 => exact / 3,
+            1 => exact,
+            _ => exact * 2,
+        }
+    }
+
+    fn touch(&self, touch: impl FnOnce(&mut Footprint)) {
+        if self.notes_footprint {
+            touch(&mut lock(&self.shared.footprint));
+        }
     }
 
     /// How much is wanted.
@@ -257,10 +420,14 @@ impl<B: Bundle> Bundle for Run<'_, B> {
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> Result<Verdict> {
         let known = &self.known;
         let wanted = known.wanted();
-        match self
+        let bytes = known.bytes.load(Ordering::Relaxed);
+        let applied = self
             .bundle
-            .apply(&mut ShyTxn { view: txn, known }, operation)
-        {
+            .apply(&mut ShyTxn { view: txn, known }, operation);
+        if !matches!(applied, Ok(Verdict::Keep)) {
+            known.bytes.store(bytes, Ordering::Relaxed);
+        }
+        match applied {
             Err(Error::NotHere) => Ok(Verdict::Undo),
             applied => {
                 let is_told = applied.is_err() || known.wanted() == wanted;
@@ -275,7 +442,10 @@ impl<B: Bundle> Bundle for Run<'_, B> {
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> Result<()> {
         let known = &self.known;
+        let bytes = known.bytes.load(Ordering::Relaxed);
+        known.bytes.store(0, Ordering::Relaxed);
         self.bundle.finish(&mut ShyTxn { view: txn, known })?;
+        known.bytes.store(bytes, Ordering::Relaxed);
         match self.known.wants() || self.is_rehearsal {
             true => Err(Error::NotHere),
             false => Ok(()),
@@ -422,7 +592,12 @@ where
 
     fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
         self.ask(Want::Records(table))?;
-        self.view.estimate(table, range)
+        Ok(self.known.guess(self.view.estimate(table, range)?))
+    }
+
+    fn children(&self, parent: EntryId) -> Result<u64> {
+        self.ask(Want::Records(Table::Name))?;
+        self.view.children(parent)
     }
 
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>> {
@@ -446,11 +621,19 @@ where
 
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
         self.ask(Want::List(index, key.to_vec()))?;
-        self.view.cardinality(index, key, few)
+        let exact = self.view.cardinality(index, key, few)?;
+        Ok(match exact > POSTINGS_FEW_MAX as u64 {
+            true => self.known.guess(exact).max(POSTINGS_FEW_MAX as u64 + 1),
+            false => exact,
+        })
     }
 
     fn birthplace(&self, name_key: &[u8]) -> u16 {
         self.view.birthplace(name_key)
+    }
+
+    fn ids_end(&self, store: u16) -> Result<Option<EntryId>> {
+        self.view.ids_end(store)
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {
@@ -463,35 +646,71 @@ where
     }
 }
 
+impl<T: Write> ShyTxn<'_, T> {
+    /// Counts a record that is about to be written.
+    fn write(&self, table: Table, key: &[u8], value_bytes: usize) -> Result<()> {
+        self.known
+            .touch(|footprint| footprint.written.extend([(table, key.to_vec())]));
+        self.known.count(key.len() + value_bytes)
+    }
+}
+
 impl<T: Write> Write for ShyTxn<'_, T> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(table, key, value.len())?;
         self.view.put(table, key, value)
     }
 
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.ask_record(table, key)?;
+        self.write(table, key, value.len())?;
         self.view.insert(table, key, value)
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
         self.ask_record(table, key)?;
+        self.write(table, key, 0)?;
         self.view.delete(table, key)
     }
 
     fn guard(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        self.known
+            .touch(|footprint| footprint.guarded.extend([(table, key.to_vec())]));
         self.view.guard(table, key)
     }
 
     fn guard_child(&mut self, parent: EntryId) -> Result<()> {
+        self.known
+            .touch(|footprint| footprint.parents.extend([parent]));
         self.view.guard_child(parent)
     }
 
     fn guard_removal(&mut self, parent: EntryId) -> Result<()> {
+        self.known
+            .touch(|footprint| footprint.removed.extend([parent]));
         self.view.guard_removal(parent)
     }
 
     fn guard_move(&mut self) -> Result<()> {
+        self.known.touch(|footprint| footprint.moves = true);
         self.view.guard_move()
+    }
+
+    fn new_id(&mut self, name_key: &[u8]) -> Result<Option<EntryId>> {
+        let store = self.view.birthplace(name_key);
+        let mut leased = lock(&self.known.shared.leased);
+        let at = leased.iter().position(|id| id.store() == store);
+        match at {
+            Some(at) => {
+                let id = leased.remove(at);
+                lock(&self.known.given).push(id);
+                Ok(Some(id))
+            }
+            None => {
+                *lock(&self.known.lacks_id) = Some(name_key.to_vec());
+                Err(Error::NotHere)
+            }
+        }
     }
 
     fn open_index(&mut self, index: Index) -> Result<bool> {
@@ -511,6 +730,7 @@ impl<T: Write> Write for ShyTxn<'_, T> {
     }
 
     fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
+        self.known.count(key.len() + size_of::<EntryId>())?;
         self.view.index_add(index, key, id)
     }
 

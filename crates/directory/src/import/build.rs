@@ -130,8 +130,8 @@ fn reserve<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<(Vec<Entry
         }
         fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
             for store in 0..self.stores as u16 {
-                let first = definition::next_id(txn, store)?;
-                definition::put_next_id(txn, EntryId(first.0 + self.entries))?;
+                let first = engine::ids::next(txn, store)?;
+                engine::ids::put_next(txn, EntryId(first.0 + self.entries))?;
                 self.first.push(first);
             }
             definition::put_feed_generation(txn, self.generation)?;
@@ -175,7 +175,7 @@ fn give_back_ids<E: Engine>(shared: &Shared<'_, E>, next: &[EntryId]) -> Result<
         fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
             self.0
                 .iter()
-                .try_for_each(|next| definition::put_next_id(txn, *next))?;
+                .try_for_each(|next| engine::ids::put_next(txn, *next))?;
             Ok(Verdict::Keep)
         }
         fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

@@ -52,11 +52,15 @@ pub(super) fn load<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Res
                 ..*prepared
             })
             .collect();
-        let applied = shared.directory.add_prepared(&complete)?;
-        if let Some(ticket) = applied.ticket {
-            ticket.wait()?;
+        let mut outcomes = Vec::with_capacity(complete.len());
+        while outcomes.len() < complete.len() {
+            let applied = shared.directory.add_prepared(&complete[outcomes.len()..])?;
+            if let Some(ticket) = applied.ticket {
+                ticket.wait()?;
+            }
+            outcomes.extend(applied.outcomes);
         }
-        for (prepared, outcome) in prepared.iter().zip(applied.outcomes) {
+        for (prepared, outcome) in prepared.iter().zip(outcomes) {
             match outcome.code {
                 ResultCode::Success => {
                     shared.entries_written.fetch_add(1, Relaxed);

@@ -98,12 +98,16 @@ fn schema(server: &Server<'_>) -> Vec<Content> {
             0 => ordered(schema.syntax_values()),
             _ => Vec::new(),
         };
+        // What is said of all is said by the first.
+        let change = (at == 0).then(|| schema_change(server)).flatten();
+        let classes = [CLASS].into_iter().chain(change.is_some().then_some("sapwoodDataConfig"));
         Content {
             dn,
             also,
             attributes: vec![
-                ("objectClass", one(CLASS)),
+                ("objectClass", classes.map(str::to_owned).collect()),
                 ("cn", one(&cn)),
+                ("sapwoodSchemaChange", Vec::from_iter(change)),
                 ("olcObjectIdentifier", ordered(macros)),
                 (Kind::AttributeTypes.of_config(), shown(Kind::AttributeTypes)),
                 (Kind::ObjectClasses.of_config(), shown(Kind::ObjectClasses)),
@@ -113,6 +117,15 @@ fn schema(server: &Server<'_>) -> Vec<Content> {
         }
     });
     entries.collect()
+}
+
+/// What is to be told of a change of the schema.
+fn schema_change(server: &Server<'_>) -> Option<String> {
+    let given_up = &server.state.given_up;
+    match &server.state.coming {
+        Some(_) => Some("coming: all entries are being looked at".to_owned()),
+        None => (!given_up.is_empty()).then(|| format!("given up: {given_up}")),
+    }
 }
 
 /// Values with their places before them.

@@ -23,6 +23,7 @@ use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
 use crate::password_policy::{Accounts, Forgotten};
 use crate::schema::Schema;
+use crate::schema_change::Settled;
 use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
@@ -118,8 +119,6 @@ pub(crate) struct Batch<'b> {
     pub(crate) begins_indexes: bool,
     /// Whether access rules were changed, or the schema that their names are of.
     changes_access: bool,
-    /// The ids that new entries get next, in the stores that have got some.
-    next_ids: Vec<EntryId>,
 }
 
 /// What a batch gets of the directory.
@@ -137,6 +136,19 @@ pub(crate) enum Work<'b> {
     Updates(&'b [Update]),
     /// Entries of an import, checked and in stored form.
     Prepared(&'b [Prepared<'b>]),
+    /// A change of the schema that was coming, and what it has come to.
+    Schema(&'b Settled),
+}
+
+impl<'b> Work<'b> {
+    /// The first operations of it.
+    fn first(self, operations: usize) -> Work<'b> {
+        match self {
+            Work::Updates(updates) => Work::Updates(&updates[..operations]),
+            Work::Prepared(entries) => Work::Prepared(&entries[..operations]),
+            Work::Schema(settled) => Work::Schema(settled),
+        }
+    }
 }
 
 impl<'b> Batch<'b> {
@@ -170,7 +182,6 @@ impl<'b> Batch<'b> {
             is_read,
             begins_indexes: false,
             changes_access: false,
-            next_ids: Vec::new(),
         }
     }
 
@@ -246,7 +257,7 @@ impl Batch<'_> {
                 }
             }
             // No rules are asked of an import.
-            Work::Prepared(_) => {
+            Work::Prepared(_) | Work::Schema(_) => {
                 renewed = Requester::administrator("");
                 &renewed
             }
@@ -255,7 +266,7 @@ impl Batch<'_> {
             Work::Updates(updates) => {
                 matches!(updates[operation].request, UpdateRequest::Transaction(_))
             }
-            Work::Prepared(_) => false,
+            Work::Prepared(_) | Work::Schema(_) => false,
         };
         let rules = &self.state.rules;
         let rules = (!rules.is_empty()).then(|| Arc::clone(rules));
@@ -282,7 +293,6 @@ impl Batch<'_> {
             in_transaction,
             begins_indexes: &mut self.begins_indexes,
             changes_access: &mut self.changes_access,
-            next_ids: &mut self.next_ids,
             response: None,
             assertion_work: ASSERTION_WORK_MAX,
             candidates_left: CANDIDATES_MAX,
@@ -315,6 +325,10 @@ impl Batch<'_> {
                     .map(|()| Outcome::SUCCESS),
                 Verdict::Keep,
             ),
+            Work::Schema(settled) => {
+                let done = run.settle_schema_change(settled);
+                (done.map(|()| Outcome::SUCCESS), Verdict::Keep)
+            }
         };
         let (outcome, verdict) = match done {
             Ok(outcome) => self.with_room(outcome, verdict),
@@ -323,6 +337,25 @@ impl Batch<'_> {
         };
         self.note(operation, outcome);
         Ok(verdict)
+    }
+
+    /// Leaves out an operation that writes more than the engine takes: behind others it ends the batch, and is the first
+    /// of the next; by itself it is refused.
+    #[cold]
+    fn leave_out(&mut self, operation: usize, error: engine::Error) {
+        let is_of_all = matches!(
+            error,
+            engine::Error::TooLarge {
+                what: "transaction",
+                ..
+            }
+        );
+        if is_of_all && operation > 0 {
+            self.work = self.work.first(operation);
+            return;
+        }
+        let outcome = Outcome::new(ResultCode::AdminLimitExceeded, error.to_string());
+        self.note(operation, outcome);
     }
 
     /// Notes the outcome of an operation in the place of the one that an earlier run had.
@@ -343,6 +376,7 @@ impl Bundle for Batch<'_> {
         match self.work {
             Work::Updates(updates) => updates.len(),
             Work::Prepared(entries) => entries.len(),
+            Work::Schema(_) => 1,
         }
     }
 
@@ -357,7 +391,6 @@ impl Bundle for Batch<'_> {
         self.writer.changes.clear();
         self.controls_bytes = 0;
         self.finished = None;
-        self.next_ids.clear();
         self.writer.prefetched.forget();
         self.writer.names = DnCache::default();
         self.writer.queue.clear();
@@ -416,7 +449,13 @@ impl Bundle for Batch<'_> {
             self.writer.prefetched.forget();
             self.writer.queue.clear();
         }
-        let verdict = applied?;
+        let verdict = match applied {
+            Err(error @ engine::Error::TooLarge { .. }) => {
+                self.leave_out(operation, error);
+                return Ok(Verdict::Undo);
+            }
+            applied => applied?,
+        };
         if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
             && !goes_on()
         {
@@ -427,9 +466,6 @@ impl Bundle for Batch<'_> {
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.writer.records.give_back();
-        for next_id in &self.next_ids {
-            definition::put_next_id(txn, *next_id)?;
-        }
         let WriterState { changes, added, .. } = &mut *self.writer;
         let (_, added) = self.finished.insert((txn.commit(), *added));
         if changes.is_empty() {

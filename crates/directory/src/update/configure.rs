@@ -1,5 +1,6 @@
-//! Updates of `cn=config`, which change what is configured with the data. They are updates as others are: in a batch,
-//! durable when they are answered, and seen by whoever takes a snapshot behind them. Only the administrator comes here.
+//! Updates of `cn=config`, which change what is configured with the data. They are updates as others are: applied in a
+//! batch, durable when they are answered, and seen by each snapshot that is taken later. Only the administrator comes
+//! here.
 
 mod schema;
 mod schema_use;

@@ -42,9 +42,8 @@ use crate::attributes::AttributeTable;
 use crate::changes::clock::{Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
 use crate::changes::{ChangeKind, Former};
-use crate::definition;
 use crate::directory::Options;
-use crate::engine::{self, AttributeNo, EntryId, STORE_ENTRIES_MAX, Table, Write};
+use crate::engine::{self, AttributeNo, EntryId, Table, Write};
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
@@ -98,7 +97,6 @@ pub(crate) struct Run<'r, T> {
     begins_indexes: &'r mut bool,
     /// Becomes true when access rules are changed.
     changes_access: &'r mut bool,
-    next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
     /// Work that is left for the assertions of the update, or of the transaction's.
@@ -367,11 +365,9 @@ impl<'r, T: Write> Run<'r, T> {
         let (view, viewer) = (&*self.txn, self.limited());
         let (schema, state) = (self.schema, &*self.state);
         let target = target::find(view, schema, state, dn, normal, manage_dsa_it, viewer)?;
-        if self.state.is_spread() {
-            name_key(target.parent, target.normal_rdn(), self.key);
-            self.txn.guard(Table::Name, self.key)?;
-            self.txn.guard(Table::Entry, &target.entry.id.to_key())?;
-        }
+        name_key(target.parent, target.normal_rdn(), self.key);
+        self.txn.guard(Table::Name, self.key)?;
+        self.txn.guard(Table::Entry, &target.entry.id.to_key())?;
         Ok(target)
     }
 
@@ -634,7 +630,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok((uuid, dn))
     }
 
-    /// The id of a new entry. One that is not used in the end is not used at all.
+    /// The id of a new entry.
     fn new_id(&mut self, vacancy: &Vacancy) -> Result<EntryId, Stop> {
         let mut partitioned = self.state.partitioned.iter();
         if let Some(parent) = partitioned.find(|parent| parent.normal == vacancy.normal) {
@@ -645,24 +641,11 @@ impl<'r, T: Write> Run<'r, T> {
             return Ok(parent.id);
         }
         name_key(vacancy.parent_id(), vacancy.normal_rdn(), self.key);
-        let store = self.txn.birthplace(self.key);
-        let known = self.next_ids.iter().position(|id| id.store() == store);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                self.next_ids.push(definition::next_id(self.txn, store)?);
-                self.next_ids.len() - 1
-            }
-        };
-        let id = self.next_ids[at];
-        if id.0 >= EntryId::root_of(store).0 + STORE_ENTRIES_MAX {
-            return Err(Stop::refuse(
-                ResultCode::AdminLimitExceeded,
-                "the store has used all entry ids",
-            ));
-        }
-        self.next_ids[at] = EntryId(id.0 + 1);
-        Ok(id)
+        let id = self.txn.new_id(self.key)?;
+        id.ok_or_else(|| {
+            let diagnostic = "the store has used all entry ids";
+            Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic)
+        })
     }
 
     fn put_name(&mut self, parent: EntryId, normal_rdn: &[u8], child: Child) -> Result<(), Stop> {

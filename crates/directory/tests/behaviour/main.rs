@@ -4,6 +4,7 @@
 
 mod access;
 mod aliases;
+mod bundles;
 mod changes;
 mod changes_after_crash;
 mod clock;

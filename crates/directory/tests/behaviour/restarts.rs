@@ -146,7 +146,6 @@ fn questions() -> Vec<Query<'static>> {
                     questions.push(Query {
                         deref,
                         attributes: &["*", "+"],
-                        size_limit: 40,
                         ..query(base, scope, filter)
                     });
                 }
@@ -156,7 +155,8 @@ fn questions() -> Vec<Query<'static>> {
     questions
 }
 
-/// Without what depends on when a directory was made, and how often its clock was looked at.
+/// Without what depends on when a directory was made, and how often its clock was looked at; the entries in an order
+/// that does not depend on the plan.
 fn without_times(mut found: Vec<Found>) -> Vec<Found> {
     for (_, lines) in found.iter_mut().flat_map(|found| &mut found.entries) {
         let made = [
@@ -167,6 +167,9 @@ fn without_times(mut found: Vec<Found>) -> Vec<Found> {
             "modifyTimestamp",
         ];
         lines.retain(|line| !made.iter().any(|name| line.starts_with(name)));
+    }
+    for found in &mut found {
+        found.entries.sort();
     }
     found
 }

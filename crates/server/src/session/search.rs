@@ -180,10 +180,9 @@ impl<E: Engine> UnderWay<E> {
         self.request = Some(Box::new((bytes, Instant::now())));
     }
 
-    /// Whether its snapshot keeps from others what it should not any more, after so many seconds.
-    fn is_stale(&self, seconds_max: u64) -> bool {
+    /// Whether its snapshot keeps from others what it should not any more, when it is older than this.
+    fn is_stale(&self, age_max: Duration) -> bool {
         let since = self.request.as_ref().map(|request| request.1);
-        let age_max = Duration::from_secs(seconds_max);
         self.needed == 0 && since.is_some_and(|since| since.elapsed() >= age_max)
     }
 
@@ -428,7 +427,9 @@ impl<E: Engine> Session<E> {
             let Some(Queued::UnderWay(mut running)) = next else {
                 break;
             };
-            if running.is_stale(self.settings.config.limits.snapshot_seconds_max) {
+            let configured = self.settings.config.limits.snapshot_seconds_max;
+            let caps = self.service.directory.engine().caps();
+            if running.is_stale(snapshot_age_max(configured, caps.snapshot_age_max)) {
                 self.renew_search(&mut running);
             }
             self.step(running);
@@ -648,6 +649,13 @@ impl<E: Engine> Session<E> {
     }
 }
 
+/// How old the snapshot of a search may get before the search goes on in another one: half as old as the engine lets it
+/// become at most, as the search does not get its turn at once.
+fn snapshot_age_max(configured_seconds: u64, by_engine: Option<Duration>) -> Duration {
+    let configured = Duration::from_secs(configured_seconds);
+    by_engine.map_or(configured, |age| configured.min(age / 2))
+}
+
 /// Begins a compare.
 pub(super) fn begin_compare<E: Engine>(
     snapshot: Snapshot<E>,
@@ -664,4 +672,17 @@ pub(super) fn begin_compare<E: Engine>(
         asserted.value,
         options,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_given_up_before_the_engine_takes_it() {
+        let seconds = Duration::from_secs;
+        assert_eq!(snapshot_age_max(60, None), seconds(60));
+        assert_eq!(snapshot_age_max(60, Some(seconds(1200))), seconds(60));
+        assert_eq!(snapshot_age_max(60, Some(seconds(10))), seconds(5));
+    }
 }

@@ -3,6 +3,7 @@
 use sapwood_store::Tree;
 
 use super::{EmbeddedCursor, EmbeddedPostings, feed};
+use crate::engine::ids;
 use crate::engine::pending::{self, Amended, Posting};
 use crate::engine::placement::{self, Scanned};
 use crate::engine::postings::{self, Change, List, append_escaped};
@@ -408,6 +409,10 @@ impl<T: Trees> Read for T {
             1 => 0,
             stores => placement::store_of(Table::Name, name_key, stores) as u16,
         }
+    }
+
+    fn ids_end(&self, store: u16) -> Result<Option<EntryId>> {
+        ids::next(self, store).map(Some)
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {

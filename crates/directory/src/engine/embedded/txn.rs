@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::read::Trees;
 use super::stores::{Claim, Stores, StoresTxn};
 use super::{EmbeddedSnapshot, INDEX_KIND, feed, fixed, kind};
+use crate::engine::ids::GivenIds;
 use crate::engine::pending::{self, PENDING, Posting};
 use crate::engine::placement::{self, StoreSet};
 use crate::engine::postings::{self, BlockTree, BlockTreeMut, Change, Scratch};
@@ -38,6 +39,8 @@ pub struct EmbeddedTxn {
     put_off: Vec<Vec<PutOff>>,
     /// By position: the others, which the commit files in their lists, each of which it changes once.
     unfiled: Vec<Unfiled>,
+    /// The ids of entries that it gives.
+    ids: GivenIds,
     scratch: ScratchBox,
 }
 
@@ -202,6 +205,7 @@ impl EmbeddedTxn {
             wanted: StoreSet::default(),
             put_off,
             unfiled,
+            ids: GivenIds::default(),
             scratch: ScratchBox::default(),
         })
     }
@@ -242,6 +246,7 @@ impl EmbeddedTxn {
     }
 
     pub(super) fn commit(mut self) -> Result<Claim> {
+        std::mem::take(&mut self.ids).put(&mut self)?;
         for at in 0..self.put_off.len() {
             self.file(at)?;
             self.file_put_off(at)?;
@@ -653,6 +658,16 @@ impl Write for EmbeddedTxn {
 
     fn guard_move(&mut self) -> Result<()> {
         self.hold_all()
+    }
+
+    fn new_id(&mut self, name_key: &[u8]) -> Result<Option<EntryId>> {
+        let store = self.birthplace(name_key);
+        // The record of the next one is there.
+        self.hold_entry(EntryId::root_of(store))?;
+        let mut ids = std::mem::take(&mut self.ids);
+        let given = ids.give(self, store);
+        self.ids = ids;
+        given
     }
 
     fn open_index(&mut self, index: Index) -> Result<bool> {

@@ -2,6 +2,8 @@
 //! the subschema subentry. What is asked for is made of what is added to the schema; whether the data allow it is asked
 //! in [`super::schema_use`].
 
+use std::sync::Arc;
+
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::{Change, ChangeKind, OctetStrings};
@@ -18,10 +20,18 @@ use crate::schema::additions::{
     self, ADDITIONS_BYTES_MAX, Additions, ENTRIES_MAX, Kind, MACROS_MAX, SchemaEntry, oid_of,
 };
 use crate::schema::{NormalDn, Schema};
+use crate::schema_change::{Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses};
 use crate::state::State;
 use crate::synthetic::config::SCHEMA;
 use crate::update::Run;
+use crate::update::rules::RuleSet;
 use crate::update::stamp::generalized_time;
+
+/// The attribute of a change that is coming, or was given up.
+const CHANGE: &str = "sapwoodSchemaChange";
+
+/// Records that are looked at before a definition is added, while other updates wait: some ten seconds of work at most.
+const RECORDS_MAX: u64 = 100_000_000;
 
 /// The attribute of macros.
 const MACROS: &str = "olcObjectIdentifier";
@@ -101,6 +111,10 @@ impl<T: Write> Run<'_, T> {
                     editor.change(&change)?;
                 }
                 Attribute::Macros => change_macros(&mut additions, scope.entry(), &change)?,
+                Attribute::Change if change.kind == ChangeKind::Delete => {
+                    self.withdraw_schema_change(None)?;
+                }
+                Attribute::Change => return Err(only_deleted()),
             }
         }
         self.put_schema(additions)
@@ -160,6 +174,7 @@ impl<T: Write> Run<'_, T> {
             };
             match self.schema_attribute(description, scope)? {
                 Attribute::Macros => change_macros(&mut additions, at, &change)?,
+                Attribute::Change => return Err(only_deleted()),
                 Attribute::Definitions(kind) => definitions.push((kind, change)),
             }
         }
@@ -206,6 +221,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(MACROS) && scope != Scope::Subschema {
             return Ok(Attribute::Macros);
         }
+        if name.eq_ignore_ascii_case(CHANGE) && scope == Scope::Entry(0) {
+            return Ok(Attribute::Change);
+        }
         let diagnostic = format!(
             "{name} cannot be changed: attribute types and object classes can be added to the schema; syntaxes and \
              matching rules are built in"
@@ -217,6 +235,13 @@ impl<T: Write> Run<'_, T> {
     fn put_schema(&mut self, additions: Additions) -> Result<(), Stop> {
         if additions == **self.schema.additions() {
             return Ok(());
+        }
+        if self.state.coming.is_some() {
+            let diagnostic = format!(
+                "a change of the schema is coming, for which the entries are looked at: wait for it, or delete {CHANGE} \
+                 of {SCHEMA} to withdraw it"
+            );
+            return Err(Stop::refuse(ResultCode::Busy, diagnostic));
         }
         let definitions = additions
             .entries
@@ -232,14 +257,106 @@ impl<T: Write> Run<'_, T> {
             );
             return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
         }
-        let refused = |why: String| Stop::refuse(ResultCode::ConstraintViolation, why);
         let before = self.schema.clone();
         let after = before
             .with(additions)
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| not_so(error.to_string()))?;
         // Updates of all stores are ended with the schema that was, or begun with the one that is.
         self.txn.guard_move()?;
+        let uses = self.check_schema_change(&before, &after)?;
+        match self.look_for(&uses)? {
+            true => self.install_schema(after),
+            false => self.begin_schema_change(after),
+        }
+    }
+
+    /// Looks for uses in the entries; `false` if they are too many to be looked at now.
+    fn look_for(&mut self, uses: &Uses) -> Result<bool, Stop> {
+        // What is only added had better be there at once.
+        let records = match uses.affects_types() {
+            true => RECORDS_AT_ONCE,
+            false => RECORDS_MAX,
+        };
+        let mut place = Place::default();
+        match uses.look(&*self.txn, self.vocabulary(), &mut place, records)? {
+            Looked::Clean => Ok(true),
+            Looked::Used(used, id) => {
+                let diagnostic = uses.told(&*self.txn, &used, id)?;
+                Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic))
+            }
+            Looked::Untold if uses.affects_types() => Ok(false),
+            Looked::Untold => {
+                let diagnostic = format!(
+                    "whether entries use the definition is not known after {RECORDS_MAX} of them: export the data, and \
+                     import them with the other schema"
+                );
+                Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
+            }
+        }
+    }
+
+    /// Writes a change down that is to take place when all entries have been looked at.
+    fn begin_schema_change(&mut self, after: Schema) -> Result<(), Stop> {
+        // What can be told already.
+        let policy = self.state.settings.policy();
+        Access::new(&after, policy).map_err(|error| not_so(error.to_string()))?;
+        definition::put_coming_schema(self.txn, after.additions())?;
+        let began = self.txn.commit();
+        let change = SchemaChange::new(self.schema, after, began);
+        self.put_coming(Some(Arc::new(change)), "")?;
+        *self.begins_indexes = true;
+        Ok(())
+    }
+
+    /// Gives up the change that is coming, if one is; with a reason, if the data are it.
+    fn withdraw_schema_change(&mut self, why: Option<&str>) -> Result<(), Stop> {
+        definition::delete_coming_schema(self.txn)?;
+        let why = why.unwrap_or_default();
+        let is_control = |c: char| c.is_control();
+        self.put_coming(None, &why.replace(is_control, " "))
+    }
+
+    /// Writes what is known of changes that come.
+    fn put_coming(
+        &mut self,
+        coming: Option<Arc<SchemaChange>>,
+        given_up: &str,
+    ) -> Result<(), Stop> {
+        // Updates of all stores are ended without its rule, or begun with it.
+        self.txn.guard_move()?;
+        let mut state = State::clone(self.state);
+        state.coming = coming;
+        state.given_up = given_up.into();
+        let rules = RuleSet::new(self.schema, &state);
+        state.rules = Arc::new(rules?);
+        definition::store(self.txn, &mut state)?;
+        *self.state = state;
+        Ok(())
+    }
+
+    /// Has a change that was coming take place, or gives it up.
+    pub(in crate::update) fn settle_schema_change(
+        &mut self,
+        settled: &Settled,
+    ) -> Result<(), Stop> {
+        let coming = self.state.coming.clone();
+        let Some(change) = coming.filter(|coming| coming.began == settled.began) else {
+            // Somebody else has settled it.
+            return Ok(());
+        };
+        if let Some(why) = &settled.given_up {
+            return self.withdraw_schema_change(Some(why));
+        }
+        let (before, after) = (self.schema.clone(), change.schema.clone());
         self.check_schema_change(&before, &after)?;
+        self.withdraw_schema_change(None)?;
+        self.install_schema(after)
+    }
+
+    /// Puts another schema, which the data allow, in the place of the one that there is.
+    fn install_schema(&mut self, after: Schema) -> Result<(), Stop> {
+        let before = self.schema.clone();
+        let refused = not_so;
         let policy = self.state.settings.policy();
         Access::new(&after, policy).map_err(|error| refused(error.to_string()))?;
         for known in before.attribute_types() {
@@ -251,6 +368,7 @@ impl<T: Write> Run<'_, T> {
         definition::put_schema(self.txn, after.additions())?;
         let mut state = State::clone(self.state);
         let now = self.now();
+        state.given_up = Box::default();
         state.schema_version += 1;
         state.schema_changed = generalized_time(now).into();
         definition::store(self.txn, &mut state)?;
@@ -277,10 +395,22 @@ impl<T: Write> Run<'_, T> {
     }
 }
 
+/// The schema cannot be like that.
+fn not_so(why: String) -> Stop {
+    Stop::refuse(ResultCode::ConstraintViolation, why)
+}
+
 /// What an attribute says.
 enum Attribute {
     Definitions(Kind),
     Macros,
+    /// The change that is coming.
+    Change,
+}
+
+fn only_deleted() -> Stop {
+    let diagnostic = format!("{CHANGE} can be deleted only, which withdraws the change");
+    Stop::refuse(ResultCode::ConstraintViolation, diagnostic)
 }
 
 /// The place of the entry of the schema with a DN as `cn=config` shows it.

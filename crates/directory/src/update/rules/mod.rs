@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use sapwood_ldap::result::ResultCode;
 
+use self::coming_schema::ComingSchema;
 use self::password_policy::PasswordRule;
 use self::unique::Unique;
 use super::draft::Draft;
@@ -126,6 +127,7 @@ macro_rules! rules {
 rules! {
     Unique unique
     PasswordRule password_policy
+    ComingSchema coming_schema
     #[cfg(test)] Probe probe
 }
 
@@ -208,6 +210,9 @@ impl RuleSet {
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
+        let coming = state.coming.iter();
+        let coming = coming.map(|change| Ok(AnyRule::ComingSchema(ComingSchema(change.clone()))));
+        let made = made.chain(coming);
         #[cfg(test)]
         let made = made.chain(state.settings.probe.then_some(Ok(AnyRule::Probe(Probe))));
         Ok(RuleSet {
