@@ -4,16 +4,17 @@
 //! each entry that a subentry governs; so filters, comparisons, assertions and results see the same. A directory that
 //! never had a collective attribute is read as it is stored.
 //!
-//! The entry above a subentry is its administrative point, whether it says so by administrativeRole or not.
+//! The entry above a subentry is its administrative point, whether it says so by administrativeRole or not. Its area
+//! ends where another specific area begins: at an entry with the role collectiveAttributeSpecificArea or autonomousArea.
+//! Areas of the role collectiveAttributeInnerArea are in the one around them: both govern (RFC 3672 §2.2).
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::{AttributeNo, EntryId, Read, Table};
 use crate::entry::{Damaged, Entry, RecordBuilder};
 use crate::error::{Error, Result};
-use crate::names::Superior;
+use crate::names::{self, Superior};
 use crate::operational::{Operational, Vocabulary};
 use crate::schema::{OperationalAttribute, Schema};
 use crate::search;
@@ -25,15 +26,32 @@ const EXCLUDE_ALL: &[u8] = b"2.5.18.0";
 /// Its name.
 const EXCLUDE_ALL_NAME: &[u8] = b"excludeAllCollectiveAttributes";
 
+/// The roles of entries at which a specific area begins (RFC 3672 §2.2, RFC 3671 §2), by OID and by name.
+const ENDS_AREA: [&[u8]; 4] = [
+    b"2.5.23.1",
+    b"autonomousArea",
+    b"2.5.23.5",
+    b"collectiveAttributeSpecificArea",
+];
+
 /// The subentries of a commit that hold collective attributes.
 #[derive(Debug)]
 pub(crate) struct Collective {
     subentries: Vec<Governing>,
+    /// Of entries above others, whether a specific area begins there. None where no entry has a role.
+    areas: Option<Mutex<HashMap<EntryId, bool>>>,
 }
+
+/// Entries above others that are kept in mind.
+const AREAS_MAX: usize = 10_000;
 
 /// One of them.
 #[derive(Debug)]
 struct Governing {
+    /// Its DN as written.
+    dn: String,
+    /// The administrative point.
+    point: EntryId,
     subtree: Subtree,
     /// Its collective attributes.
     attributes: Vec<(AttributeNo, Vec<Vec<u8>>)>,
@@ -54,36 +72,119 @@ impl Collective {
             let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
             if let Some(record) = view.get(Table::Entry, &id.to_key())? {
                 let entry = Entry::new(&record).map_err(damaged)?;
-                subentries.extend(Governing::of(schema, state, view, &entry)?);
+                subentries.extend(Governing::of(schema, state, view, (id, &entry))?);
             }
         }
-        Ok((!subentries.is_empty()).then(|| Arc::new(Collective { subentries })))
+        let role = schema.operational(OperationalAttribute::AdministrativeRole);
+        let has_roles = !state.attributes.numbers_of(role).is_empty();
+        Ok((!subentries.is_empty()).then(|| {
+            Arc::new(Collective {
+                subentries,
+                areas: has_roles.then(Mutex::default),
+            })
+        }))
+    }
+
+    /// The subentries that an entry is governed by.
+    fn governing<R: Read>(
+        &self,
+        (view, vocabulary): (&R, Vocabulary<'_>),
+        id: EntryId,
+        entry: &Entry<'_>,
+        superior: Option<&Superior>,
+    ) -> Result<Vec<&Governing>> {
+        let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+        let mut governing = Vec::new();
+        if entry.flags().is_subentry() {
+            return Ok(governing);
+        }
+        for subentry in &self.subentries {
+            let Governing { subtree, point, .. } = subentry;
+            if subtree.depth(id, superior).is_some()
+                && subtree.suits(vocabulary, entry).map_err(damaged)?
+                && self.is_in_area((view, vocabulary), *point, (id, entry), superior)?
+            {
+                governing.push(subentry);
+            }
+        }
+        Ok(governing)
+    }
+
+    /// Whether no other specific area begins between an administrative point and an entry below it.
+    fn is_in_area<R: Read>(
+        &self,
+        (view, vocabulary): (&R, Vocabulary<'_>),
+        point: EntryId,
+        (id, entry): (EntryId, &Entry<'_>),
+        superior: Option<&Superior>,
+    ) -> Result<bool> {
+        let Some(areas) = &self.areas else {
+            return Ok(true);
+        };
+        if id == point {
+            return Ok(true);
+        }
+        let damaged = |id| move |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+        if begins_area(vocabulary, entry).map_err(damaged(id))? {
+            return Ok(false);
+        }
+        let above = superior.into_iter().flat_map(Superior::line);
+        for at in above.take_while(|at| *at != point) {
+            let known = areas
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&at)
+                .copied();
+            let begins = match known {
+                Some(begins) => begins,
+                None => {
+                    let record = view.get(Table::Entry, &at.to_key())?;
+                    let record = record.ok_or_else(|| {
+                        Error::corrupt(format!("entry {at} has entries below it and no record"))
+                    })?;
+                    let entry = Entry::new(&record).map_err(damaged(at))?;
+                    let begins = begins_area(vocabulary, &entry).map_err(damaged(at))?;
+                    let mut areas = areas.lock().unwrap_or_else(PoisonError::into_inner);
+                    if areas.len() < AREAS_MAX {
+                        areas.insert(at, begins);
+                    }
+                    begins
+                }
+            };
+            if begins {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands the DN of each subentry that an entry is governed by to `each`.
+    pub(crate) fn each_subentry<R: Read>(
+        &self,
+        reading: (&R, Vocabulary<'_>),
+        id: EntryId,
+        entry: &Entry<'_>,
+        superior: Option<&Superior>,
+        mut each: impl FnMut(&str),
+    ) -> Result<()> {
+        let governing = self.governing(reading, id, entry, superior)?;
+        governing.iter().for_each(|subentry| each(&subentry.dn));
+        Ok(())
     }
 
     /// Makes the record of an entry with the collective attributes that it has, in place of `record`; whether it has
     /// any.
-    pub(crate) fn read(
+    pub(crate) fn read<R: Read>(
         &self,
-        vocabulary: Vocabulary<'_>,
+        (view, vocabulary): (&R, Vocabulary<'_>),
         id: EntryId,
         entry: &Entry<'_>,
         superior: Option<&Superior>,
         record: &mut Vec<u8>,
     ) -> Result<bool> {
-        if entry.flags().is_subentry() {
-            return Ok(false);
-        }
         let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
         let Vocabulary { schema, attributes } = vocabulary;
-        let mut governing = Vec::new();
-        for subentry in &self.subentries {
-            let subtree = &subentry.subtree;
-            if subtree.depth(id, superior).is_some()
-                && subtree.suits(vocabulary, entry).map_err(damaged)?
-            {
-                governing.push(subentry);
-            }
-        }
+        let governing = self.governing((view, vocabulary), id, entry, superior)?;
         if governing.is_empty() {
             return Ok(false);
         }
@@ -140,7 +241,7 @@ impl Governing {
         schema: &Schema,
         state: &State,
         view: &R,
-        entry: &Entry<'_>,
+        (id, entry): (EntryId, &Entry<'_>),
     ) -> Result<Option<Governing>> {
         let attributes = &state.attributes;
         let vocabulary = Vocabulary { schema, attributes };
@@ -163,6 +264,8 @@ impl Governing {
             }
         }
         Ok(Some(Governing {
+            dn: names::dn_of(view, id)?,
+            point: entry.parent(),
             subtree,
             attributes: held,
         }))
@@ -188,22 +291,45 @@ impl Exclusions {
     }
 }
 
+/// Whether a specific area begins at an entry.
+fn begins_area(
+    vocabulary: Vocabulary<'_>,
+    entry: &Entry<'_>,
+) -> std::result::Result<bool, Damaged> {
+    let values = operational_values(vocabulary, entry, OperationalAttribute::AdministrativeRole)?;
+    let mut roles = values.iter();
+    Ok(roles.any(|role| {
+        ENDS_AREA
+            .iter()
+            .any(|known| role.eq_ignore_ascii_case(known))
+    }))
+}
+
 fn exclusions(
     vocabulary: Vocabulary<'_>,
     entry: &Entry<'_>,
 ) -> std::result::Result<Exclusions, Damaged> {
-    let known = vocabulary
-        .schema
-        .operational(OperationalAttribute::CollectiveExclusions);
+    let values = operational_values(
+        vocabulary,
+        entry,
+        OperationalAttribute::CollectiveExclusions,
+    )?;
+    Ok(Exclusions { values })
+}
+
+/// The values of an operational attribute that is never stored in brief.
+fn operational_values(
+    vocabulary: Vocabulary<'_>,
+    entry: &Entry<'_>,
+    attribute: OperationalAttribute,
+) -> std::result::Result<Vec<Vec<u8>>, Damaged> {
+    let known = vocabulary.schema.operational(attribute);
     let number = vocabulary.attributes.number(known, "");
-    // In brief there are none.
     let (Operational::Full(full), Some(number)) = (Operational::read(entry.operational())?, number)
     else {
-        return Ok(Exclusions::default());
+        return Ok(Vec::new());
     };
     let stored = Entry::new(full)?.attribute(number)?;
     let values = stored.iter().flat_map(|stored| stored.values());
-    Ok(Exclusions {
-        values: values.map(<[u8]>::to_vec).collect(),
-    })
+    Ok(values.map(<[u8]>::to_vec).collect())
 }

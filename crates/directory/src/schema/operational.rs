@@ -184,7 +184,7 @@ operational_attributes! {
     SubtreeSpecification: "2.5.18.6", "subtreeSpecification", values!("45"), One, DIRECTORY, Clients, Clients;
     CollectiveExclusions: "2.5.18.7", "collectiveExclusions", OBJECT_ID, Many, DIRECTORY, Clients, Clients;
     CollectiveAttributeSubentries: "2.5.18.12", "collectiveAttributeSubentries", DN, Many, DIRECTORY,
-        Directory, Clients;
+        Directory, Computed;
 
     // The schema (RFC 4512 §4.2).
     GoverningStructureRule: "2.5.21.10", "governingStructureRule", equal!("integerMatch" "27"), One, DIRECTORY,
@@ -233,7 +233,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 8] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 9] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

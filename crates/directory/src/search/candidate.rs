@@ -2,6 +2,7 @@
 
 use crate::access::{EntryGrants, Grants, Rights, Visible};
 use crate::attributes::AttributeTable;
+use crate::collective::Collective;
 use crate::engine::{AttributeNo, EntryId, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
@@ -71,8 +72,8 @@ impl Seen<'_> {
 /// Where an entry is.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'c> {
-    /// In the tree, below this entry; `None` for a naming context.
-    Tree(Option<&'c Superior>),
+    /// In the tree, below this entry, `None` for a naming context; with what may govern it.
+    Tree(Option<&'c Superior>, Option<&'c Collective>),
     /// Nowhere: a synthetic entry, whose record holds the whole DN and everything else.
     Synthetic,
 }
@@ -93,9 +94,8 @@ impl<'c, R: Read> Candidate<'c, R> {
         vocabulary: Vocabulary<'c>,
         id: EntryId,
         entry: Entry<'c>,
-        superior: Option<&'c Superior>,
+        place: Place<'c>,
     ) -> Candidate<'c, R> {
-        let place = Place::Tree(superior);
         Candidate {
             view,
             id,
@@ -187,7 +187,7 @@ impl<'c, R: Read> Candidate<'c, R> {
     pub(crate) fn append_dn(&self, out: &mut String) {
         // Of a damaged record, what is readable of it.
         out.push_str(&String::from_utf8_lossy(self.entry.rdn_bytes()));
-        if let Place::Tree(Some(superior)) = self.place {
+        if let Place::Tree(Some(superior), _) = self.place {
             out.push(',');
             out.push_str(&superior.dn);
         }
@@ -197,7 +197,7 @@ impl<'c, R: Read> Candidate<'c, R> {
     #[inline]
     pub(crate) fn dn_parts(&self) -> (&[u8], Option<&[u8]>) {
         let superior = match self.place {
-            Place::Tree(Some(superior)) => Some(superior.dn.as_bytes()),
+            Place::Tree(Some(superior), _) => Some(superior.dn.as_bytes()),
             _ => None,
         };
         (self.entry.rdn_bytes(), superior)
@@ -233,13 +233,14 @@ impl<'c, R: Read> Candidate<'c, R> {
                 values.clear();
                 Ok(())
             }
-            Place::Tree(superior) => {
+            Place::Tree(superior, collective) => {
                 let viewer = self.viewer.zip(self.vocabulary);
                 let subject = Subject {
                     view: self.view,
                     id: self.id,
                     entry: self.entry,
                     superior,
+                    collective: collective.zip(self.vocabulary),
                     viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
                     accounts: self
                         .vocabulary

@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::synthetic::Synthetic;
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Place};
 use super::evaluate::{Evaluator, Interrupted};
 use super::filter::{Compiler, Node, Truth};
 use super::selection::{Selection, Sender};
@@ -156,12 +156,13 @@ impl Look<'_> {
             .map(|superior| &**superior);
         let (mut entry, mut merged) = (entry, Vec::new());
         if let Some(collective) = &self.collective
-            && collective.read(self.vocabulary(), id, &entry, superior, &mut merged)?
+            && collective.read((view, self.vocabulary()), id, &entry, superior, &mut merged)?
         {
             entry = Entry::new(&merged)
                 .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         }
-        let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, superior);
+        let place = Place::Tree(superior, self.collective.as_deref());
+        let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, place);
         if self.sight == Sight::Decided {
             candidate.restrict(self.grants, self.on_entry);
         }

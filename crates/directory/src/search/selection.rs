@@ -461,7 +461,13 @@ impl<'s> Sender<'s> {
         if selection.sends_operational() {
             bytes += candidate.operational()?.ber().len();
             for attribute in &selection.virtual_attributes {
-                bytes += attribute.bytes_max() + candidate.dn_bytes();
+                bytes += match attribute.bytes_max() {
+                    Some(bytes) => bytes + candidate.dn_bytes(),
+                    None => {
+                        candidate.compute(*attribute, &mut self.values)?;
+                        self.values.bytes_in_message()
+                    }
+                };
             }
         }
         Ok(bytes)

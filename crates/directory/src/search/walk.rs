@@ -16,7 +16,7 @@ use crate::names::{self, Child, DnCache, Superior};
 use crate::operational::Vocabulary;
 use crate::referral;
 use crate::schema::{OperationalAttribute, Schema};
-use crate::search::candidate::Candidate;
+use crate::search::candidate::{Candidate, Place as EntryPlace};
 use crate::search::evaluate::Evaluator;
 use crate::search::filter::{Node, Truth};
 use crate::search::page::{Level, Position};
@@ -345,7 +345,8 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             attributes: &self.state.attributes,
         };
         let mut merged = std::mem::take(&mut self.merged);
-        let has_any = collective.read(vocabulary, id, &entry, superior, &mut merged);
+        let reading = (self.view, vocabulary);
+        let has_any = collective.read(reading, id, &entry, superior, &mut merged);
         let flow = has_any.and_then(|has_any| match has_any {
             true => self.look_at(id, &merged),
             false => self.look_at(id, record),
@@ -370,7 +371,8 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             attributes: &self.state.attributes,
         };
         let flags = entry.flags();
-        let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
+        let place = EntryPlace::Tree(superior, self.collective);
+        let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, place);
         if Some(flags) != self.usual {
             if let Some(decider) = &mut self.decider
                 && !restrict(

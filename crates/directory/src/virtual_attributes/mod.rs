@@ -3,10 +3,12 @@
 //! filters, compares and assertions ask here and nowhere else.
 
 use crate::access::Grants;
+use crate::collective::Collective;
 use crate::engine::{EntryId, Read};
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::Superior;
+use crate::operational::Vocabulary;
 use crate::password_policy::{AccountState, Accounts, FAILURES_SHOWN_MAX};
 use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
 use crate::update::stamp::generalized_time;
@@ -48,6 +50,7 @@ virtual_attributes! {
     PwdFailureTime pwd_failure_time
     PwdLastSuccess pwd_last_success
     PwdAccountTmpLockoutEnd pwd_account_tmp_lockout_end
+    CollectiveAttributeSubentries collective_attribute_subentries
 }
 
 /// Bytes of a time with microseconds and what is around a value.
@@ -65,12 +68,13 @@ const _: () = {
 };
 
 impl VirtualAttribute {
-    /// Bytes of its values in a message at most, besides those of a DN.
-    pub(crate) fn bytes_max(self) -> usize {
+    /// Bytes of its values in a message at most, besides those of a DN; `None` if there may be very many.
+    pub(crate) fn bytes_max(self) -> Option<usize> {
         const ONE: usize = 128;
         match self {
-            VirtualAttribute::PwdFailureTime => ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX,
-            _ => ONE,
+            VirtualAttribute::CollectiveAttributeSubentries => None,
+            VirtualAttribute::PwdFailureTime => Some(ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX),
+            _ => Some(ONE),
         }
     }
 
@@ -94,6 +98,8 @@ pub(crate) struct Subject<'s, R> {
     pub(crate) entry: Entry<'s>,
     /// The entry above it; none for a naming context.
     pub(crate) superior: Option<&'s Superior>,
+    /// What may govern it.
+    pub(crate) collective: Option<(&'s Collective, Vocabulary<'s>)>,
     /// Who looks, if they may not know of all entries.
     pub(crate) viewer: Option<(&'s Grants, &'s Schema)>,
     /// What is kept of binds, where password policies ask for it.
@@ -161,6 +167,13 @@ impl Values {
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
+    }
+
+    /// The same in a message, with the attribute's name, at most.
+    pub(crate) fn bytes_in_message(&self) -> usize {
+        const AROUND: usize = 128;
+        const AROUND_ONE: usize = 8;
+        AROUND + self.text.len() + AROUND_ONE * self.ends.len()
     }
 
     /// The values.

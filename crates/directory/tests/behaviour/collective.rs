@@ -203,6 +203,92 @@ fn collections_are_combined_and_can_be_excluded() {
     assert_eq!(found(&directory, "(c-l=mainz)"), ["people"]);
 }
 
+/// The subentries that an entry says it is governed by.
+fn governors(directory: &Directory, dn: &str) -> BTreeSet<String> {
+    read(directory, dn, &["collectiveAttributeSubentries"])
+}
+
+#[test]
+fn entries_name_the_subentries_that_govern_them() {
+    let directory = directory();
+    let inner = format!("cn=inner,{PEOPLE}");
+    let persons = "{ specificationFilter item:person }";
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    succeed(&directory, collection(&inner, persons, "c-o: One"));
+    let named = |dn: &str| format!("collectiveAttributeSubentries: {dn}");
+    let (outer_line, inner_line) = (named(COLLECTION), named(&inner));
+    let both = lines(&[&outer_line, &inner_line]);
+    assert_eq!(governors(&directory, &dn("ann")), both);
+    assert_eq!(governors(&directory, PEOPLE), lines(&[&outer_line]));
+    assert_eq!(governors(&directory, &inner), lines(&[]));
+    // It is operational: nobody sees it who does not ask.
+    assert!(!read(&directory, &dn("ann"), &["*"]).contains(&inner_line));
+    assert!(read(&directory, &dn("ann"), &["+"]).contains(&inner_line));
+    let filter = format!("(collectiveAttributeSubentries={})", inner.to_uppercase());
+    assert_eq!(found(&directory, &filter), ["ann", "bob"]);
+    let options = CompareOptions::default();
+    let attribute = "collectiveAttributeSubentries";
+    let outcome = compare(&directory, &dn("bob"), attribute, &inner, options);
+    assert_eq!(outcome.code, ResultCode::CompareTrue);
+    // Who excludes all attributes is governed still; nobody sets it.
+    let exclude = "excludeAllCollectiveAttributes";
+    succeed(
+        &directory,
+        modify(&dn("ann"), &[(Replace, "collectiveExclusions", &[exclude])]),
+    );
+    assert_eq!(governors(&directory, &dn("ann")), both);
+    assert_eq!(read(&directory, &dn("ann"), &["c-l", "c-o"]), lines(&[]));
+    let set = modify(&dn("ann"), &[(Replace, attribute, &[COLLECTION])]);
+    refused(&directory, set, ResultCode::ConstraintViolation);
+    // One that is called otherwise has its name everywhere.
+    succeed(&directory, rename(COLLECTION, "cn=outer", true, None));
+    let outer_line = named("cn=outer,dc=example,dc=com");
+    assert_eq!(governors(&directory, PEOPLE), lines(&[&outer_line]));
+}
+
+#[test]
+fn a_specific_area_ends_the_one_around_it() {
+    let directory = directory();
+    let inner = format!("cn=inner,{PEOPLE}");
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    succeed(&directory, collection(&inner, "{}", "c-o: One"));
+    let role = |dn: &str, roles: &[&str]| modify(dn, &[(Replace, "administrativeRole", roles)]);
+    let with =
+        |directory: &Directory, attribute: &str| found(directory, &format!("({attribute}=*)"));
+    let all = ["ann", "bob", "example", "people", "phone"];
+    // An inner area is in the one around it, and its point is one.
+    succeed(
+        &directory,
+        role(SUFFIX, &["collectiveAttributeSpecificArea"]),
+    );
+    succeed(&directory, role(PEOPLE, &["2.5.23.6"]));
+    assert_eq!(with(&directory, "c-l"), all);
+    assert_eq!(with(&directory, "c-o"), ["ann", "bob", "people", "phone"]);
+    for area in [
+        "2.5.23.5",
+        "collectiveAttributeSpecificArea",
+        "autonomousArea",
+    ] {
+        succeed(&directory, role(PEOPLE, &["2.5.23.4", area]));
+        assert_eq!(with(&directory, "c-l"), ["example"], "{area}");
+        assert_eq!(with(&directory, "c-o"), ["ann", "bob", "people", "phone"]);
+        assert_eq!(governors(&directory, &dn("ann")).len(), 1);
+    }
+    // That of an entry below is another one again.
+    succeed(&directory, role(&dn("bob"), &["2.5.23.5"]));
+    assert_eq!(with(&directory, "c-o"), ["ann", "people"]);
+    // Where the base is counts for nothing.
+    let of_bob = "{ base \"cn=bob,ou=people\" }";
+    let far = "cn=far,dc=example,dc=com";
+    succeed(&directory, collection(far, of_bob, "c-st: Hesse"));
+    assert_eq!(with(&directory, "c-st"), Vec::<String>::new());
+    succeed(&directory, role(&dn("bob"), &[]));
+    succeed(&directory, role(PEOPLE, &[]));
+    assert_eq!(with(&directory, "c-l"), all);
+    assert_eq!(with(&directory, "c-st"), ["bob", "phone"]);
+    clean(&directory);
+}
+
 #[test]
 fn collective_attributes_are_changed_in_subentries_alone() {
     let directory = directory();
