@@ -7,7 +7,8 @@
 //! the records that a scan passes, until all that is wanted was fetched.
 //!
 //! It also has what else tells such an engine from the embedded one: entries get ids of leases, which have gaps and,
-//! where several handles write, do not ascend; estimates are wrong; a transaction may be bounded; and it tells what a bundle has touched.
+//! where several handles write, do not ascend; estimates are wrong; a transaction may be bounded; and it tells what a
+//! bundle has touched.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

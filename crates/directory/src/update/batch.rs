@@ -339,8 +339,8 @@ impl Batch<'_> {
         Ok(verdict)
     }
 
-    /// Leaves out an operation that writes more than the engine takes: behind others it ends the batch, and is the first
-    /// of the next; by itself it is refused.
+    /// Leaves out an operation that writes more than the engine takes: behind others it ends the batch, and is the
+    /// first of the next; by itself it is refused.
     #[cold]
     fn leave_out(&mut self, operation: usize, error: engine::Error) {
         let is_of_all = matches!(
