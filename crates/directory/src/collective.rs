@@ -5,8 +5,9 @@
 //! never had a collective attribute is read as it is stored.
 //!
 //! The entry above a subentry is its administrative point, whether it says so by administrativeRole or not. Its area
-//! ends where another specific area begins: at an entry with the role collectiveAttributeSpecificArea or autonomousArea.
-//! Areas of the role collectiveAttributeInnerArea are in the one around them: both govern (RFC 3672 §2.2).
+//! ends where another specific area begins: at an entry with the role collectiveAttributeSpecificArea or
+//! autonomousArea. Areas of the role collectiveAttributeInnerArea are in the one around them: both govern (RFC 3672
+//! §2.2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

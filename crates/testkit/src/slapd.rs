@@ -26,7 +26,8 @@ pub struct SlapdSetup<'s> {
     pub global: &'s str,
     /// Lines of the part of its database.
     pub database: &'s str,
-    /// When it is, in seconds since 1970, instead of what the system says. Its clock hardly moves by itself, whatever the machine does.
+    /// When it is, in seconds since 1970, instead of what the system says. Its clock hardly moves by itself, whatever
+    /// the machine does.
     pub seconds: Option<u64>,
 }
 

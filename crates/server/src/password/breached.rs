@@ -1,6 +1,6 @@
 //! Passwords that are known from breaches: a file of lines `SHA1:count`, sorted, as they are published. The hashes are
-//! in hexadecimal, and the counts are not read. A password is looked up in the file itself, by halving, so that its size
-//! does not matter and one that takes its place counts at once.
+//! in hexadecimal, and the counts are not read. A password is looked up in the file itself, by halving, so that its
+//! size does not matter and one that takes its place counts at once.
 
 use std::cmp::Ordering;
 use std::fs::File;
