@@ -15,7 +15,8 @@ use crate::{
 
 const BASE: &str = "dc=example,dc=com";
 const SCHEMA: &str = "cn=schema,cn=config";
-const BADGE: &str = "( 1.3.6.1.4.1.99999.1 NAME 'badge' EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )";
+const BADGE: &str = "( 1.3.6.1.4.1.99999.1 NAME 'badge' EQUALITY caseIgnoreMatch \
+     SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )";
 const OWNER: &str = "( 1.3.6.1.4.1.99999.2 NAME 'badgeOwner' SUP top AUXILIARY MAY badge )";
 /// Entries besides the first one: more than three parts.
 const PEOPLE: u64 = 3 * RECORDS_AT_ONCE;

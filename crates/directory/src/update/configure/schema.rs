@@ -238,8 +238,8 @@ impl<T: Write> Run<'_, T> {
         }
         if self.state.coming.is_some() {
             let diagnostic = format!(
-                "a change of the schema is coming, for which the entries are looked at: wait for it, or delete {CHANGE} \
-                 of {SCHEMA} to withdraw it"
+                "a change of the schema is coming, for which the entries are looked at: wait for it, or delete \
+                 {CHANGE} of {SCHEMA} to withdraw it"
             );
             return Err(Stop::refuse(ResultCode::Busy, diagnostic));
         }
