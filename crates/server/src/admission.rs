@@ -2,13 +2,13 @@
 //!
 //! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
 //! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
-//! fewer connections than its own address or identity. When many come at once, they wait until those that were
-//! displaced are gone.
+//! fewer connections than its own address or identity. When many come at once, some of them wait until those that were
+//! displaced are gone, and the others are refused.
 //!
-//! An address that has many connections already displaces only those of an address with more, or that have waited for
-//! some time. Otherwise one that connects again as soon as it is displaced would have the server do nothing else, and
-//! those of other addresses wait behind its connections in the kernel's queue. Such a newcomer is refused at once, and
-//! so is one when the server works for all connections.
+//! For an address that has many connections already the server is full when an eighth of the places is left, and it
+//! displaces only those of an address with more, or that have waited for some time. Otherwise one that connects again
+//! as soon as it is displaced would have the server do nothing else, and those of other addresses wait meanwhile. Such
+//! a newcomer is refused at once, and so is one when the server works for all connections.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,13 +17,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
 use crate::accounts::{Accounts, Claimant, Kind};
 use crate::session::Peer;
 
-/// Connections that are being displaced while those who come in their place are served already.
+/// Connections that are being displaced while those who come in their place are served already; and so many more may
+/// wait for a place.
 const DISPLACED_MAX: usize = 32;
+/// Milliseconds that one waits. Those that make room have nothing to do but to end.
+const DISPLACING_MS_MAX: u64 = 1000;
 /// An address has many connections when it has more than this part of all.
 const MANY_PART: usize = 64;
+/// This part of all is left to addresses that do not have many. Without it, one that connects as often as it can would
+/// fill the server again after each connection that ends, and each newcomer would have to displace one of its own.
+const RESERVED_PART: usize = 8;
 /// However few there may be in all, so many of one address are not many.
 const FEW: usize = 8;
 /// Seconds that a connection has waited at least when it makes room for one of an address with many.
@@ -48,6 +57,8 @@ pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<Place>>>,
     /// The last newcomer of an address with many connections for whom none was found.
     refused: Mutex<Option<Refused>>,
+    /// Those who may wait while others are displaced.
+    waiting: Semaphore,
     begun: AtomicU64,
     start: Instant,
     accounts: Arc<Accounts>,
@@ -103,6 +114,7 @@ impl Connections {
         Self {
             open: Mutex::default(),
             refused: Mutex::default(),
+            waiting: Semaphore::new(DISPLACED_MAX),
             begun: AtomicU64::new(0),
             start: Instant::now(),
             accounts: Arc::default(),
@@ -122,22 +134,34 @@ impl Connections {
         now.saturating_duration_since(self.start).as_secs()
     }
 
-    /// Takes a place for a new connection.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        peer: &Peer,
-        count_max: usize,
-    ) -> Result<Admission, Full> {
+    /// Counts a new connection, of which there may be so many.
+    pub(crate) fn newcomer(self: &Arc<Self>, peer: &Peer, count_max: usize) -> Newcomer {
         let claimant = self.accounts.claimant(peer);
-        let crowd = claimant.held(Kind::Connections) + 1;
-        let has_many = crowd > FEW.max(count_max / MANY_PART);
+        claimant.add(Kind::Connections, 1);
+        let crowd = claimant.held(Kind::Connections);
+        Newcomer {
+            connections: Arc::clone(self),
+            claimant,
+            count_max,
+            is_of_many: crowd > FEW.max(count_max / MANY_PART),
+        }
+    }
+
+    fn admit(self: &Arc<Self>, newcomer: &Newcomer) -> Result<Admission, Full> {
+        let Newcomer {
+            ref claimant,
+            count_max,
+            is_of_many: has_many,
+            ..
+        } = *newcomer;
+        let crowd = claimant.held(Kind::Connections);
+        let count_max = match has_many {
+            true => count_max - count_max / RESERVED_PART,
+            false => count_max,
+        };
         let mut open = self.open();
         if open.len() >= count_max {
             if open.len() >= count_max + DISPLACED_MAX {
-                // All that come wait behind one that does.
                 return Err(match has_many {
                     true => Full::NoneWaits,
                     false => Full::Displacing,
@@ -152,7 +176,7 @@ impl Connections {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         claimant.add(Kind::Connections, 1);
         let place = Arc::new(Place {
-            claimant: Mutex::new(claimant),
+            claimant: Mutex::new(Arc::clone(claimant)),
             is_bound: AtomicBool::new(false),
             waits_since: AtomicU64::new(self.seconds(Instant::now())),
             is_told: AtomicBool::new(false),
@@ -164,7 +188,6 @@ impl Connections {
             connections: Arc::clone(self),
             place,
             number,
-            is_of_many: has_many,
         })
     }
 
@@ -214,14 +237,52 @@ fn displaced(
     found.map(|(place, _)| &**place)
 }
 
+/// A new connection before it has a place. It counts as one of its address.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    connections: Arc<Connections>,
+    claimant: Arc<Claimant>,
+    count_max: usize,
+    /// Its address has many connections.
+    pub(crate) is_of_many: bool,
+}
+
+impl Newcomer {
+    /// Takes a place for it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn admit(&self) -> Result<Admission, Full> {
+        self.connections.admit(self)
+    }
+
+    /// The same a little later, where others are being displaced.
+    pub(crate) async fn wait(&self) -> Result<Admission, Full> {
+        let waiting = self.connections.waiting.try_acquire();
+        let _waiting = waiting.map_err(|_| Full::NoneWaits)?;
+        for _ in 0..DISPLACING_MS_MAX {
+            sleep(Duration::from_millis(1)).await;
+            match self.admit() {
+                Err(Full::Displacing) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Full::Displacing)
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        self.claimant.remove(Kind::Connections, 1);
+    }
+}
+
 /// A connection's place among all, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Admission {
     connections: Arc<Connections>,
     place: Arc<Place>,
     pub(crate) number: u64,
-    /// Its address had many connections when it came.
-    pub(crate) is_of_many: bool,
 }
 
 impl Admission {
@@ -292,9 +353,8 @@ mod tests {
     }
 
     fn connect(connections: &Arc<Connections>, uid: u32, count_max: usize) -> Option<Open> {
-        let admission = connections
-            .admit(&Peer::Local { uid, gid: 0 }, count_max)
-            .ok()?;
+        let peer = Peer::Local { uid, gid: 0 };
+        let admission = connections.newcomer(&peer, count_max).admit().ok()?;
         let (session, told) = unbounded_channel();
         admission.serve(move || {
             let _ = session.send(());
@@ -380,7 +440,7 @@ mod tests {
     fn an_address_with_many_does_not_take_its_own_places_again_and_again() {
         let connections = Arc::new(Connections::new());
         let open: Vec<Open> = (0..640)
-            .map(|at| connect(&connections, u32::from(at < 40), 640).unwrap())
+            .map(|at| connect(&connections, u32::from(at < 40), 800).unwrap())
             .collect();
         let displaced = |uid, now| {
             let newcomer = connections.accounts.claimant(&Peer::Local { uid, gid: 0 });
@@ -403,6 +463,20 @@ mod tests {
     }
 
     #[test]
+    fn an_eighth_is_left_to_addresses_with_few() {
+        let connections = Arc::new(Connections::new());
+        let at_work = |uid| {
+            let open = connect(&connections, uid, 80)?;
+            open.admission.waits(None);
+            Some(open)
+        };
+        let of_one: Vec<Open> = (0..80).filter_map(|_| at_work(0)).collect();
+        assert_eq!(of_one.len(), 70);
+        let others: Vec<Open> = (1..80).filter_map(at_work).collect();
+        assert_eq!(others.len(), 10);
+    }
+
+    #[test]
     fn not_too_many_are_served_while_others_are_displaced() {
         let connections = Arc::new(Connections::new());
         let mut open: Vec<Open> = (0..100_u32)
@@ -412,11 +486,14 @@ mod tests {
         let told = told(&mut open);
         assert_eq!(told.len(), DISPLACED_MAX);
         // Who comes waits until one of them is gone.
-        let newcomer_of = |uid| connections.admit(&Peer::Local { uid, gid: 0 }, 50);
+        let newcomer_of = |uid| {
+            let peer = Peer::Local { uid, gid: 0 };
+            connections.newcomer(&peer, 50).admit()
+        };
         let newcomer = || newcomer_of(100);
         assert_eq!(newcomer().err(), Some(Full::Displacing));
         let of_many = newcomer_of(0);
-        assert_eq!(of_many.err(), Some(Full::NoneWaits), "nobody waits behind");
+        assert_eq!(of_many.err(), Some(Full::NoneWaits), "others would wait");
         open.swap_remove(told[0]);
         assert!(newcomer().is_ok());
         open.iter().for_each(|one| one.admission.waits(None));

@@ -1,7 +1,7 @@
 //! One connection: moves bytes between the stream and the [session](crate::session), and wakes it when another thread
 //! has finished something for it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -60,6 +60,7 @@ pub(crate) struct OpenSessions<E: Engine> {
     seat: Seat,
     /// To be told when the server stops.
     completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion<E>>>>>,
+    is_stopping: Rc<Cell<bool>>,
     last_snapshot: LastSnapshot<E>,
 }
 
@@ -68,6 +69,7 @@ impl<E: Engine> Clone for OpenSessions<E> {
         Self {
             seat: self.seat.clone(),
             completions: Rc::clone(&self.completions),
+            is_stopping: Rc::clone(&self.is_stopping),
             last_snapshot: self.last_snapshot.clone(),
         }
     }
@@ -78,11 +80,15 @@ impl<E: Engine> OpenSessions<E> {
         Self {
             seat,
             completions: Rc::default(),
+            is_stopping: Rc::default(),
             last_snapshot: LastSnapshot::default(),
         }
     }
 
     fn insert(&self, number: u64, session: UnboundedSender<Completion<E>>) -> OpenSession<E> {
+        if self.is_stopping.get() {
+            let _ = session.send(Completion::Stop);
+        }
         self.completions.borrow_mut().insert(number, session);
         OpenSession {
             open: self.clone(),
@@ -90,8 +96,9 @@ impl<E: Engine> OpenSessions<E> {
         }
     }
 
-    /// Tells every session to finish what is under way and to end.
+    /// Tells every session to finish what is under way and to end, those that begin from now on too.
     pub(crate) fn stop(&self) {
+        self.is_stopping.set(true);
         for session in self.completions.borrow().values() {
             let _ = session.send(Completion::Stop);
         }

@@ -6,16 +6,20 @@
 //! connections, and otherwise hands it over. One that comes while all have as many as each other, or none, stays where
 //! it was accepted, so that short connections cost no change of threads.
 //!
-//! Those of addresses with many connections wait in a line of their own, which others overtake.
+//! Those of addresses with many connections wait in a line of their own, which others overtake, and in which the
+//! addresses take turns.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc::{
-    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
-};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// So many connections of addresses with many wait for a thread; more wait in the queue of the kernel.
-const OF_MANY_MAX: usize = 64;
+use crate::accounts::Origin;
+
+/// So many connections of addresses with many wait for a thread. If they waited in the queue of the kernel, all others
+/// would wait behind them.
+const OF_MANY_MAX: usize = 256;
 
 /// The connections of each thread, by its number.
 #[derive(Debug)]
@@ -79,14 +83,94 @@ pub(crate) struct Dispatch<C> {
 #[derive(Debug)]
 struct Lines<C> {
     of_few: UnboundedSender<(C, Place)>,
-    of_many: Sender<(C, Place)>,
+    of_many: Arc<OfMany<C>>,
+}
+
+/// The line of those of addresses with many connections.
+#[derive(Debug)]
+struct OfMany<C> {
+    line: Mutex<Line<(C, Place)>>,
+    /// The thread may wait for the next one.
+    has_come: Notify,
+}
+
+impl<C> OfMany<C> {
+    fn line(&self) -> MutexGuard<'_, Line<(C, Place)>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn next(&self) -> (C, Place) {
+        loop {
+            if let Some(next) = self.line().next() {
+                return next;
+            }
+            self.has_come.notified().await;
+        }
+    }
+}
+
+/// A line in which addresses take turns.
+#[derive(Debug)]
+struct Line<T> {
+    waiting: HashMap<Origin, VecDeque<T>>,
+    /// Whose turn is next, and after it.
+    turns: VecDeque<Origin>,
+    length: usize,
+    /// The thread has ended.
+    is_closed: bool,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            waiting: HashMap::new(),
+            turns: VecDeque::new(),
+            length: 0,
+            is_closed: false,
+        }
+    }
+}
+
+impl<T> Line<T> {
+    /// Adds one of this address. In a full line the newest of the address with the most gives way, and is returned.
+    fn join(&mut self, origin: Origin, one: T) -> Option<T> {
+        if self.is_closed {
+            return Some(one);
+        }
+        let own = self.waiting.entry(origin).or_default();
+        if own.is_empty() {
+            self.turns.push_back(origin);
+        }
+        own.push_back(one);
+        self.length += 1;
+        if self.length <= OF_MANY_MAX {
+            return None;
+        }
+        let longest = self.waiting.values_mut().max_by_key(|own| own.len())?;
+        self.length -= 1;
+        // There are fewer addresses than places, so that the longest has one left.
+        longest.pop_back()
+    }
+
+    fn next(&mut self) -> Option<T> {
+        let origin = self.turns.pop_front()?;
+        let own = self.waiting.get_mut(&origin)?;
+        let next = own.pop_front()?;
+        self.length -= 1;
+        if own.is_empty() {
+            self.waiting.remove(&origin);
+        } else {
+            self.turns.push_back(origin);
+        }
+        Some(next)
+    }
 }
 
 impl<C> Clone for Lines<C> {
     fn clone(&self) -> Self {
         Self {
             of_few: self.of_few.clone(),
-            of_many: self.of_many.clone(),
+            of_many: Arc::clone(&self.of_many),
         }
     }
 }
@@ -106,18 +190,27 @@ impl<C> Clone for Dispatch<C> {
 #[derive(Debug)]
 pub(crate) struct Handed<C> {
     of_few: UnboundedReceiver<(C, Place)>,
-    of_many: Receiver<(C, Place)>,
+    of_many: Arc<OfMany<C>>,
 }
 
 impl<C> Handed<C> {
-    /// The next one; `None` when there will be no more.
-    pub(crate) async fn next(&mut self) -> Option<(C, Place)> {
+    /// The next one.
+    pub(crate) async fn next(&mut self) -> (C, Place) {
         tokio::select! {
             biased;
-            Some(next) = self.of_few.recv() => Some(next),
-            Some(next) = self.of_many.recv() => Some(next),
-            else => None,
+            Some(next) = self.of_few.recv() => next,
+            next = self.of_many.next() => next,
         }
+    }
+}
+
+impl<C> Drop for Handed<C> {
+    fn drop(&mut self) {
+        let ended = Line {
+            is_closed: true,
+            ..Line::default()
+        };
+        *self.of_many.line() = ended;
     }
 }
 
@@ -149,24 +242,36 @@ impl<C> Dispatch<C> {
         place.thread == self.own
     }
 
-    /// Hands a connection over to the thread of its place. One of an address with many waits until few others do.
-    pub(crate) async fn hand_over(&self, connection: C, place: Place, is_of_many: bool) {
-        let lines = &self.threads[place.thread];
-        // A thread that takes no more has ended, as all do when the server stops; the connection is closed then.
-        if is_of_many {
-            let _ = lines.of_many.send((connection, place)).await;
-        } else {
-            let _ = lines.of_few.send((connection, place));
-        }
+    /// Hands a connection over to the thread of its place. A thread that takes no more has ended, as all do when the
+    /// server stops; the connection is closed then.
+    pub(crate) fn hand_over(&self, connection: C, place: Place) {
+        let _ = self.threads[place.thread].of_few.send((connection, place));
+    }
+
+    /// Hands over a connection of an address that has many: it is served after those of other addresses. Returns the
+    /// connection for which the line is too long, this one or another.
+    pub(crate) fn hand_over_of_many(
+        &self,
+        connection: C,
+        place: Place,
+        origin: Origin,
+    ) -> Option<C> {
+        let of_many = &self.threads[place.thread].of_many;
+        let gives_way = of_many.line().join(origin, (connection, place));
+        of_many.has_come.notify_one();
+        gives_way.map(|(connection, _)| connection)
     }
 }
 
 fn lines<C>() -> (Lines<C>, Handed<C>) {
     let (of_few, few) = unbounded_channel();
-    let (of_many, many) = channel(OF_MANY_MAX);
+    let of_many = Arc::new(OfMany {
+        line: Mutex::default(),
+        has_come: Notify::new(),
+    });
     let handed = Handed {
         of_few: few,
-        of_many: many,
+        of_many: Arc::clone(&of_many),
     };
     (Lines { of_few, of_many }, handed)
 }
@@ -193,8 +298,7 @@ mod tests {
         if dispatch.is_own(&place) {
             return Some(place);
         }
-        let handing_over = dispatch.hand_over((), place, false);
-        assert!(now(handing_over).is_some(), "nobody waits here");
+        dispatch.hand_over((), place);
         None
     }
 
@@ -230,22 +334,35 @@ mod tests {
     }
 
     #[test]
-    fn those_of_addresses_with_many_are_overtaken_and_do_not_grow_without_end() {
+    fn those_of_addresses_with_many_are_overtaken_and_take_turns() {
         let loads = Loads::new(1);
         let (dispatch, mut handed) = Dispatch::of_threads(&loads).remove(0);
-        let hand_over = |number, is_of_many| {
-            let handing_over = dispatch.hand_over(number, dispatch.place(), is_of_many);
-            now(handing_over).is_some()
-        };
+        let of_many =
+            |number, uid| dispatch.hand_over_of_many(number, dispatch.place(), Origin::Local(uid));
         for number in 0..OF_MANY_MAX {
-            assert!(hand_over(number, true));
+            assert_eq!(of_many(number, 1), None);
         }
-        assert!(!hand_over(OF_MANY_MAX, true), "it waits");
-        assert!(hand_over(1000, false));
-        let mut next = || now(handed.next()).flatten().map(|(number, _)| number);
-        assert_eq!(next(), Some(1000));
-        assert_eq!(next(), Some(0));
-        assert_eq!(next(), Some(1));
+        assert_eq!(of_many(1000, 1), Some(1000), "its address has the most");
+        assert_eq!(of_many(2000, 2), Some(OF_MANY_MAX - 1), "as it has here");
+        assert_eq!(of_many(2001, 2), Some(OF_MANY_MAX - 2));
+        assert_eq!(loads.connections(), [OF_MANY_MAX]);
+        dispatch.hand_over(3000, dispatch.place());
+        let mut next = || now(handed.next()).map(|(number, _)| number);
+        let served: Vec<usize> = (0..6).map_while(|_| next()).collect();
+        assert_eq!(served, [3000, 0, 2000, 1, 2001, 2]);
+        assert_eq!(std::iter::from_fn(next).count(), OF_MANY_MAX - 5);
+        assert_eq!(loads.connections(), [0]);
+    }
+
+    #[test]
+    fn who_joins_an_empty_line_is_waited_for() {
+        let loads = Loads::new(1);
+        let (dispatch, mut handed) = Dispatch::of_threads(&loads).remove(0);
+        let mut waits = pin!(handed.next());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        dispatch.hand_over_of_many((), dispatch.place(), Origin::Local(1));
+        assert!(waits.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]
@@ -256,6 +373,11 @@ mod tests {
         let first = accept(&threads[0].0);
         assert!(first.is_some());
         assert!(accept(&threads[0].0).is_none());
+        let (dispatch, _) = &threads[0];
+        let place = dispatch.place();
+        assert!(!dispatch.is_own(&place));
+        let closed = dispatch.hand_over_of_many((), place, Origin::Local(1));
+        assert!(closed.is_some());
         assert_eq!(loads.connections(), [1, 0]);
     }
 }

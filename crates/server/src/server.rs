@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
 use crate::account_keeper::AccountKeeper;
-use crate::admission::{Admission, Full};
+use crate::admission::{Full, Newcomer};
 use crate::auth;
 use crate::closing::Reason;
 use crate::committed::CommitWaiter;
@@ -47,9 +47,7 @@ pub const STOP_SECONDS_MAX: u64 = 10;
 /// One thread makes long requests ready for so many that serve connections, and one more those that are not much longer
 /// than others: all of them get half of the processors at most while short ones want the rest.
 const PREPARER_PART: usize = 2;
-/// Milliseconds that a new connection waits for those that make room for others. They have nothing to do but to end.
-const DISPLACING_MS_MAX: u64 = 1000;
-/// Of newcomers who are not served at once a listener accepts so many before those who are connected have their turn.
+/// So many newcomers who are not served at once are met before those who are connected have their turn.
 const NEWCOMERS_MAX: u64 = 32;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
@@ -167,9 +165,9 @@ enum Listener {
 /// A connection that one thread has accepted and another is to serve.
 struct Accepted {
     stream: Detached,
+    newcomer: Newcomer,
     peer: Peer,
     tls_use: TlsUse,
-    admission: Admission,
 }
 
 impl<E: Engine> Server<E> {
@@ -441,26 +439,28 @@ async fn run<E: Engine>(
 }
 
 /// Serves what this thread and others hand over. Many of an address with many connections may have left while they
-/// waited; they are passed over before those who are connected have their next turn.
+/// waited, or be refused by a full server.
 async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
-    let mut left = 0;
-    while let Some((accepted, place)) = handed.next().await {
+    let mut not_served = 0;
+    loop {
+        let (accepted, place) = handed.next().await;
         let Accepted {
             stream,
+            newcomer,
             peer,
             tls_use,
-            admission,
         } = accepted;
-        if admission.is_of_many && has_left(&stream) {
-            left += 1;
-            end_turn(left).await;
-            continue;
-        }
-        match stream.attach() {
-            Ok(stream) => sessions.begin(stream, peer, tls_use, admission, place),
-            Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
-        }
-        tokio::task::yield_now().await;
+        let is_served = match newcomer.is_of_many && has_left(&stream) {
+            true => false,
+            false => match stream.attach() {
+                Ok(stream) => sessions.begin(stream, newcomer, peer, tls_use, place),
+                Err(error) => {
+                    tracing::warn!(%peer, "a connection failed: {error}");
+                    false
+                }
+            },
+        };
+        not_served = end_turn(not_served, is_served).await;
     }
 }
 
@@ -480,20 +480,22 @@ async fn accept_tcp<E: Engine>(
     tls_use: TlsUse,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    for newcomer in 1_u64.. {
-        match listener.accept().await {
-            Ok((stream, _)) if has_left(&stream) => {}
+    let mut not_served = 0;
+    loop {
+        let is_served = match listener.accept().await {
+            Ok((stream, _)) if has_left(&stream) => false,
             Ok((stream, address)) => {
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                let peer = Peer::Tcp(address);
-                sessions.admit(Stream::Tcp(stream), peer, tls_use).await;
+                sessions.meet(Stream::Tcp(stream), Peer::Tcp(address), tls_use)
             }
-            Err(error) => pause(&error).await,
-        }
-        end_turn(newcomer).await;
+            Err(error) => {
+                pause(&error).await;
+                false
+            }
+        };
+        not_served = end_turn(not_served, is_served).await;
     }
-    Ok(())
 }
 
 async fn accept_local<E: Engine>(
@@ -501,23 +503,28 @@ async fn accept_local<E: Engine>(
     listener: std::os::unix::net::UnixListener,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
-    for newcomer in 1_u64.. {
-        match listener.accept().await {
-            Ok((stream, _)) if has_left(&stream) => {}
+    let mut not_served = 0;
+    loop {
+        let is_served = match listener.accept().await {
+            Ok((stream, _)) if has_left(&stream) => false,
             Ok((stream, _)) => match stream.peer_cred() {
                 Ok(peer) => {
                     let (uid, gid) = (peer.uid(), peer.gid());
                     let peer = Peer::Local { uid, gid };
-                    let stream = Stream::Local(stream);
-                    sessions.admit(stream, peer, TlsUse::default()).await;
+                    sessions.meet(Stream::Local(stream), peer, TlsUse::default())
                 }
-                Err(error) => tracing::warn!("a local peer without credentials: {error}"),
+                Err(error) => {
+                    tracing::warn!("a local peer without credentials: {error}");
+                    false
+                }
             },
-            Err(error) => pause(&error).await,
-        }
-        end_turn(newcomer).await;
+            Err(error) => {
+                pause(&error).await;
+                false
+            }
+        };
+        not_served = end_turn(not_served, is_served).await;
     }
-    Ok(())
 }
 
 /// Whether the peer has closed its connection already. To find out later costs many times as much, and a client that
@@ -530,78 +537,100 @@ fn has_left(stream: impl AsFd) -> bool {
     }
 }
 
-/// Ends a turn that has met as many newcomers as it may.
-async fn end_turn(newcomer: u64) {
-    if newcomer.is_multiple_of(NEWCOMERS_MAX) {
-        tokio::task::yield_now().await;
+/// Ends a turn with a newcomer who is served, or with as many who are not as there may be in one. Returns how many of
+/// them there were in this one.
+async fn end_turn(not_served: u64, is_served: bool) -> u64 {
+    if !is_served && not_served + 1 < NEWCOMERS_MAX {
+        return not_served + 1;
     }
+    tokio::task::yield_now().await;
+    0
 }
 
 impl<E: Engine> Sessions<E> {
-    /// Serves a new connection, on this thread or on one that has fewer. Those behind it wait meanwhile, in the queue
-    /// of the kernel.
-    async fn admit(&self, stream: Stream, peer: Peer, tls_use: TlsUse) {
+    /// Serves a new connection on this thread, or hands it over to one that has fewer. Returns whether this thread
+    /// serves it now.
+    fn meet(&self, stream: Stream, peer: Peer, tls_use: TlsUse) -> bool {
         let count_max = self.service.settings().config.limits.connections_max;
-        let mut waited_ms = 0;
-        let admission = loop {
-            match self.service.connections.admit(&peer, count_max) {
-                Ok(admission) => break admission,
-                Err(Full::Displacing) if waited_ms < DISPLACING_MS_MAX => {
-                    waited_ms += 1;
-                    sleep(Duration::from_millis(1)).await;
-                }
-                Err(_) => return self.refuse(stream, &peer, tls_use, count_max),
+        let newcomer = self.service.connections.newcomer(&peer, count_max);
+        let place = self.dispatch.place();
+        let is_of_many = newcomer.is_of_many;
+        if self.dispatch.is_own(&place) && !is_of_many {
+            return self.begin(stream, newcomer, peer, tls_use, place);
+        }
+        let stream = match stream.detach() {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%peer, "a connection failed: {error}");
+                return false;
             }
         };
-        let place = self.dispatch.place();
-        if self.dispatch.is_own(&place) && !admission.is_of_many {
-            self.begin(stream, peer, tls_use, admission, place);
-            return tokio::task::yield_now().await;
+        let origin = peer.origin();
+        let accepted = Accepted {
+            stream,
+            newcomer,
+            peer,
+            tls_use,
+        };
+        if !is_of_many {
+            self.dispatch.hand_over(accepted, place);
+        } else if let Some(other) = self.dispatch.hand_over_of_many(accepted, place, origin) {
+            let why = "too many connections of addresses with many wait to be served";
+            self.refuse(other.stream, &other.peer, other.tls_use, why);
         }
-        let is_of_many = admission.is_of_many;
+        false
+    }
+
+    /// Serves a connection on this thread, or returns false where there is no place for it.
+    fn begin(
+        &self,
+        stream: Stream,
+        newcomer: Newcomer,
+        peer: Peer,
+        tls_use: TlsUse,
+        place: Place,
+    ) -> bool {
+        let admission = newcomer.admit();
+        if matches!(admission, Err(Full::NoneWaits)) {
+            self.refuse_full(stream, &peer, tls_use);
+            return false;
+        }
+        let sessions = self.clone();
+        tokio::task::spawn_local(async move {
+            let admission = match admission {
+                Err(_) => newcomer.wait().await,
+                admitted => admitted,
+            };
+            drop(newcomer);
+            let Ok(admission) = admission else {
+                return sessions.refuse_full(stream, &peer, tls_use);
+            };
+            let Sessions { service, open, .. } = sessions;
+            connection::serve(service, admission, stream, peer, tls_use, open).await;
+            drop(place);
+        });
+        true
+    }
+
+    fn refuse_full(&self, stream: Stream, peer: &Peer, tls_use: TlsUse) {
+        let count_max = self.service.settings().config.limits.connections_max;
+        let why = format!(
+            "{count_max} connections are open (limits.connections_max), and none of them can make room"
+        );
         match stream.detach() {
-            Ok(stream) => {
-                let accepted = Accepted {
-                    stream,
-                    peer,
-                    tls_use,
-                    admission,
-                };
-                self.dispatch.hand_over(accepted, place, is_of_many).await;
-            }
+            Ok(stream) => self.refuse(stream, peer, tls_use, &why),
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
     }
 
     /// Closes a connection for which there is no place.
-    fn refuse(&self, stream: Stream, peer: &Peer, tls_use: TlsUse, count_max: usize) {
-        let why = format!(
-            "{count_max} connections are open (limits.connections_max), and none of them can make room"
-        );
-        self.service.close_log.log(Reason::Full, peer, &why);
-        if !tls_use.is_first
-            && let Ok(stream) = stream.detach()
-        {
+    fn refuse(&self, stream: Detached, peer: &Peer, tls_use: TlsUse, why: &str) {
+        self.service.close_log.log(Reason::Full, peer, why);
+        if !tls_use.is_first {
             let mut notice = Vec::new();
-            notice_of_disconnection(&mut notice, ResultCode::Unavailable, &why);
+            notice_of_disconnection(&mut notice, ResultCode::Unavailable, why);
             stream.end_with(&notice);
         }
-    }
-
-    /// Serves a connection on this thread.
-    fn begin(
-        &self,
-        stream: Stream,
-        peer: Peer,
-        tls_use: TlsUse,
-        admission: Admission,
-        place: Place,
-    ) {
-        let (service, open) = (Arc::clone(&self.service), self.open.clone());
-        tokio::task::spawn_local(async move {
-            connection::serve(service, admission, stream, peer, tls_use, open).await;
-            drop(place);
-        });
     }
 }
 
