@@ -8,6 +8,7 @@ mod judge_lmdb;
 mod lines;
 mod modules;
 mod packages;
+mod programs;
 mod run;
 mod source;
 mod tidy;
@@ -76,9 +77,14 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     checks.run("lints", || cargo(lints));
     checks.run("fuzz targets", audit::fuzz_compiles);
     checks.run("portable", audit::compiles_elsewhere);
-    match cargo_test_args {
-        [] => checks.cargo_test(["--workspace"])?,
-        args => checks.cargo_test(args.iter().map(String::as_str))?,
+    if cargo_test_args.is_empty() {
+        checks.test_programs();
+        let examples = ["test", "--workspace", "--doc", "--no-fail-fast"];
+        checks.run("examples in the documentation", || cargo(examples));
+    } else {
+        let args = cargo_test_args.iter().map(String::as_str);
+        let args = ["test", "--no-fail-fast"].into_iter().chain(args);
+        checks.run("tests", || cargo(args));
     }
     checks.finish()
 }

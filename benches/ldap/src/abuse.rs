@@ -58,7 +58,7 @@ pub(crate) struct Options {
     #[arg(long)]
     same_address: bool,
     /// Members of the large group
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 650_000)]
     members: u64,
     /// The sapwood program [default: beside this one]
     #[arg(long, value_name = "FILE")]

@@ -146,10 +146,14 @@ impl<T> Line<T> {
         if self.length <= OF_MANY_MAX {
             return None;
         }
-        let longest = self.waiting.values_mut().max_by_key(|own| own.len())?;
+        let (&origin, longest) = self.waiting.iter_mut().max_by_key(|(_, own)| own.len())?;
+        let gives_way = longest.pop_back();
         self.length -= 1;
-        // There are fewer addresses than places, so that the longest has one left.
-        longest.pop_back()
+        if longest.is_empty() {
+            self.waiting.remove(&origin);
+            self.turns.retain(|turn| *turn != origin);
+        }
+        gives_way
     }
 
     fn next(&mut self) -> Option<T> {
@@ -352,6 +356,20 @@ mod tests {
         assert_eq!(served, [3000, 0, 2000, 1, 2001, 2]);
         assert_eq!(std::iter::from_fn(next).count(), OF_MANY_MAX - 5);
         assert_eq!(loads.connections(), [0]);
+    }
+
+    #[test]
+    fn a_line_of_many_addresses_serves_all_but_the_one_that_gives_way() {
+        let mut line = Line::default();
+        let count = u32::try_from(OF_MANY_MAX).unwrap() + 1;
+        let gave_way: Vec<u32> = (0..count)
+            .filter_map(|uid| line.join(Origin::Local(uid), uid))
+            .collect();
+        assert_eq!(gave_way.len(), 1);
+        let served: Vec<u32> = std::iter::from_fn(|| line.next()).collect();
+        let all_others: Vec<u32> = (0..count).filter(|uid| *uid != gave_way[0]).collect();
+        assert_eq!(served, all_others);
+        assert!(line.waiting.is_empty() && line.length == 0);
     }
 
     #[test]
