@@ -69,9 +69,11 @@ pub(crate) enum Kind {
     Searches,
     Answers,
     Connections,
+    /// Connections that wait for a place.
+    Newcomers,
 }
 
-const KINDS: usize = Kind::Connections as usize + 1;
+const KINDS: usize = Kind::Newcomers as usize + 1;
 
 /// What one holder has.
 #[derive(Debug)]

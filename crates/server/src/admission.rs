@@ -134,11 +134,11 @@ impl Connections {
         now.saturating_duration_since(self.start).as_secs()
     }
 
-    /// Counts a new connection, of which there may be so many.
+    /// A new connection, where there may be so many.
     pub(crate) fn newcomer(self: &Arc<Self>, peer: &Peer, count_max: usize) -> Newcomer {
         let claimant = self.accounts.claimant(peer);
-        claimant.add(Kind::Connections, 1);
-        let crowd = claimant.held(Kind::Connections);
+        claimant.add(Kind::Newcomers, 1);
+        let crowd = claimant.held(Kind::Connections) + claimant.held(Kind::Newcomers);
         Newcomer {
             connections: Arc::clone(self),
             claimant,
@@ -154,7 +154,7 @@ impl Connections {
             is_of_many: has_many,
             ..
         } = *newcomer;
-        let crowd = claimant.held(Kind::Connections);
+        let crowd = claimant.held(Kind::Connections) + 1;
         let count_max = match has_many {
             true => count_max - count_max / RESERVED_PART,
             false => count_max,
@@ -237,7 +237,7 @@ fn displaced(
     found.map(|(place, _)| &**place)
 }
 
-/// A new connection before it has a place. It counts as one of its address.
+/// A new connection before it has a place.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     connections: Arc<Connections>,
@@ -273,7 +273,7 @@ impl Newcomer {
 
 impl Drop for Newcomer {
     fn drop(&mut self) {
-        self.claimant.remove(Kind::Connections, 1);
+        self.claimant.remove(Kind::Newcomers, 1);
     }
 }
 

@@ -363,6 +363,9 @@ impl Batch<'_> {
         match self.outcomes.get_mut(operation) {
             Some(place) => *place = outcome,
             None => {
+                if self.outcomes.is_empty() {
+                    self.outcomes.reserve_exact(self.operations());
+                }
                 // Those before it that have none yet run again.
                 self.outcomes.resize_with(operation, || Outcome::SUCCESS);
                 self.outcomes.push(outcome);

@@ -57,7 +57,7 @@ impl Bench {
         let service = service(folder.path(), directory);
         let (completions, completed) = mpsc::unbounded_channel();
         let (service, threads) = service;
-        let admission = service.connections.admit(&peer, 1).unwrap();
+        let admission = service.connections.newcomer(&peer, 1).admit().unwrap();
         let session = Session::new(
             Arc::new(service),
             peer,

@@ -14,6 +14,8 @@ pub(crate) struct TxnRecords {
     /// Of leaves that are not its own.
     pointers: ByNumber<Vec<(u16, RecordPointer)>>,
     stored: usize,
+    /// The memory of a tail of the last transaction, for the first of this one: to grow it anew copies it all.
+    spare: Vec<u8>,
 }
 
 /// What a transaction has added to a segment.
@@ -141,8 +143,18 @@ impl TxnRecords {
         self.stored == 0 && self.tails.iter().all(|tail| tail.len == 0)
     }
 
+    /// Memory for the bytes of a tail.
+    pub(crate) fn tail_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.tails.clear();
+        let tails = self.tails.drain(..).map(|tail| tail.bytes);
+        let fits = tails.filter(|bytes| bytes.capacity() <= TAIL_BYTES_KEPT);
+        if let Some(longest) = fits.max_by_key(Vec::capacity) {
+            self.spare = longest;
+            self.spare.clear();
+        }
         self.pointers.clear(LEAVES_KEPT);
         self.stored = 0;
     }
@@ -150,6 +162,8 @@ impl TxnRecords {
 
 /// The lists of so many leaves are kept for the transactions that follow.
 const LEAVES_KEPT: usize = 1 << 12;
+/// A tail of so many bytes at most is kept.
+const TAIL_BYTES_KEPT: usize = 1 << 20;
 
 impl std::fmt::Debug for TxnRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -248,7 +248,7 @@ impl TxnPages {
                 first: usage.open,
                 pages,
             };
-            tail = Some(self.begin_tail(heap, segment, used, Vec::new()));
+            tail = Some(self.begin_tail(heap, segment, used, &[]));
         }
         self.heaps.open.push(OpenHeap {
             heap,
@@ -259,8 +259,10 @@ impl TxnPages {
         Ok(self.heaps.open.len() - 1)
     }
 
-    fn begin_tail(&mut self, heap: HeapNo, segment: Segment, from: u32, bytes: Vec<u8>) -> usize {
+    fn begin_tail(&mut self, heap: HeapNo, segment: Segment, from: u32, begin: &[u8]) -> usize {
         let own = self.view.records_or_new();
+        let mut bytes = own.tail_bytes();
+        bytes.extend_from_slice(begin);
         own.tails.push(Tail {
             heap,
             segment,
@@ -296,7 +298,7 @@ impl TxnPages {
         // Behind the newest meta page: see `Segment`. A checkpoint under way does not count, for it may fail.
         let written = self.inner.region.metas.written();
         let header = segment.header(self.commit, CommitNo(written.0 + 1));
-        let tail = self.begin_tail(heap, segment, 0, header.to_vec());
+        let tail = self.begin_tail(heap, segment, 0, &header);
         let open = &mut self.heaps.open[at];
         open.usage.open = first;
         open.usage.pages += u64::from(pages);
