@@ -499,9 +499,16 @@ impl RecordBuilder {
     /// What each attribute takes in front of the values.
     pub(crate) const ROW_BYTES: usize = ROW_BYTES;
 
-    /// An empty builder.
+    /// An empty builder, with room for the operational attributes of an entry.
     pub(crate) fn new() -> RecordBuilder {
-        RecordBuilder::default()
+        let public = Part {
+            rows: Vec::with_capacity(8),
+            ber: Vec::with_capacity(512),
+        };
+        RecordBuilder {
+            public,
+            ..RecordBuilder::default()
+        }
     }
 
     /// Forgets the attributes.

@@ -280,7 +280,11 @@ impl<R: Recipient> Gathered<R> {
     fn add(&mut self, whose: Whose, mut part: Part<R>) {
         let requests = part.updates.iter().map(|update| &update.request);
         self.count += requests.map(UpdateRequest::updates).sum::<usize>();
-        self.updates.append(&mut part.updates);
+        if self.updates.is_empty() {
+            self.updates = part.updates;
+        } else {
+            self.updates.append(&mut part.updates);
+        }
         self.parts.push(PartOf {
             whose,
             end: self.updates.len(),

@@ -72,11 +72,11 @@ impl Csn {
         let mut text = String::with_capacity(time.len() + 25);
         text.push_str(time.strip_suffix('Z').unwrap_or_default());
         text.push('.');
-        push_digits(&mut text, self.micros % 1_000_000, 10, 6);
+        push_digits::<10, 6>(&mut text, self.micros % 1_000_000);
         text.push_str("Z#");
-        push_digits(&mut text, u64::from(self.count), 16, 6);
+        push_digits::<16, 6>(&mut text, u64::from(self.count));
         text.push('#');
-        push_digits(&mut text, u64::from(self.replica), 16, 3);
+        push_digits::<16, 3>(&mut text, u64::from(self.replica));
         text.push_str("#000000");
         text
     }

@@ -6,7 +6,7 @@ use sapwood_ldap::dn::{Ava, DN_BYTES_MAX, Dn, DnError, RDNS_MAX, Rdn};
 
 use super::prepare::{Shape, prepare};
 use super::rule::Method;
-use super::{InvalidValue, Schema};
+use super::{AttributeType, InvalidValue, Schema};
 
 /// Why a DN has no normal form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -276,6 +276,8 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
     }
     // Each comma makes room for most of what ends an RDN.
     out.reserve(dn.len() + 8);
+    // Most have the type of the one above: dc=example,dc=com.
+    let mut above: Option<(&[u8], &AttributeType)> = None;
     for (count, rdn) in dn.rsplit(|byte| *byte == b',').enumerate() {
         let Some(equals) = rdn.iter().position(|byte| *byte == b'=') else {
             return false;
@@ -283,9 +285,15 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
         let Some((name, [_, value @ ..])) = rdn.split_at_checked(equals) else {
             return false;
         };
-        let Some(known) = schema.attribute_type(name.trim_ascii()) else {
-            return false;
+        let name = name.trim_ascii();
+        let known = match above {
+            Some((same, known)) if same == name => known,
+            _ => match schema.attribute_type(name) {
+                Some(known) => known,
+                None => return false,
+            },
         };
+        above = Some((name, known));
         let (Some(case), false, true) = (
             known.plain_text,
             value.trim_ascii().is_empty(),

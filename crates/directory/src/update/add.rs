@@ -24,6 +24,9 @@ use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose,
 use crate::synthetic::SyntheticContext;
 use crate::target;
 
+/// Room for the attributes of most entries, operational ones included.
+const USUAL_ATTRIBUTES: usize = 16;
+
 impl<T: Write> Run<'_, T> {
     pub(super) fn add(
         &mut self,
@@ -45,7 +48,7 @@ impl<T: Write> Run<'_, T> {
         }
         self.require_somewhere(Slot::CHILDREN, Rights::ADD)?;
         self.require_somewhere(Slot::ENTRY, Rights::ADD)?;
-        let mut draft = Draft::default();
+        let mut draft = Draft::with_room(USUAL_ATTRIBUTES);
         for attribute in request.attributes {
             let (known, options) = described(schema, attribute.description)?;
             refuse_no_user_modification(known)?;

@@ -228,12 +228,19 @@ impl<'a> DraftAttribute<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// One without attributes, and with room for so many.
+    pub(crate) fn with_room(attributes: usize) -> Draft<'a> {
+        Draft {
+            attributes: Vec::with_capacity(attributes),
+            ..Draft::default()
+        }
+    }
+
     /// The draft of an entry as it is stored in its two records.
     pub(crate) fn of(state: &State, id: EntryId, records: [Entry<'a>; 2]) -> Result<Draft<'a>> {
-        let mut draft = Draft::default();
-        // One more will perhaps be added.
         let attributes = records.iter().map(Entry::attributes_count).sum::<usize>();
-        draft.attributes.reserve(attributes + 1);
+        // One more will perhaps be added.
+        let mut draft = Draft::with_room(attributes + 1);
         for record in records {
             for stored in record.attributes() {
                 let stored =

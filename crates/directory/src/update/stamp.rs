@@ -45,12 +45,15 @@ pub(crate) fn number(digits: &str, radix: u32) -> Option<u64> {
     is_number.then(|| u64::from_str_radix(digits, radix).ok())?
 }
 
-/// Appends the last `width` digits of a number.
-pub(crate) fn push_digits(out: &mut String, number: u64, radix: u64, width: u32) {
-    for place in (0..width).rev() {
-        let digit = number / radix.pow(place) % radix;
-        out.extend(char::from_digit(digit as u32, radix as u32));
+/// Appends the last `WIDTH` digits of a number.
+pub(crate) fn push_digits<const RADIX: u64, const WIDTH: usize>(out: &mut String, number: u64) {
+    let mut digits = ['0'; WIDTH];
+    let mut rest = number;
+    for digit in digits.iter_mut().rev() {
+        *digit = char::from(b"0123456789abcdef"[(rest % RADIX) as usize]);
+        rest /= RADIX;
     }
+    digits.into_iter().for_each(|digit| out.push(digit));
 }
 
 /// A moment, in microseconds since 1970, as GeneralizedTime in seconds (RFC 4517 §3.3.13).
@@ -59,9 +62,12 @@ pub(crate) fn generalized_time(micros: u64) -> String {
     let (year, month, day) = civil(seconds / 86_400);
     let of_day = seconds % 86_400;
     let mut time = String::with_capacity(15);
-    push_digits(&mut time, year, 10, if year > 9999 { 6 } else { 4 });
+    match year {
+        ..=9999 => push_digits::<10, 4>(&mut time, year),
+        _ => push_digits::<10, 6>(&mut time, year),
+    }
     for part in [month, day, of_day / 3600, of_day / 60 % 60, of_day % 60] {
-        push_digits(&mut time, part, 10, 2);
+        push_digits::<10, 2>(&mut time, part);
     }
     time.push('Z');
     time
@@ -72,7 +78,7 @@ pub(crate) fn precise_time(micros: u64) -> String {
     let mut time = generalized_time(micros);
     time.pop();
     time.push('.');
-    push_digits(&mut time, micros % 1_000_000, 10, 6);
+    push_digits::<10, 6>(&mut time, micros % 1_000_000);
     time.push('Z');
     time
 }
