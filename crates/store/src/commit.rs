@@ -294,8 +294,8 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
 const CACHED_PAGES: usize = 64;
 
-/// Seals all changed pages that are not finished yet, puts the log record together, unless that would have more than
-/// `max` bytes, and has all pages in their places in the file; gives whether the record is there.
+/// Seals all changed pages, puts the log record together, unless that would have more than `max` bytes, and has all
+/// pages in their places in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut TxnPages,
     header: &RecordHeader,
@@ -304,8 +304,7 @@ fn finish_pages(
 ) -> Result<bool> {
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
-    let mut changed = pages.changed_pages();
-    fits = pages.share_with_flusher(&mut changed, fits.then_some(max))?;
+    let changed = pages.changed_pages();
     let mut ahead = changed
         .iter()
         .skip(1)
@@ -331,7 +330,6 @@ fn finish_pages(
             fits = record.len() <= max;
         }
     }
-    pages.log_finished(fits.then_some(&mut *record))?;
     if fits {
         pages.log_records(record)?;
         pages.log_pointers(record);

@@ -2,16 +2,14 @@
 //! be run under a model checker (`RUSTFLAGS="--cfg shuttle"`).
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Arc, Weak};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -99,7 +99,7 @@ fn put_out_of_line(txn: &mut WriteTxn, n: u32, round: u32) {
 }
 
 #[test]
-fn version_5_is_read() {
+fn version_6_is_read() {
     holds_what_was_written(copy_of_fixture().path());
 }
 
@@ -157,7 +157,7 @@ fn another_version_is_refused() {
         for options in [options(), options().read_only(true)] {
             let error = Env::open(folder.path(), &options).unwrap_err();
             assert!(
-                matches!(error, Error::UnknownVersion { found, known: 5, .. } if found == version),
+                matches!(error, Error::UnknownVersion { found, known: 6, .. } if found == version),
                 "{error}"
             );
             let is_remedied = error.to_string().contains("export what is there");

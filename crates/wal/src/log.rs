@@ -333,6 +333,11 @@ impl Wal {
         })
     }
 
+    /// The file that holds this byte of the log, and its offset there.
+    pub fn place_of(&self, lsn: Lsn) -> (String, u64) {
+        self.ring.place_of(lsn)
+    }
+
     /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not
     /// durable yet, see [`Wal::sync_to`], but with the system: it survives the death of all processes. For the holder
     /// of the writer lock only.

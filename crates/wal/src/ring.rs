@@ -128,6 +128,11 @@ impl Ring {
             .map(move |number| self.place(Lsn(number.saturating_mul(segment_bytes))))
     }
 
+    /// The file that holds a byte of the stream, and its offset there.
+    pub(crate) fn place_of(&self, lsn: Lsn) -> (String, u64) {
+        (self.name_at(self.place(lsn)), self.offset(lsn))
+    }
+
     fn name_at(&self, place: u32) -> String {
         segment_name(&self.name, place)
     }

@@ -149,8 +149,7 @@ impl Options {
 
     /// After how long without a commit the environment checkpoints by itself. With `None` there is no background thread
     /// at all, and checkpoints happen within a commit that finds three eighths of the log used. Otherwise each store
-    /// that is written to has one, and until it rests a second one after transactions of hundreds of pages, which does
-    /// a part of their work.
+    /// that is written to has one.
     pub fn idle_checkpoint(mut self, after: Option<Duration>) -> Self {
         self.idle_checkpoint = after;
         self

@@ -4,8 +4,8 @@
 //!  zone       key  1  0                     value    a bit for each of ZONE_PAGES pages, the lowest first; set: free
 //!                  8  number, big-endian
 //!  pending    key  1  1                     value    extents, ascending: v gap to the one before, v pages,
-//!                  8  blocker, big-endian            v commits between born and freed
-//!                  8  freed, big-endian
+//!                  8  blocker, big-endian            v commits from its freed to the key's,
+//!                  8  freed, big-endian              v commits between born and freed
 //!                  4  serial, big-endian
 //!  ready      key  1  2                     value    extents, the last to be used first: v first page, v pages; zeroes
 //! ```
@@ -19,10 +19,10 @@
 //! freed after it began. What has passed it once is free for good, since later readers and checkpoints pin later
 //! commits; zones and ready extents have passed.
 //!
-//! *Pending* records hold what commits have freed, as if the one that writes them had freed it itself, each under its
-//! *blocker*: the newest commit that forbids reuse, or [`UNBLOCKED`], the last of all. A later commit that wants pages
-//! looks at several of them at once, and files what the rule still forbids anew. As long as a blocker is there, a
-//! search passes over all that it blocks with a single step.
+//! *Pending* records hold what commits have freed, many extents each, under their *blocker*: the newest commit that
+//! forbids reuse, or [`UNBLOCKED`], the last of all. Each extent keeps the commit that freed it; the key has the newest
+//! of these. A later commit that wants pages looks at several records at once, and files what the rule still forbids
+//! anew. As long as a blocker is there, a search passes over all that it blocks with a single step.
 //!
 //! *Ready* extents are what the next transaction begins with. When there are too many, they go to the *zones*, where
 //! neighbours merge whatever commit freed them.
@@ -123,8 +123,9 @@ pub struct FreePages {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PendingKey {
     pub(crate) blocker: CommitNo,
+    /// The newest commit that freed any of the extents.
     pub(crate) freed: CommitNo,
-    /// Tells the records of one commit apart.
+    /// Tells the records of one such commit apart.
     pub(crate) serial: u32,
 }
 
@@ -255,8 +256,9 @@ fn read_range(first: u64, pages: u64, limit: u64) -> Option<PageRange> {
     })
 }
 
+/// The extents of a pending record, of which `newest` has freed the last.
 pub(crate) fn read_pending(
-    freed: CommitNo,
+    newest: CommitNo,
     mut value: &[u8],
     limit: u64,
 ) -> Option<Vec<FreeExtent>> {
@@ -265,10 +267,11 @@ pub(crate) fn read_pending(
     while !value.is_empty() {
         let first = end.checked_add(varint::take(&mut value)?)?;
         let PageRange { first, pages } = read_range(first, varint::take(&mut value)?, limit)?;
-        let born = freed.0.checked_sub(varint::take(&mut value)?)?;
+        let freed = newest.0.checked_sub(varint::take(&mut value)?)?;
+        let born = freed.checked_sub(varint::take(&mut value)?)?;
         end = first.0 + u64::from(pages);
         extents.push(FreeExtent {
-            freed,
+            freed: CommitNo(freed),
             born: CommitNo(born),
             first,
             pages,
@@ -298,18 +301,19 @@ pub(crate) fn encode_ready(ranges: impl Iterator<Item = PageRange>) -> Vec<u8> {
     value
 }
 
-/// The values of pending records that together hold these extents, which one commit freed and which ascend.
-pub(crate) fn encode_pending(extents: &[FreeExtent]) -> Vec<Vec<u8>> {
+/// The values of pending records that together hold these extents, which ascend and were freed by `newest` or before.
+pub(crate) fn encode_pending(extents: &[FreeExtent], newest: CommitNo) -> Vec<Vec<u8>> {
     let mut values = Vec::new();
     let mut value = Vec::new();
     let mut end = 0;
     for extent in extents {
         varint::put(extent.first.0 - end, &mut value);
         varint::put(u64::from(extent.pages), &mut value);
+        varint::put(newest.0 - extent.freed.0, &mut value);
         varint::put(extent.freed.0 - extent.born.0, &mut value);
         end = extent.range().end;
-        // One more may take up to 25 bytes.
-        if value.len() + 25 > PENDING_BYTES_MAX {
+        // One more may take up to 35 bytes.
+        if value.len() + 35 > PENDING_BYTES_MAX {
             values.push(std::mem::take(&mut value));
             end = 0;
         }
@@ -320,13 +324,13 @@ pub(crate) fn encode_pending(extents: &[FreeExtent]) -> Vec<Vec<u8>> {
     values
 }
 
-/// Sorts extents that one commit freed, and joins neighbours.
+/// Sorts extents, and joins neighbours that one commit freed.
 pub(crate) fn join_neighbours(extents: &mut Vec<FreeExtent>) {
     extents.sort_unstable_by_key(|extent| extent.first);
     extents.dedup_by(|next, extent| {
         let joined = extent.pages.checked_add(next.pages);
         match joined {
-            Some(pages) if extent.range().end == next.first.0 => {
+            Some(pages) if extent.range().end == next.first.0 && extent.freed == next.freed => {
                 extent.pages = pages;
                 extent.born = extent.born.min(next.born);
                 true
@@ -358,9 +362,11 @@ mod tests {
             extent(10, 2, 5, 9),
             extent(20, 1, 1, 9),
             extent(13, 4, 7, 9),
+            extent(21, 1, 1, 8),
         ];
         join_neighbours(&mut extents);
-        assert_eq!(extents, [extent(10, 7, 5, 9), extent(20, 1, 1, 9)]);
+        let others = [extent(20, 1, 1, 9), extent(21, 1, 1, 8)];
+        assert_eq!(extents, [&[extent(10, 7, 5, 9)], &others[..]].concat());
     }
 
     #[test]
@@ -370,7 +376,7 @@ mod tests {
             freed: CommitNo(300),
             serial: 7,
         };
-        let [value] = &encode_pending(&[extent(70_000, 3, 7, 300)])[..] else {
+        let [value] = &encode_pending(&[extent(70_000, 3, 7, 298)], CommitNo(300))[..] else {
             panic!("one record");
         };
         let decode = |key: &[u8], value: &[u8], limit| FreeRecord::decode(key, value, limit);
@@ -394,22 +400,26 @@ mod tests {
     proptest! {
         #[test]
         fn pending_records_are_read_back(
-            gaps in prop::collection::vec((1_u64..1 << 30, 1_u32..1000, 0_u64..1 << 40), 0..400),
+            gaps in prop::collection::vec(
+                (1_u64..1 << 30, 1_u32..1000, 0_u64..1 << 40, 0_u64..1 << 40),
+                0..400,
+            ),
         ) {
-            let freed = CommitNo(1 << 41);
+            let newest = CommitNo(1 << 41);
             let mut end = FIRST_PAGE;
             let extents: Vec<_> = gaps
                 .into_iter()
-                .map(|(gap, pages, age)| {
-                    let extent = extent(end + gap, pages, freed.0 - age, freed.0);
+                .map(|(gap, pages, ago, age)| {
+                    let freed = newest.0 - ago;
+                    let extent = extent(end + gap, pages, freed - age, freed);
                     end = extent.range().end;
                     extent
                 })
                 .collect();
             let mut found = Vec::new();
-            for (value, serial) in encode_pending(&extents).iter().zip(0..) {
+            for (value, serial) in encode_pending(&extents, newest).iter().zip(0..) {
                 prop_assert!(value.len() <= PENDING_BYTES_MAX);
-                let key = PendingKey { blocker: CommitNo(5), freed, serial };
+                let key = PendingKey { blocker: CommitNo(5), freed: newest, serial };
                 match FreeRecord::decode(&key.encode(), value, end)? {
                     FreeRecord::Pending(read, extents) => {
                         prop_assert_eq!(read, key);

@@ -38,7 +38,7 @@ use sapwood_wal::storage::File;
 use std::io::ErrorKind;
 
 /// The version of the format of data files and log records: the only one that this program reads and writes.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 const BODY_BYTES: usize = 80 + Roots::BYTES;

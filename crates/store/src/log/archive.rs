@@ -49,6 +49,9 @@ use crate::sync::{Arc, lock};
 /// record.
 const FILE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
+/// What the log writes to its files at a time.
+const LOG_BLOCK_BYTES: u64 = 4096;
+
 /// The longest file that is read: the largest record of the log, and what may stand before it.
 const FILE_BYTES_MAX: u64 = (1 << 30) + (32 << 20);
 
@@ -118,26 +121,44 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
                 from = header.end;
                 *lock(&archive.last) = Some(header);
             }
-            // Nothing is there, or something else is. Perhaps another process has begun a lap early and archived that;
-            // or the log has begun one, and nothing is missing. Or somebody has used the log without archiving it. What
-            // is lost is lost; a restore will refuse to go across.
             Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
                 *lock(&archive.last) = None;
-                let known = match end_of_archive()? {
+                from = match end_of_archive()? {
+                    // Perhaps another process has begun a lap early and archived that.
                     Some(end) if end.lsn > from.lsn => end,
-                    _ => oldest_known(inner)?,
+                    _ => behind_gap(inner, wal, from, durable)?,
                 };
-                if known.lsn <= from.lsn {
-                    return Err(Error::Damaged(
-                        "the log cannot be read for the archive".into(),
-                    ));
-                }
-                from = known;
             }
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Where the log goes on that has no record at `from`: at a lap that it has begun early there, and then nothing is
+/// missing; or, if later records have been written over this one since, where the data files need the log: somebody has
+/// used it without archiving it, and a restore will refuse to go across. Otherwise what should be there is damaged.
+fn behind_gap(inner: &Inner, wal: &Wal, from: Position, durable: Lsn) -> Result<Position> {
+    let lap = wal.next_lap_of(from);
+    if lap.lsn > from.lsn && lap.lsn <= durable {
+        let goes_on = || Ok::<_, Error>(matches!(wal.records(lap)?.next(), Ok(Some(_))));
+        if lap.lsn == durable || goes_on()? {
+            return Ok(lap);
+        }
+    }
+    // Blocks are written as a whole.
+    let written_to = wal.end().0.next_multiple_of(LOG_BLOCK_BYTES);
+    let is_written_over = written_to > from.lsn.0.saturating_add(wal.capacity());
+    match oldest_known(inner)? {
+        known if is_written_over && known.lsn > from.lsn => Ok(known),
+        _ => {
+            let (file, offset) = wal.place_of(from.lsn);
+            Err(Error::Damaged(format!(
+                "the log cannot be read for the archive: the record at offset {offset} of {file} is damaged. Make a \
+                 new backup, and give another folder for the archive of what follows"
+            )))
+        }
+    }
 }
 
 /// The position from which the log is there for certain, as the data files say.
@@ -586,7 +607,8 @@ mod tests {
         assert!(error.contains("a later state"), "{error}");
     }
 
-    /// A record of the log cannot be read any more: those before it are kept for good.
+    /// A record of the log cannot be read any more: those before it are kept for good, and nothing behind it, also when
+    /// the data file does not need it any more. There was a hole in the archive then, and nobody was told.
     #[test]
     fn what_is_whole_before_damage_is_archived() {
         let (disk, archive) = (Disk::new(), Disk::new());
@@ -609,9 +631,15 @@ mod tests {
             .position(|bytes| bytes == [2; 200])
             .unwrap();
         file.write_all_at(&[0xa5; 64], at as u64).unwrap();
-        assert!(env.archive().is_err());
-        let end = Archive::new(Arc::new(archive.clone())).end(wal.id(), Lsn(u64::MAX));
-        assert_eq!(end.unwrap().unwrap().lsn, damaged_from);
+        let (name, offset) = wal.place_of(damaged_from);
+        for _ in 0..2 {
+            let error = env.archive().unwrap_err().to_string();
+            let place = format!("the record at offset {offset} of {name} is damaged");
+            assert!(&name == segment && error.contains(&place), "{error}");
+            let end = Archive::new(Arc::new(archive.clone())).end(wal.id(), Lsn(u64::MAX));
+            assert_eq!(end.unwrap().unwrap().lsn, damaged_from);
+            env.checkpoint().unwrap();
+        }
     }
 
     /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is

@@ -8,14 +8,12 @@
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
-mod early_sealing;
-#[cfg(test)]
-mod early_sealing_tests;
-mod flusher;
 pub(crate) mod heap;
 #[cfg(test)]
 mod heap_tests;
 mod hot_pages;
+#[cfg(test)]
+mod large_tests;
 mod run;
 mod save;
 mod states;
@@ -43,7 +41,6 @@ use crate::space::allocator::{PageAllocator, Resume};
 use crate::sync::Arc;
 use crate::txn::KnownTrees;
 
-use early_sealing::EarlySealing;
 use heap::{Heaps, HeapsBefore, Victims};
 use hot_pages::HotPages;
 use states::{PageStates, State};
@@ -60,7 +57,6 @@ pub(crate) struct Workshop {
     hot_pages: HotPages,
     states: PageStates,
     traces: Traces,
-    early_sealing: EarlySealing,
     known_trees: KnownTrees,
     victims: Victims,
     resume: Resume,
@@ -79,7 +75,6 @@ impl Workshop {
             hot_pages: HotPages::default(),
             states: PageStates::default(),
             traces: Traces::default(),
-            early_sealing: EarlySealing::new(inner),
             known_trees: KnownTrees::default(),
             victims: Victims::default(),
             resume: Resume::default(),
@@ -88,11 +83,9 @@ impl Workshop {
         }
     }
 
-    /// Unmaps all windows, ends the thread that finishes pages, and gives memory back, since nobody has written for a
-    /// while.
+    /// Unmaps all windows and gives memory back, since nobody has written for a while.
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
-        self.early_sealing.rest();
         self.victims = Victims::default();
         if let Some(plain) = &mut self.plain {
             **plain = PlainPages::default();
@@ -102,6 +95,9 @@ impl Workshop {
 
 /// As many single pages are taken from behind the last one at a time.
 const GROWN_PAGES: u32 = if cfg!(test) { 3 } else { 16 };
+
+/// A transaction that takes so many pages has some windows unmapped that a checkpoint would have to protect.
+const UNMAPPING_PAGES: usize = 16;
 
 /// Pages that a transaction which compacts keeps for the catalog and the free list.
 const COMMIT_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
@@ -193,7 +189,6 @@ impl TxnPages {
         self.shop.named = self.allocator.take_named(self.commit);
         self.shop.states.clear();
         self.shop.traces.clear();
-        self.shop.early_sealing.clear();
         self.shop.records = self.view.records.take();
         if let Some(records) = &mut self.shop.records {
             records.clear();
@@ -267,16 +262,6 @@ impl TxnPages {
                 page: self.view.page(base)?,
                 origins: self.shop.traces.get(number),
             }),
-        })
-    }
-
-    /// As [`TxnPages::base`], for the one that has done with it before the transaction ends.
-    fn base_until_end(&self, base: PageNo) -> Result<Option<(PageNo, &'static Page)>> {
-        Ok(match base {
-            PageNo(0) => None,
-            // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it, and
-            // until its end the file stays mapped.
-            _ => Some((base, unsafe { self.view.mapped(base)? })),
         })
     }
 
@@ -363,12 +348,8 @@ impl TxnPages {
     /// As for [`TxnPages::place`].
     unsafe fn place_and_traces(&mut self, number: PageNo) -> Result<(&mut Page, &mut Traces)> {
         let Workshop {
-            windows,
-            traces,
-            early_sealing,
-            ..
+            windows, traces, ..
         } = &mut *self.shop;
-        early_sealing.forget(number);
         let plain = self.view.plain.as_deref_mut();
         let page = match plain.and_then(|plain| plain.get_mut(number)) {
             Some(page) => page,
@@ -536,7 +517,10 @@ impl TxnPages {
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
-        self.seal_early()?;
+        // Small transactions are short, and would only wait for it.
+        if self.shop.states.own_count() % UNMAPPING_PAGES == UNMAPPING_PAGES - 1 {
+            self.shop.windows.unmap_outdated();
+        }
         let (page, source) = self.take_page(base)?;
         self.record_undo(Undo::Allocated {
             first: page,
@@ -551,9 +535,6 @@ impl TxnPages {
             && let Some(plain) = self.view.plain.as_deref_mut()
         {
             plain.insert(page);
-        }
-        if self.inner.wal.is_some() {
-            self.shop.early_sealing.wait(page);
         }
         Ok(page)
     }

@@ -28,9 +28,6 @@ pub(super) fn change(
     random: &mut Random,
     value_bytes: usize,
 ) -> Result<(), Error> {
-    if random.below(8) == 0 {
-        txn.pages_mut().finish_waiting()?;
-    }
     let name = TREES[random.below(TREES.len())];
     if random.below(100) == 0 {
         let existed = txn.drop_tree(name)?;

@@ -84,24 +84,26 @@ impl TxnPages {
         Ok(())
     }
 
-    /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one
-    /// keeps. Who it was that freed them stays as it is: if this commit took their place, snapshots that see nothing of
-    /// the pages would keep them, and these would be looked at, and written, with each commit.
+    /// Writes what cannot be used again yet, in one record or a few for all that one commit keeps. Which commit freed
+    /// an extent stays as it is: if this one took its place, snapshots that see nothing of the pages would keep them,
+    /// and these would be looked at, and written, with each commit.
     fn save_blocked(&mut self, free: &mut TreeRecord, blocked: Vec<FreeExtent>) -> Result<()> {
         let protected = self.allocator.protected(&self.inner);
-        let mut alike: BTreeMap<(CommitNo, CommitNo), Vec<FreeExtent>> = BTreeMap::new();
+        let mut alike: BTreeMap<CommitNo, Vec<FreeExtent>> = BTreeMap::new();
         for extent in blocked {
-            let key = (protected.blocker(&extent), extent.freed);
-            alike.entry(key).or_default().push(extent);
+            let blocker = protected.blocker(&extent);
+            alike.entry(blocker).or_default().push(extent);
         }
-        for ((blocker, freed), mut extents) in alike {
+        for (blocker, mut extents) in alike {
             free_list::join_neighbours(&mut extents);
+            let newest = extents.iter().map(|extent| extent.freed).max();
+            let newest = newest.unwrap_or_default();
             let mut key = PendingKey {
-                freed,
+                freed: newest,
                 ..PendingKey::first_of(blocker)
             };
-            for value in free_list::encode_pending(&extents) {
-                // What the same commit freed may have had the same blocker before.
+            for value in free_list::encode_pending(&extents, newest) {
+                // An earlier commit may have filed others under the same key.
                 while View::new(self, *free).get(&key.encode())?.is_some() {
                     key.serial += 1;
                 }

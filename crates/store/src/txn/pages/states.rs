@@ -72,6 +72,11 @@ impl PageStates {
         self.freed.set(page, false);
     }
 
+    /// How many pages have been its own, in use or free again.
+    pub(super) fn own_count(&self) -> usize {
+        self.states.len()
+    }
+
     /// Its own pages.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PageNo, State)> {
         let states = self.states.iter();

@@ -102,8 +102,6 @@ impl TxnPages {
 
     /// Undoes everything behind the first `length` entries of the list.
     pub(crate) fn undo_to(&mut self, length: usize) -> Result<()> {
-        // Pages that are taken away may be used again in another way.
-        self.shop.early_sealing.settle()?;
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else {
                 break;

@@ -1,4 +1,4 @@
-//! Large transactions whose pages another thread finishes, in files.
+//! Transactions of many pages, in files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::txn::{TreeId, WriteTxn};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// With a thread, but without checkpoints unless they are asked for.
+/// Without checkpoints unless they are asked for.
 fn options() -> Options {
     Options::new()
         .idle_checkpoint(Some(Duration::from_secs(60 * 60)))
@@ -150,7 +150,7 @@ proptest! {
 
     /// Both in the file and in the log: a file from before the transactions becomes the same with the log.
     #[test]
-    fn pages_finished_by_another_thread_are_whole(steps in steps()) {
+    fn pages_of_large_transactions_are_whole(steps in steps()) {
         let [here, there] = [(); 2].map(|()| TempDir::new().unwrap());
         let env = Env::open(here.path(), &options()).unwrap();
         let mut txn = env.write().unwrap();
@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn others_may_read_in_the_transaction_meanwhile() {
+fn others_may_read_in_a_transaction() {
     let folder = TempDir::new().unwrap();
     let env = Env::open(folder.path(), &options()).unwrap();
     let mut txn = env.write().unwrap();
@@ -247,54 +247,4 @@ fn a_page_that_cannot_be_written_fails_the_commit_and_nothing_else() {
         .map(|number| (key(number).to_vec(), value(number, 2)))
         .collect();
     assert_holds(&env, &model);
-}
-
-#[test]
-fn a_page_that_could_not_be_written_is_not_taken_for_finished() {
-    let mut went_on = false;
-    for before in 1..12 {
-        let disk = Disk::new();
-        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-        let env = Env::on_storage(storage, &options()).unwrap();
-        let mut model = Model::new();
-        for serial in 0..3 {
-            let mut txn = env.write().unwrap();
-            let tree = tree(&mut txn);
-            for number in 0..2000_u32 {
-                txn.put(tree, &key(number), &value(number, serial)).unwrap();
-                model.insert(key(number).to_vec(), value(number, serial));
-            }
-            txn.commit().unwrap().wait_durable().unwrap();
-            env.checkpoint().unwrap();
-        }
-        // After a small transaction the writer begins with finishing pages itself.
-        env.write()
-            .unwrap()
-            .commit()
-            .unwrap()
-            .wait_durable()
-            .unwrap();
-        let mut txn = env.write().unwrap();
-        let tree = tree(&mut txn);
-        for number in (0..before).map(|leaf| leaf * 150) {
-            txn.put(tree, &key(number), &value(number, 3)).unwrap();
-            model.insert(key(number).to_vec(), value(number, 3));
-        }
-        let savepoint = txn.savepoint();
-        disk.fail(0, Fault::NoSpace, true);
-        let mut numbers = (before..20).map(|leaf| leaf * 100);
-        let failed = numbers.try_for_each(|n| txn.put(tree, &key(n), &value(n, 4)).map(drop));
-        disk.heal();
-        txn.rollback_to(&savepoint);
-        match txn.commit() {
-            Ok(ticket) => {
-                ticket.wait_durable().unwrap();
-                assert_holds(&env, &model);
-                went_on |= failed.is_err();
-            }
-            // What another thread could not write fails the commit, and no put.
-            Err(error) => assert!(failed.is_ok(), "{error} after {failed:?}"),
-        }
-    }
-    assert!(went_on, "no transaction was committed after an error");
 }
