@@ -63,7 +63,6 @@ const SUBSCHEMA: &[(&str, Rule)] = &[
 
 /// Controls that no RFC asks of a server.
 const CONTROLS_NOT_BUILT: &[&str] = &[
-    "2.16.840.1.113730.3.4.18", // proxied authorization, RFC 4370
     "1.3.6.1.1.22",             // don't use copy, RFC 6171
     "1.2.826.0.1.3344810.2.3",  // matched values, RFC 3876
     "1.3.6.1.4.1.4203.1.9.1.1", // content synchronisation, RFC 4533

@@ -15,6 +15,7 @@
 //! index <attribute type> eq|pres|sub|ord complete
 //! index <attribute type> eq|pres|sub|ord building <commit that began it>
 //! setting <attribute of cn=config> <value>
+//! authz-regexp <value of olcAuthzRegexp>
 //! access data|global <rule in the words of slapd.access(5)>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
@@ -114,6 +115,11 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "setting" => read_setting(&mut state, rest)?,
             "unique" => state.settings.unique.push(read_unique(rest)),
             "access" => read_access(&mut state, rest)?,
+            "authz-regexp" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                let regexp = rest.parse().map_err(damaged)?;
+                state.settings.authz_regexps.push(regexp);
+            }
             "ppolicy" => {
                 let damaged = || Error::corrupt(format!("the definition has the line '{line}'"));
                 let overlay = password_policy::parse(rest).ok_or_else(damaged)?;
@@ -342,6 +348,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
         for rule in list.of(&state.settings) {
             text.push_str(&format!("access {} {rule}\n", list.word()));
         }
+    }
+    for regexp in &state.settings.authz_regexps {
+        text.push_str(&format!("authz-regexp {regexp}\n"));
     }
     for UniqueRule { attributes, base } in &state.settings.unique {
         text.push_str(&format!("unique {} {base}\n", attributes.join(",")));

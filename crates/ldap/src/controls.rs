@@ -23,7 +23,9 @@ pub use password_policy::{
 };
 pub use post_read::POST_READ;
 pub use pre_read::PRE_READ;
-pub use proxied_authorization::PROXIED_AUTHORIZATION;
+pub use proxied_authorization::{
+    PROXIED_AUTHORIZATION, PROXIED_AUTHORIZATION_V1, ProxiedAuthorization, Whom,
+};
 pub use queue_length::{QUEUE_LENGTH, put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
 pub use sort::{
@@ -483,7 +485,8 @@ mod tests {
             (POST_READ, Operation::Delete),
             (PAGED_RESULTS, Operation::Modify),
             (TRANSACTION_SPECIFICATION, Operation::Search),
-            (PROXIED_AUTHORIZATION, Operation::Add),
+            (PROXIED_AUTHORIZATION, Operation::Bind),
+            (PROXIED_AUTHORIZATION_V1, Operation::Extended),
             (MANAGE_DSA_IT, Operation::Bind),
             (GET_SERVER_ID, Operation::Abandon),
         ] {
@@ -562,6 +565,51 @@ mod tests {
                 fault: Fault::NotCritical,
                 ..
             })
+        ));
+    }
+
+    #[test]
+    fn both_versions_of_proxied_authorization_say_whom() {
+        let whom = |oid, value: &'static [u8]| {
+            let controls = read(&[(oid, true, Some(value))], Operation::Search)?;
+            Ok(controls
+                .proxied_authorization
+                .map(|proxied| (proxied.is_critical, proxied.whom)))
+        };
+        for authzid in ["", "dn:cn=a", "u:a"] {
+            let expected = Some((true, Whom::AuthzId(authzid)));
+            assert_eq!(
+                whom(PROXIED_AUTHORIZATION, authzid.as_bytes()),
+                Ok(expected)
+            );
+        }
+        let of_dn = |value| whom(PROXIED_AUTHORIZATION_V1, value);
+        assert_eq!(
+            of_dn(b"\x30\x06\x04\x04cn=a"),
+            Ok(Some((true, Whom::Dn("cn=a"))))
+        );
+        assert_eq!(of_dn(b"\x30\x02\x04\x00"), Ok(Some((true, Whom::Dn("")))));
+        for wrong in [
+            b"".as_slice(),
+            b"cn=a",
+            b"\x30\x02\x04\x01\xff",
+            b"\x30\x03\x04\x01\xff",
+            b"\x30\x04\x04\x00\x04\x00",
+        ] {
+            let refused: Result<_, Refused<'_>> = of_dn(wrong);
+            assert_eq!(refused.unwrap_err().code(), ResultCode::ProtocolError);
+        }
+        let list = [
+            (PROXIED_AUTHORIZATION, true, Some(b"".as_slice())),
+            (PROXIED_AUTHORIZATION_V1, true, Some(b"\x30\x02\x04\x00")),
+        ];
+        let refused = read(&list, Operation::Search).unwrap_err();
+        assert!(matches!(
+            refused,
+            Refused::Faulty {
+                fault: Fault::Repeated,
+                ..
+            }
         ));
     }
 }

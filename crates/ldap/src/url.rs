@@ -329,7 +329,10 @@ impl Scope {
 }
 
 /// Undoes percent-encoding (RFC 3986 §2.1).
-fn decode(text: &str) -> Result<String, UrlError> {
+///
+/// # Errors
+/// When a percent sign has not two hexadecimal digits behind it, or what comes of it is not UTF-8.
+pub fn decode(text: &str) -> Result<String, UrlError> {
     if !text.contains('%') {
         return Ok(text.to_owned());
     }

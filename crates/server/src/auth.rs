@@ -51,9 +51,9 @@ pub(crate) trait Exchange {
 /// Where a bind stands after a step.
 pub(crate) enum Step {
     /// The client is known.
-    Done(Identity),
+    Done(Client),
     /// The client is known, and this is what it may know the server by.
-    DoneWith(Identity, Vec<u8>),
+    DoneWith(Client, Vec<u8>),
     /// The client is not who it says: told when other binds in this name would fail.
     Failed(Owner),
     /// The client is to answer this challenge.
@@ -65,7 +65,20 @@ pub(crate) enum Step {
 /// What a bind waits for.
 pub(crate) enum Wait {
     /// Whether this is the password of the entry, or administrator, with this DN, whom the client is then.
-    Password { dn: String, password: Password },
+    Password {
+        dn: String,
+        password: Password,
+        /// As in [`Client`].
+        authzid: Option<String>,
+    },
+}
+
+/// Who a client is.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) identity: Identity,
+    /// As whom it wants to act, if that is somebody else.
+    pub(crate) authzid: Option<String>,
 }
 
 /// What a mechanism may ask.

@@ -186,9 +186,9 @@ impl<R: Recipient> Writer<R> {
 
     fn send(&self, part: Part<R>) {
         let store = usize::from(part.shards.least()).min(self.queues.len() - 1);
-        // All updates of a unit are of the one who is bound.
+        // All updates of a unit are of the one who is bound, whomever they act as.
         let first = part.updates.first();
-        let whose = first.and_then(|update| Holder::of_identity(update.requester.identity()));
+        let whose = first.and_then(|update| Holder::of_identity(update.requester.real()));
         if let Err(part) = self.queues[store].push(whose, part) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![

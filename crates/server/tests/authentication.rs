@@ -480,12 +480,14 @@ fn plain_binds_over_tls_only() {
     for name in ["Ann", "u:Ann", "dn:", "dn:Ann"] {
         assert_eq!(bind("", name, "ann's password"), wrong, "{name}");
     }
-    let denied = refused(ResultCode::AuthorizationDenied);
+    // RFC 4513 §5: "with an invalidCredentials resultCode".
     for authzid in [admin.as_str(), "u:Ann", "dn:"] {
-        assert_eq!(bind(authzid, &dn, "ann's password"), denied, "{authzid}");
+        assert_eq!(bind(authzid, &dn, "ann's password"), wrong, "{authzid}");
     }
-    // The administrator, too.
-    assert_eq!(bind(&dn, &admin, PASSWORD), denied);
+    // The administrator may, with the right password.
+    assert_eq!(bind(&dn, &admin, PASSWORD), ann);
+    assert_eq!(bind(&dn, &admin, "another"), wrong);
+    assert_eq!(bind("u:Ann", &admin, PASSWORD), wrong);
     let malformed = refused(ResultCode::ProtocolError);
     assert_eq!(bind("", "", "x"), malformed);
     assert_eq!(bind("", &dn, ""), malformed);

@@ -13,6 +13,7 @@ pub use testkit::*;
 pub type TestServer =
     testkit::TestServerOn<sapwood_directory::engine::Shy<sapwood_directory::engine::Embedded>>;
 
+mod acting;
 mod authentication;
 mod client_certificates;
 mod identities;

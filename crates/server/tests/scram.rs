@@ -177,7 +177,7 @@ fn who_knows_the_password_is_bound() {
         ),
         (
             "n,a=dn:cn=3DBob=2Cdc=3Dexample=2Cdc=3Dcom,",
-            ResultCode::AuthorizationDenied,
+            ResultCode::InvalidCredentials,
         ),
         ("y,,", ResultCode::Success),
         ("p=tls-exporter,,", ResultCode::InvalidCredentials),

@@ -48,6 +48,9 @@ impl Slot {
     }
 }
 
+/// Work of deciding whether a clause is about somebody, without what that asks of the data.
+const CLAUSE_WORK: u64 = 200;
+
 /// Rules with their names looked up. Shared by the grants of all identities.
 #[derive(Debug)]
 pub(crate) struct AccessRules {
@@ -252,63 +255,56 @@ impl AccessRules {
     pub(super) fn grants(
         self: &Arc<AccessRules>,
         schema: &Schema,
-        identity: &Identity,
+        (identity, real): (&Identity, &Identity),
         from: Option<&Connection>,
     ) -> Grants {
         match self.needs_data && !matches!(identity, Identity::Admin { .. }) {
-            true => self.put_together(Vec::new(), Vec::new(), identity, Arc::default()),
+            true => self.put_together((Vec::new(), Vec::new()), identity, Arc::default(), 0),
             false => self
                 .grants_with(
                     schema,
-                    identity,
+                    (identity, real),
                     from,
                     None::<(&<Embedded as Engine>::Snapshot, _)>,
                 )
                 .unwrap_or_else(|_| {
-                    self.put_together(Vec::new(), Vec::new(), identity, Arc::default())
+                    self.put_together((Vec::new(), Vec::new()), identity, Arc::default(), 0)
                 }),
         }
     }
 
-    /// The same by the data.
+    /// The same by the data. `real` is who has authenticated.
     pub(super) fn grants_with<R: Read>(
         self: &Arc<AccessRules>,
         schema: &Schema,
-        identity: &Identity,
+        (identity, real): (&Identity, &Identity),
         from: Option<&Connection>,
         data: Option<(&R, &Arc<State>)>,
     ) -> Result<Grants> {
-        let entry = match identity {
-            Identity::Admin { .. } => return Ok(Grants::unlimited()),
-            Identity::User { entry, .. } => Some(*entry),
-            Identity::External { .. } | Identity::Anonymous => None,
-        };
-        let is_bound = *identity != Identity::Anonymous;
-        let mut dn = NormalDn::new();
-        let is_named = is_bound && dn.parse(schema, identity.dn().as_bytes()).is_ok();
-        let asker = Asker {
-            is_bound,
-            entry,
-            text: dn.to_text().into(),
-            dn: is_named.then(|| Arc::new(dn)),
-            from,
-        };
+        if matches!(identity, Identity::Admin { .. }) {
+            return Ok(Grants::unlimited());
+        }
+        let mut asker = Asker::new(schema, identity, from);
+        if real != identity {
+            asker.real = Some(Box::new(Asker::new(schema, real, from)));
+        }
         let data = data.map(|(view, state)| ((view, schema), state));
         let mut conditions = Vec::new();
         let mut rules = Vec::with_capacity(self.rules.len());
+        let mut work = 0;
         for (number, rule) in self.rules.iter().enumerate() {
-            rules.push(rule.for_one(number, &asker, data, &mut conditions)?);
+            rules.push(rule.for_one(number, &asker, data, (&mut conditions, &mut work))?);
         }
         let state = data.map_or_else(Arc::default, |(_, state)| state.clone());
-        Ok(self.put_together(rules, conditions, identity, state))
+        Ok(self.put_together((rules, conditions), identity, state, work))
     }
 
     fn put_together(
         self: &Arc<AccessRules>,
-        rules: Vec<RuleFor>,
-        conditions: Vec<Condition>,
+        (rules, conditions): (Vec<RuleFor>, Vec<Condition>),
         identity: &Identity,
         state: Arc<State>,
+        work: u64,
     ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots);
         let synthetic = match self.policy.global {
@@ -327,6 +323,7 @@ impl AccessRules {
             rules,
             conditions,
             state,
+            work,
             set: self.clone(),
             entry: match identity {
                 Identity::User { entry, .. } => Some(*entry),
@@ -346,6 +343,27 @@ pub(super) struct Asker<'a> {
     /// The DN as text, empty for nobody.
     pub(super) text: Arc<str>,
     pub(super) from: Option<&'a Connection>,
+    /// Who has authenticated, if it is somebody else.
+    pub(super) real: Option<Box<Asker<'a>>>,
+}
+
+impl<'a> Asker<'a> {
+    fn new(schema: &Schema, identity: &Identity, from: Option<&'a Connection>) -> Asker<'a> {
+        let is_bound = *identity != Identity::Anonymous;
+        let mut dn = NormalDn::new();
+        let is_named = is_bound && dn.parse(schema, identity.dn().as_bytes()).is_ok();
+        Asker {
+            is_bound,
+            entry: match identity {
+                Identity::User { entry, .. } => Some(*entry),
+                _ => None,
+            },
+            text: dn.to_text().into(),
+            dn: is_named.then(|| Arc::new(dn)),
+            from,
+            real: None,
+        }
+    }
 }
 
 /// What a clause asks besides who it is that asks.
@@ -353,6 +371,8 @@ pub(super) struct Asker<'a> {
 pub(super) struct Need {
     pub(super) of_self: bool,
     pub(super) conditions: Vec<Condition>,
+    /// What deciding took, in about as many nanoseconds.
+    pub(super) work: u64,
 }
 
 pub(super) type Data<'d, R> = Option<((&'d R, &'d Schema), &'d Arc<State>)>;
@@ -412,15 +432,8 @@ impl CompiledRule {
     }
 
     fn needs_data(&self) -> bool {
-        let of_who = self.by.iter().flat_map(|by| &by.who).any(|who| {
-            matches!(
-                who,
-                CompiledWho::Group { .. }
-                    | CompiledWho::GroupOf { .. }
-                    | CompiledWho::DnAttribute(_)
-            )
-        });
-        of_who
+        let mut who = self.by.iter().flat_map(|by| &by.who);
+        who.any(CompiledWho::needs_data)
             || self
                 .needs
                 .iter()
@@ -433,7 +446,7 @@ impl CompiledRule {
         number: usize,
         asker: &Asker<'_>,
         data: Data<'_, R>,
-        conditions: &mut Vec<Condition>,
+        (conditions, work): (&mut Vec<Condition>, &mut u64),
     ) -> Result<RuleFor> {
         let mut add = |needed: Vec<Condition>| -> Box<[usize]> {
             let first = conditions.len();
@@ -447,6 +460,7 @@ impl CompiledRule {
             for who in &by.who {
                 is_meant = is_meant && who.may_be(asker, data, &mut need)?;
             }
+            *work = work.saturating_add(CLAUSE_WORK + need.work);
             if !is_meant {
                 continue;
             }

@@ -35,6 +35,8 @@ pub(super) enum Condition {
     Matches(Arc<Regex>),
     /// Its content does.
     Filter(Arc<FilterBuf>),
+    /// It is this one.
+    Own(EntryId),
     /// It is the n-th entry above another one, or the other is the n-th above it if the number is negative.
     Near(i32, Arc<NormalDn>),
     /// A DN stands so to the one that is made of it.
@@ -70,6 +72,17 @@ pub(super) enum Source {
     Groups(Arc<Regex>),
 }
 
+/// How what was matched stands in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// As in the DN that it is of.
+    AsItIs,
+    /// As letters of a regular expression.
+    InRegex,
+    /// As letters of a value in a filter, without the escapes of the DN.
+    InFilter,
+}
+
 #[derive(Debug)]
 enum Part {
     Text(String),
@@ -81,11 +94,11 @@ const GROUPS_MAX: usize = 99;
 /// Bytes of a text that was expanded.
 const EXPANDED_BYTES_MAX: usize = 1 << 13;
 /// Work of matching, for each byte of a DN.
-const MATCHING_WORK: u64 = 8;
+pub(super) const MATCHING_WORK: u64 = 8;
 /// Work of making a pattern ready, for each byte of it.
-const COMPILING_WORK: u64 = 400;
+pub(super) const COMPILING_WORK: u64 = 400;
 /// Work of finding an entry by its DN.
-const FINDING_WORK: u64 = 2000;
+pub(super) const FINDING_WORK: u64 = 2000;
 
 impl Expansion {
     /// Reads a pattern.
@@ -132,7 +145,15 @@ impl Expansion {
 
     /// The text for an entry. `None` when it names what is not there.
     fn of(&self, dn: &NormalDn, for_regex: bool) -> Option<String> {
-        let whole = dn.to_text();
+        let written = match for_regex {
+            true => Written::InRegex,
+            false => Written::AsItIs,
+        };
+        self.fill(&dn.to_text(), written)
+    }
+
+    /// The text for a DN's text. `None` when it names what is not there.
+    pub(super) fn fill(&self, whole: &str, written: Written) -> Option<String> {
         let spans: Vec<Option<Range<usize>>> = match &self.source {
             Source::Whole => vec![Some(0..whole.len())],
             Source::Below(test) => {
@@ -142,7 +163,7 @@ impl Expansion {
                     Some(whole.len().checked_sub(above.len())?..whole.len()),
                 ]
             }
-            Source::Groups(regex) => regex.spans(&whole)?,
+            Source::Groups(regex) => regex.spans(whole)?,
         };
         let mut out = String::new();
         for part in &self.parts {
@@ -156,9 +177,10 @@ impl Expansion {
                         None if matches!(self.source, Source::Groups(_)) && *number < 10 => "",
                         None => return None,
                     };
-                    match for_regex {
-                        true => regex::escape(text, &mut out),
-                        false => out.push_str(text),
+                    match written {
+                        Written::AsItIs => out.push_str(text),
+                        Written::InRegex => regex::escape(text, &mut out),
+                        Written::InFilter => out.push_str(&escaped(&unescaped(text))),
                     }
                 }
             }
@@ -210,6 +232,31 @@ fn escaped(value: &str) -> String {
             letter => out.push(letter),
         }
     }
+    out
+}
+
+/// A value without the escapes that it has in the text of a DN in normal form; of what is not UTF-8 the letters that
+/// stand for it.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let digits = rest.get(at + 1..at + 3);
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        // All that is escaped there is ASCII.
+        match byte.filter(u8::is_ascii) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = &rest[at + 3..];
+            }
+            None => {
+                out.push('\\');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
     out
 }
 
@@ -270,6 +317,7 @@ impl Condition {
                 regex.is_match(&text)
             }
             Condition::Filter(filter) => matches(reading, state, asked.id, filter, work)?,
+            Condition::Own(id) => asked.id == *id,
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
             Condition::Dn(expansion, scope, who) => {
                 let mut dn = NormalDn::new();

@@ -16,6 +16,8 @@ use crate::state::State;
 
 /// Most sets of rights that a search keeps, which all entries that the same rules hold for share.
 const KNOWN_MAX: usize = 64;
+/// Work of trying a rule on an entry, without what it asks of its content.
+const RULE_WORK: u64 = 100;
 
 /// What the rules grant to one identity.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Grants {
     pub(super) conditions: Vec<Condition>,
     /// What is known of the directory, if the rules ask for its data.
     pub(super) state: Arc<State>,
+    /// What finding this out took, in about as many nanoseconds.
+    pub(super) work: u64,
     pub(super) is_unlimited: bool,
 }
 
@@ -230,6 +234,7 @@ impl Grants {
             synthetic: Sight::All,
             conditions: Vec::new(),
             state: Arc::default(),
+            work: 0,
             is_unlimited: true,
             set,
         }
@@ -251,6 +256,12 @@ impl Grants {
     #[inline]
     pub(crate) fn is_unlimited(&self) -> bool {
         self.is_unlimited
+    }
+
+    /// What finding out what is granted took, in about as many nanoseconds.
+    #[inline]
+    pub(super) fn work(&self) -> u64 {
+        self.work
     }
 
     /// How much of every entry of the tree is seen.
@@ -306,6 +317,27 @@ impl Grants {
             return Ok(Rights::ALL);
         }
         self.rights_of(&Met::new(self, asked), slot)
+    }
+
+    /// The same; what it takes is taken from `work`, of which nothing may be left.
+    pub(super) fn rights_within<R: Read>(
+        &self,
+        asked: &Asked<'_, R>,
+        slot: Slot,
+        work: &mut u64,
+    ) -> Result<Rights> {
+        if self.is_unlimited {
+            return Ok(Rights::ALL);
+        }
+        let met = Met::new(self, asked);
+        let rights = self.rights_of(&met, slot)?;
+        *work = work.saturating_sub(self.trying_work() + met.work.get());
+        Ok(rights)
+    }
+
+    /// Work of trying the rules, without their conditions.
+    fn trying_work(&self) -> u64 {
+        RULE_WORK * self.rules.len() as u64
     }
 
     /// The same, of which some is known.
@@ -369,6 +401,15 @@ impl Grants {
 
     /// The rights on all of an entry.
     pub(crate) fn on_entry<R: Read>(&self, asked: &Asked<'_, R>) -> Result<EntryGrants> {
+        self.on_entry_within(asked, &mut 0)
+    }
+
+    /// The same; what it takes is taken from `work`, of which nothing may be left.
+    pub(super) fn on_entry_within<R: Read>(
+        &self,
+        asked: &Asked<'_, R>,
+        work: &mut u64,
+    ) -> Result<EntryGrants> {
         let met = Met::new(self, asked);
         let mut rules = Vec::new();
         for rule in &self.rules {
@@ -376,7 +417,10 @@ impl Grants {
                 rules.push(rule);
             }
         }
-        self.by_rules(&rules, Some(asked.id) == self.entry, |at| met.meets(at))
+        let granted = self.by_rules(&rules, Some(asked.id) == self.entry, |at| met.meets(at))?;
+        let trying = self.trying_work().saturating_mul(self.set.slots as u64);
+        *work = work.saturating_sub(trying.saturating_add(met.work.get()));
+        Ok(granted)
     }
 
     /// The rights on all of an entry that these rules are about.

@@ -7,6 +7,8 @@
 //! | `compile`, `who` | from rules to what they grant to an identity |
 //! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
 //! | `grants` | what is granted, on all entries and on one |
+//! | `acting` | who may act for whom |
+//! | `mapping` | whom names from outside stand for |
 //! | `explain` | why somebody has which rights |
 //! | `children` | how many children of an entry may be known |
 //!
@@ -15,11 +17,13 @@
 //! candidate is decided by itself ([`Decider`]). The base of a search, and what is compared or updated, are asked for
 //! by name. What may not be disclosed is as if it were not there.
 
+mod acting;
 mod children;
 mod compile;
 mod condition;
 mod explain;
 mod grants;
+mod mapping;
 mod parse;
 mod policy;
 mod print;
@@ -32,11 +36,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use self::acting::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 pub use self::compile::PolicyError;
 pub(crate) use self::compile::{AccessRules, Slot};
 pub(crate) use self::condition::Asked;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
+pub use self::mapping::{AuthzRegexp, Mapped, UserName};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 pub use self::policy::{
     Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, Peer, Policy, Rights, Rule,
@@ -104,6 +110,8 @@ impl Identity {
 #[derive(Debug)]
 pub struct Requester {
     identity: Identity,
+    /// Who acts as this identity, if it is somebody else.
+    asked_by: Option<Arc<Requester>>,
     from: Option<Arc<Connection>>,
     grants: Grants,
     /// With rules that ask for the data: who it is by the data of a commit, and the version of the rules.
@@ -128,12 +136,17 @@ impl Requester {
     pub fn administrator(dn: impl Into<String>) -> Arc<Requester> {
         let identity = Identity::Admin { dn: dn.into() };
         let grants = Grants::unlimited();
-        Arc::new(Requester::new(identity, None, grants))
+        Arc::new(Requester::new((identity, None), None, grants))
     }
 
-    fn new(identity: Identity, from: Option<Arc<Connection>>, grants: Grants) -> Requester {
+    fn new(
+        (identity, asked_by): (Identity, Option<Arc<Requester>>),
+        from: Option<Arc<Connection>>,
+        grants: Grants,
+    ) -> Requester {
         Requester {
             identity,
+            asked_by,
             from,
             grants,
             known: Mutex::default(),
@@ -143,6 +156,25 @@ impl Requester {
     /// Who it is.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Who has authenticated: the same, unless somebody else acts as it.
+    pub fn real(&self) -> &Identity {
+        match &self.asked_by {
+            Some(asker) => asker.real(),
+            None => &self.identity,
+        }
+    }
+
+    /// Whether somebody else acts as it, which is to be [allowed](Snapshot::is_authorized) by the data of each
+    /// operation.
+    #[inline]
+    pub fn is_acted_as(&self) -> bool {
+        self.asked_by.is_some()
+    }
+
+    fn who(&self) -> (Identity, Option<Arc<Requester>>) {
+        (self.identity.clone(), self.asked_by.clone())
     }
 
     /// The same somebody by the same rules and other data.
@@ -230,15 +262,16 @@ impl Access {
 }
 
 impl AccessRules {
-    /// Who asks with an identity, by these rules.
+    /// Who asks with an identity, by these rules; `asked_by` is who acts as it, if that is somebody else.
     pub(crate) fn requester(
         self: &Arc<AccessRules>,
         schema: &Schema,
-        identity: Identity,
+        (identity, asked_by): (Identity, Option<Arc<Requester>>),
         from: Option<Arc<Connection>>,
     ) -> Arc<Requester> {
-        let grants = self.grants(schema, &identity, from.as_deref());
-        Arc::new(Requester::new(identity, from, grants))
+        let real = asked_by.as_ref().map_or(&identity, |asker| asker.real());
+        let grants = self.grants(schema, (&identity, real), from.as_deref());
+        Arc::new(Requester::new((identity, asked_by), from, grants))
     }
 
     /// The same somebody by these rules, and by the data if they ask for them.
@@ -248,9 +281,10 @@ impl AccessRules {
         requester: &Requester,
         (view, state): (&R, &Arc<State>),
     ) -> Result<Arc<Requester>> {
-        let (identity, from) = (requester.identity.clone(), requester.from.clone());
-        let grants = self.grants_with(schema, &identity, from.as_deref(), Some((view, state)))?;
-        Ok(Arc::new(Requester::new(identity, from, grants)))
+        let (who, from) = (requester.who(), requester.from.clone());
+        let of = (&who.0, requester.real());
+        let grants = self.grants_with(schema, of, from.as_deref(), Some((view, state)))?;
+        Ok(Arc::new(Requester::new(who, from, grants)))
     }
 
     /// Whether somebody has what these rules grant.
@@ -289,12 +323,28 @@ impl<E: Engine> Directory<E> {
     ) -> Arc<Requester> {
         self.access()
             .rules()
-            .requester(&self.schema(), identity, from)
+            .requester(&self.schema(), (identity, None), from)
+    }
+
+    /// The same somebody over another connection.
+    pub fn requester_over(&self, requester: &Requester, from: Arc<Connection>) -> Arc<Requester> {
+        let (identity, asked_by) = requester.who();
+        let asked_by = asked_by.map(|asker| self.requester_over(&asker, from.clone()));
+        let rules = self.access().rules();
+        rules.requester(&self.schema(), (identity, asked_by), Some(from))
+    }
+
+    /// Somebody who acts as another one, whether or not they may.
+    pub(crate) fn acting_from(&self, asker: &Arc<Requester>, identity: Identity) -> Arc<Requester> {
+        let rules = self.access().rules();
+        let who = (identity, Some(asker.clone()));
+        rules.requester(&self.schema(), who, asker.from.clone())
     }
 
     /// The same somebody by the rules that are in force now.
     pub fn renewed(&self, requester: &Requester) -> Arc<Requester> {
-        self.requester_from(requester.identity.clone(), requester.from.clone())
+        let rules = self.access().rules();
+        rules.requester(&self.schema(), requester.who(), requester.from.clone())
     }
 
     /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until

@@ -111,6 +111,18 @@ pub(super) fn is_match(pattern: &str, text: &str) -> bool {
     made.is_ok_and(|automaton| automaton.is_match(text))
 }
 
+/// Bytes that a pattern has when its repetitions are written out, at most: as if each stood in the one before it.
+pub(super) fn written_out(pattern: &str) -> u64 {
+    let bounds = pattern.split('{').skip(1).map(|behind| {
+        let bounds = behind.split('}').next().unwrap_or_default();
+        let numbers = bounds.split(',').filter_map(|number| number.parse().ok());
+        numbers.max().unwrap_or(1).max(1)
+    });
+    bounds.fold(pattern.len() as u64, |bytes, times: u64| {
+        bytes.saturating_mul(times)
+    })
+}
+
 /// Text with a backslash before whatever has a meaning in a pattern.
 pub(super) fn escape(text: &str, out: &mut String) {
     for letter in text.chars() {

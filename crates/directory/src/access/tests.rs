@@ -205,7 +205,7 @@ fn superior(id: u64) -> Option<Arc<Superior>> {
 
 fn requester(schema: &Schema, policy: Policy, identity: Identity) -> Arc<Requester> {
     let access = Access::new(schema, policy).unwrap();
-    access.rules().requester(schema, identity, None)
+    access.rules().requester(schema, (identity, None), None)
 }
 
 fn normal(schema: &Schema, dn: &str) -> NormalDn {

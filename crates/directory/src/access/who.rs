@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Connection;
 use super::compile::{Asker, Data, EntryTest, Need};
 use super::condition::{
-    Condition, Expansion, GroupTest, Source, entry_matches, group_filter, naming_filter, text_is,
+    Condition, Expansion, GroupTest, MATCHING_WORK, Source, entry_matches, group_filter,
+    naming_filter, text_is,
 };
 use super::policy::{
     DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
@@ -24,6 +25,8 @@ pub(super) enum CompiledWho {
     Anonymous,
     Users,
     SelfEntry,
+    /// The same of who has authenticated.
+    Real(Box<CompiledWho>),
     Near(i32),
     Dn(EntryTest),
     Matches(Box<Regex>),
@@ -60,8 +63,7 @@ impl CompiledWho {
             Who::Users => CompiledWho::Users,
             Who::SelfEntry => CompiledWho::SelfEntry,
             Who::SelfLevel(level) => CompiledWho::Near(*level),
-            // Nobody asks in the name of others yet.
-            Who::Real(who) => CompiledWho::new(schema, who, source)?,
+            Who::Real(who) => CompiledWho::Real(Box::new(CompiledWho::new(schema, who, source)?)),
             Who::Dn(DnPattern {
                 scope: DnScope::Regex,
                 dn,
@@ -168,6 +170,16 @@ impl CompiledWho {
         Ok(CompiledWho::Named(style, pattern.to_owned()))
     }
 
+    /// Whether it asks for the content of entries.
+    pub(super) fn needs_data(&self) -> bool {
+        match self {
+            CompiledWho::Real(who) => who.needs_data(),
+            CompiledWho::Group { .. } | CompiledWho::GroupOf { .. } => true,
+            CompiledWho::DnAttribute(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether it may be somebody, and what of that depends on the entry.
     pub(super) fn may_be<R: Read>(
         &self,
@@ -185,8 +197,22 @@ impl CompiledWho {
                 need.of_self = true;
                 return Ok(asker.entry.is_some());
             }
+            CompiledWho::Real(who) => {
+                return match (&asker.real, &**who) {
+                    (None, who) => who.may_be(asker, data, need),
+                    // The own entry of who asks is another one.
+                    (Some(real), CompiledWho::SelfEntry) => {
+                        need.conditions.extend(real.entry.map(Condition::Own));
+                        Ok(real.entry.is_some())
+                    }
+                    (Some(real), who) => who.may_be(real, data, need),
+                };
+            }
             CompiledWho::Dn(test) => return Ok(asker.dn.as_ref().is_some_and(|dn| test.holds(dn))),
-            CompiledWho::Matches(regex) => return Ok(regex.is_match(&asker.text)),
+            CompiledWho::Matches(regex) => {
+                need.work += MATCHING_WORK * asker.text.len() as u64;
+                return Ok(regex.is_match(&asker.text));
+            }
             CompiledWho::Network(network) => {
                 return Ok(asker.from.is_some_and(|from| from.is_in(network)));
             }
@@ -226,7 +252,9 @@ impl CompiledWho {
             } if is_bound => {
                 let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
                 return match data {
-                    Some((reading, state)) => entry_matches(reading, state, dn, &filter, &mut 0),
+                    Some((reading, state)) => {
+                        entry_matches(reading, state, dn, &filter, &mut need.work)
+                    }
                     None => Ok(false),
                 };
             }

@@ -3,7 +3,9 @@
 //! below. What is configured elsewhere is in [`elsewhere`].
 
 pub(crate) mod access;
+pub(crate) mod authorization;
 pub(crate) mod elsewhere;
+pub(crate) mod ordered;
 pub(crate) mod password_policy;
 pub(crate) mod unique;
 
@@ -12,9 +14,11 @@ use std::str::FromStr;
 
 use sapwood_ldap::result::ResultCode;
 
+pub use self::authorization::AuthzPolicy;
 pub use self::password_policy::PasswordPolicyOverlay;
-use crate::access::{Policy, Rule};
+use crate::access::{AuthzRegexp, Policy, Rule};
 use crate::outcome::Stop;
+use crate::synthetic::config::{DATA, GLOBAL};
 use crate::update::UniqueRule;
 
 /// What is configured with the data, besides its naming contexts and indexes.
@@ -28,6 +32,10 @@ pub struct Settings {
     pub anonymous_read: bool,
     /// The forms in which passwords are stored when they come in clear text.
     pub password_schemes: PasswordSchemes,
+    /// Which entries say who may act as whom.
+    pub authz_policy: AuthzPolicy,
+    /// Whom the names stand for by which clients authenticate.
+    pub authz_regexps: Vec<AuthzRegexp>,
     /// Whether passwords are governed by policies, and by which where nothing else says so.
     pub password_policy: Option<PasswordPolicyOverlay>,
     /// Attributes whose values no two entries share.
@@ -54,6 +62,8 @@ pub struct PasswordSchemes {
 pub(crate) struct Setting {
     /// The attribute type's name, in `cn=config` and in the definition.
     pub(crate) attribute: &'static str,
+    /// The entry of `cn=config` that has it.
+    pub(crate) entry: &'static str,
     get: fn(&Settings) -> String,
     /// Takes a value, or says what is wrong with it.
     set: fn(&mut Settings, &str) -> Result<(), String>,
@@ -67,6 +77,7 @@ const UNLIMITED: &str = "unlimited";
 const SETTINGS: &[Setting] = &[
     Setting {
         attribute: "olcSizeLimit",
+        entry: DATA,
         get: |settings| shown_limit(settings.search_entries_max),
         set: |settings, value| {
             settings.search_entries_max = limit(value, "size")?;
@@ -76,6 +87,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "olcTimeLimit",
+        entry: DATA,
         get: |settings| shown_limit(settings.search_seconds_max),
         set: |settings, value| {
             settings.search_seconds_max = limit(value, "time")?;
@@ -85,6 +97,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "sapwoodAnonymousRead",
+        entry: DATA,
         get: |settings| shown_boolean(settings.anonymous_read),
         set: |settings, value| {
             settings.anonymous_read = boolean(value)?;
@@ -94,12 +107,23 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "sapwoodPasswordSchemes",
+        entry: DATA,
         get: |settings| settings.password_schemes.to_string(),
         set: |settings, value| {
             settings.password_schemes = value.parse()?;
             Ok(())
         },
         reset: |settings| settings.password_schemes = PasswordSchemes::default(),
+    },
+    Setting {
+        attribute: "olcAuthzPolicy",
+        entry: GLOBAL,
+        get: |settings| settings.authz_policy.word().to_owned(),
+        set: |settings, value| {
+            settings.authz_policy = value.parse()?;
+            Ok(())
+        },
+        reset: |settings| settings.authz_policy = AuthzPolicy::default(),
     },
 ];
 
@@ -327,6 +351,7 @@ mod tests {
             search_seconds_max: 8,
             anonymous_read: true,
             password_schemes: "{ARGON2} {SCRAM-SHA-256}".parse().unwrap(),
+            authz_policy: AuthzPolicy::Any,
             ..Settings::default()
         };
         for from in [settings, Settings::default()] {

@@ -3,6 +3,7 @@
 use sapwood_ldap::dn::Dn;
 
 use super::{Setting, Settings, boolean, shown_boolean};
+use crate::synthetic::config::PASSWORD_POLICY;
 
 /// How password policies are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub struct PasswordPolicyOverlay {
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         attribute: "olcPPolicyDefault",
+        entry: PASSWORD_POLICY,
         get: |settings| read(settings, |overlay| overlay.default.clone()),
         set: |settings, value| {
             Dn::parse(value).map_err(|error| format!("'{value}' is not a DN: {error}"))?;
@@ -36,6 +38,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "olcPPolicyHashCleartext",
+        entry: PASSWORD_POLICY,
         get: |settings| read(settings, |overlay| shown_boolean(overlay.hash_cleartext)),
         set: |settings, value| {
             overlay(settings).hash_cleartext = boolean(value)?;
@@ -45,6 +48,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "olcPPolicyUseLockout",
+        entry: PASSWORD_POLICY,
         get: |settings| read(settings, |overlay| shown_boolean(overlay.use_lockout)),
         set: |settings, value| {
             overlay(settings).use_lockout = boolean(value)?;
@@ -54,6 +58,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         attribute: "olcPPolicySendNetscapeControls",
+        entry: PASSWORD_POLICY,
         get: |settings| {
             read(settings, |overlay| {
                 shown_boolean(overlay.send_netscape_controls)

@@ -40,8 +40,8 @@ pub(crate) use operational::OperationalAttribute;
 pub(crate) use options::Purpose;
 pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
+pub(crate) use syntax::{AuthzRule, AuthzScope, Refinement, SubtreeSpecification};
 pub use syntax::{InvalidValue, Syntax};
-pub(crate) use syntax::{Refinement, SubtreeSpecification};
 pub use types::{AttributeType, AttributeTypeId, TypeSet, Usage};
 
 /// Greatest number of attribute types in a schema.

@@ -110,6 +110,9 @@ const UUID: &str = "EQUALITY UUIDMatch ORDERING UUIDOrderingMatch SYNTAX 1.3.6.1
 const CSN: &str =
     "EQUALITY CSNMatch ORDERING CSNOrderingMatch SYNTAX 1.3.6.1.4.1.4203.666.11.2.1{64}";
 
+/// Who may act as whom, as OpenLDAP has it.
+const AUTHZ: &str = "EQUALITY authzMatch SYNTAX 1.3.6.1.4.1.4203.666.2.7";
+
 /// Times of which nobody asks which is earlier.
 const EVENT: &str = concat!("EQUALITY generalizedTimeMatch ", values!("24"));
 const OCTETS: &str = equal!("octetStringMatch" "40");
@@ -178,8 +181,10 @@ operational_attributes! {
     PwdStartTime: "1.3.6.1.4.1.42.2.27.8.1.27", "pwdStartTime", TIME, One, DIRECTORY, Clients, Passwords;
     PwdEndTime: "1.3.6.1.4.1.42.2.27.8.1.28", "pwdEndTime", TIME, One, DIRECTORY, Clients, Passwords;
 
-    // What clients write (RFC 3296, RFC 3672, RFC 3671).
+    // What clients write (RFC 3296, RFC 3672, RFC 3671, and who may act as whom as OpenLDAP has it).
     Ref: "2.16.840.1.113730.3.1.34", "ref", TEXT, Many, SHARED, Clients, Clients;
+    AuthzTo: "1.3.6.1.4.1.4203.666.1.8", "authzTo", AUTHZ, Many, SHARED, Clients, Clients;
+    AuthzFrom: "1.3.6.1.4.1.4203.666.1.9", "authzFrom", AUTHZ, Many, SHARED, Clients, Clients;
     AdministrativeRole: "2.5.18.5", "administrativeRole", OBJECT_ID, Many, DIRECTORY, Clients, Clients;
     SubtreeSpecification: "2.5.18.6", "subtreeSpecification", values!("45"), One, DIRECTORY, Clients, Clients;
     CollectiveExclusions: "2.5.18.7", "collectiveExclusions", OBJECT_ID, Many, DIRECTORY, Clients, Clients;

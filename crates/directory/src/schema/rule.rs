@@ -46,6 +46,8 @@ pub(super) enum Method {
     Uuid,
     /// Hexadecimal digits and capital letters in either case.
     Csn,
+    /// Who may act as whom.
+    Authz,
     CertificateExact,
     /// The first component of a definition, compared by the other method.
     First(&'static Method),
@@ -112,6 +114,7 @@ rules! {
     Ordering "1.3.6.1.1.16.3" UUIDOrderingMatch Uuid Method::Uuid;
     Equality "1.3.6.1.4.1.4203.666.11.2.2" CSNMatch Csn Method::Csn;
     Ordering "1.3.6.1.4.1.4203.666.11.2.3" CSNOrderingMatch Csn Method::Csn;
+    Equality "1.3.6.1.4.1.4203.666.4.12" authzMatch Authz Method::Authz;
     Equality "1.2.840.113556.1.4.803" integerBitAndMatch Integer Method::BitAnd;
     Equality "1.2.840.113556.1.4.804" integerBitOrMatch Integer Method::BitOr;
 }
@@ -347,6 +350,7 @@ impl Method {
                 out.extend(value.iter().map(u8::to_ascii_lowercase));
                 Ok(())
             }
+            Method::Authz => syntax::authz_key(schema, value, out),
             Method::CertificateExact => {
                 certificate_key(schema, syntax::certificate_issuer_and_serial(value), out)
             }

@@ -2,6 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod authz;
 mod composite;
 mod der;
 mod subtree;
@@ -10,6 +11,8 @@ pub(super) mod time;
 
 use super::Schema;
 
+pub(super) use authz::key as authz_key;
+pub(crate) use authz::{AuthzRule, AuthzScope};
 pub(super) use composite::{first_component, split_optional_uid, substring_parts};
 pub(super) use der::{IssuerAndSerial, certificate_issuer_and_serial, gser_issuer_and_serial};
 pub(crate) use subtree::{Refinement, SubtreeSpecification};
@@ -199,6 +202,7 @@ declare! {
     Uuid = readable("1.3.6.1.1.16.1", "UUID", text::uuid);
     AuthPassword = readable("1.3.6.1.4.1.4203.1.1.2", "Authentication Password", composite::auth_password);
     Csn = readable("1.3.6.1.4.1.4203.666.11.2.1", "CSN", composite::csn);
+    Authz = readable("1.3.6.1.4.1.4203.666.2.7", "OpenLDAP authz", authz::validate);
 }
 
 #[cfg(test)]

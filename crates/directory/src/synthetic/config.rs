@@ -2,7 +2,8 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::{Setting, access, password_policy, unique};
+use crate::config::authorization::AUTHZ_REGEXP;
+use crate::config::{Setting, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 
@@ -15,6 +16,8 @@ pub struct LocalConfig {
     pub folder: String,
 }
 
+/// The entry of what holds of all.
+pub(crate) const GLOBAL: &str = "cn=config";
 /// The entry of the database that has the data.
 pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
 /// The entry of what holds of all databases.
@@ -37,7 +40,7 @@ pub(super) const CONTEXT: Definition = Definition {
 };
 
 fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
-    let mut entries = vec![global()];
+    let mut entries = vec![global(server)];
     entries.extend(schema(server));
     entries.extend([
         database(-1, "frontend", DATABASE, &["olcFrontendConfig"], global_access(server)),
@@ -55,16 +58,27 @@ fn one(value: &str) -> Vec<String> {
     vec![value.to_owned()]
 }
 
-fn global() -> Content {
+fn global(server: &Server<'_>) -> Content {
+    let mut attributes = vec![
+        ("objectClass", one("olcGlobal")),
+        ("cn", one("config")),
+        ("structuralObjectClass", one("olcGlobal")),
+    ];
+    attributes.extend(settings(server, GLOBAL));
+    let regexps = &server.state.settings.authz_regexps;
+    attributes.push((AUTHZ_REGEXP, ordered::values(regexps)));
     Content {
-        dn: CONTEXT.suffix.to_owned(),
+        dn: GLOBAL.to_owned(),
         also: Vec::new(),
-        attributes: vec![
-            ("objectClass", one("olcGlobal")),
-            ("cn", one("config")),
-            ("structuralObjectClass", one("olcGlobal")),
-        ],
+        attributes,
     }
+}
+
+/// The settings that an entry has.
+fn settings(server: &Server<'_>, entry: &str) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    let settings = &server.state.settings;
+    let own = Setting::all().filter(move |setting| setting.entry == entry);
+    own.map(|setting| (setting.attribute, one(&setting.value(settings))))
 }
 
 /// The schema, and below it what was added to it by entries of their own.
@@ -80,7 +94,7 @@ fn schema(server: &Server<'_>) -> Vec<Content> {
             };
             let own = entry.definitions.iter().filter(|known| Kind::of(known) == Some(kind));
             all.extend(own.cloned());
-            ordered(all.iter().map(|definition| definition.to_string()))
+            numbered(all.iter().map(|definition| definition.to_string()))
         };
         let macros = entry.macros.iter().map(|(name, oid)| format!("{name} {oid}"));
         let (cn, dn, also) = match at {
@@ -95,7 +109,7 @@ fn schema(server: &Server<'_>) -> Vec<Content> {
             }
         };
         let syntaxes = match at {
-            0 => ordered(schema.syntax_values()),
+            0 => numbered(schema.syntax_values()),
             _ => Vec::new(),
         };
         // What is said of all is said by the first.
@@ -108,7 +122,7 @@ fn schema(server: &Server<'_>) -> Vec<Content> {
                 ("objectClass", classes.map(str::to_owned).collect()),
                 ("cn", one(&cn)),
                 ("sapwoodSchemaChange", Vec::from_iter(change)),
-                ("olcObjectIdentifier", ordered(macros)),
+                ("olcObjectIdentifier", numbered(macros)),
                 (Kind::AttributeTypes.of_config(), shown(Kind::AttributeTypes)),
                 (Kind::ObjectClasses.of_config(), shown(Kind::ObjectClasses)),
                 ("olcLdapSyntaxes", syntaxes),
@@ -129,9 +143,9 @@ fn schema_change(server: &Server<'_>) -> Option<String> {
 }
 
 /// Values with their places before them.
-fn ordered(values: impl Iterator<Item = String>) -> Vec<String> {
-    let numbered = values.enumerate();
-    numbered.map(|(at, value)| format!("{{{at}}}{value}")).collect()
+fn numbered(values: impl Iterator<Item = String>) -> Vec<String> {
+    let places = values.enumerate();
+    places.map(|(at, value)| format!("{{{at}}}{value}")).collect()
 }
 
 /// The structural class of a database without more to it.
@@ -163,7 +177,7 @@ fn database(
 
 /// The access rules of all entries.
 fn global_access(server: &Server<'_>) -> Attributes {
-    vec![(access::ACCESS, access::values(&server.state.settings.global_access))]
+    vec![(access::ACCESS, ordered::values(&server.state.settings.global_access))]
 }
 
 fn root_dn(server: &Server<'_>) -> (&'static str, Vec<String>) {
@@ -185,15 +199,14 @@ fn data(server: &Server<'_>) -> Attributes {
         let name = schema.type_of(indexes.attribute_type).name();
         format!("{name} {}", kinds(indexes).join(","))
     });
-    let settings = Setting::all().map(|setting| (setting.attribute, one(&setting.value(&state.settings))));
     let folder = (!local.folder.is_empty()).then(|| local.folder.clone());
     let mut attributes = vec![
         ("olcDbDirectory", Vec::from_iter(folder)),
         ("olcSuffix", suffixes.collect()),
         root_dn(server),
     ];
-    attributes.extend(settings);
-    attributes.push((access::ACCESS, access::values(&state.settings.access)));
+    attributes.extend(settings(server, DATA));
+    attributes.push((access::ACCESS, ordered::values(&state.settings.access)));
     attributes.push(("olcDbIndex", indexes.collect()));
     attributes
 }

@@ -17,7 +17,9 @@ use sapwood_ldap::result::ResultCode;
 
 use super::rules::Origin;
 use super::{Run, rdn_of, read};
-use crate::access::{Asked, Everywhere, Identity, Requester, Rights, Slot};
+use crate::access::{
+    ACTING_WORK_MAX, Asked, Everywhere, Identity, NOT_AUTHORIZED, Requester, Rights, Slot,
+};
 use crate::engine::{EntryId, Table, Write};
 use crate::names::{self, NamingContext};
 use crate::outcome::Stop;
@@ -37,7 +39,8 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Refuses a user whose entry was deleted meanwhile, perhaps by an update of this batch: nobody has such rights.
-    pub(super) fn require_requester(&self) -> Result<(), Stop> {
+    pub(super) fn require_requester(&mut self) -> Result<(), Stop> {
+        self.require_authorization()?;
         let Some(Identity::User { entry, .. }) = self.limited().map(Requester::identity) else {
             return Ok(());
         };
@@ -47,6 +50,27 @@ impl<'r, T: Write> Run<'r, T> {
                 let diagnostic = "the entry that you have bound as was deleted: bind again";
                 Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic))
             }
+        }
+    }
+
+    /// Refuses who acts for somebody and may not, or may not any more. In a transaction that is decided once, by what
+    /// was there before it: it takes place at one moment.
+    fn require_authorization(&mut self) -> Result<(), Stop> {
+        if self.is_authorized || !self.requester.is_acted_as() || self.origin != Origin::Client {
+            return Ok(());
+        }
+        let state = self.shared.of(self.state);
+        let mut work = self.assertion_work.min(ACTING_WORK_MAX);
+        let before = work;
+        let data = (&*self.txn, &state);
+        self.is_authorized = self.requester.is_authorized(self.schema, data, &mut work)?;
+        self.assertion_work -= before - work;
+        match self.is_authorized {
+            true => Ok(()),
+            false => Err(Stop::refuse(
+                ResultCode::AuthorizationDenied,
+                NOT_AUTHORIZED,
+            )),
         }
     }
 

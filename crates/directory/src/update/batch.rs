@@ -290,6 +290,7 @@ impl Batch<'_> {
             queue: &mut self.writer.queue,
             forgotten: &mut self.writer.forgotten,
             origin: Origin::Client,
+            is_authorized: false,
             in_transaction,
             begins_indexes: &mut self.begins_indexes,
             changes_access: &mut self.changes_access,

@@ -16,9 +16,12 @@ use sapwood_ldap::result::ResultCode;
 use super::Run;
 use super::rules::{RuleSet, UniqueRule};
 use crate::access::AccessRules;
-use crate::config::access::{self, ACCESS, AccessList};
+use crate::config::access::{ACCESS, AccessList};
+use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::unique::{self, UNIQUE_URI};
-use crate::config::{PasswordPolicyOverlay, Setting, Settings, elsewhere, password_policy};
+use crate::config::{
+    PasswordPolicyOverlay, Setting, Settings, elsewhere, ordered, password_policy,
+};
 use crate::definition;
 use crate::engine::Write;
 use crate::error::Error;
@@ -29,7 +32,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::synthetic::config::{DATA, FRONTEND, PASSWORD_POLICY, UNIQUE};
+use crate::synthetic::config::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
 use crate::synthetic::root_dse::Channel;
 
 impl<T: Write> Run<'_, T> {
@@ -67,12 +70,15 @@ impl<T: Write> Run<'_, T> {
                 }
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Unique => change_rules(&mut state.settings.unique, &change)?,
+                Target::AuthzRegexps => {
+                    ordered::change(&mut state.settings.authz_regexps, &change)?;
+                }
                 Target::Access => {
                     let list = match entry == FRONTEND {
                         true => AccessList::Global,
                         false => AccessList::Data,
                     };
-                    access::change(list.of_mut(&mut state.settings), &change)?;
+                    ordered::change(list.of_mut(&mut state.settings), &change)?;
                 }
             }
         }
@@ -329,6 +335,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(ACCESS) {
             return Ok(Target::Access);
         }
+        if name.eq_ignore_ascii_case(AUTHZ_REGEXP) {
+            return Ok(Target::AuthzRegexps);
+        }
         let (code, diagnostic) = match (elsewhere::remedy(name), known) {
             (Some(remedy), _) => {
                 let diagnostic = format!("{name} is not set here: {remedy}");
@@ -355,6 +364,7 @@ enum Target {
     Indexes,
     Unique,
     Access,
+    AuthzRegexps,
 }
 
 impl Target {
@@ -364,16 +374,20 @@ impl Target {
             Target::Indexes => INDEXES,
             Target::Unique => UNIQUE_URI,
             Target::Access => ACCESS,
+            Target::AuthzRegexps => AUTHZ_REGEXP,
         }
     }
 
     /// The entries that have the attribute.
     fn entries(self) -> &'static [&'static str] {
         match self {
-            Target::Setting(_) | Target::Indexes => &[DATA],
-            Target::PasswordPolicy(_) => &[PASSWORD_POLICY],
+            Target::Setting(setting) | Target::PasswordPolicy(setting) => {
+                std::slice::from_ref(&setting.entry)
+            }
+            Target::Indexes => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Access => &[DATA, FRONTEND],
+            Target::AuthzRegexps => &[GLOBAL],
         }
     }
 }

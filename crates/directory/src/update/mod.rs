@@ -91,6 +91,8 @@ pub(crate) struct Run<'r, T> {
     /// What is forgotten of binds when the updates are done.
     forgotten: &'r mut Vec<(EntryId, Forgotten)>,
     origin: Origin,
+    /// Whether who asks was found to be allowed to act as who they act as.
+    is_authorized: bool,
     /// Whether it is one of a transaction's.
     in_transaction: bool,
     /// Whether indexes were begun, which are to be built.

@@ -1,13 +1,18 @@
 //! Access rules: what is hidden is as if it were not there, and what may not be changed stays as it is.
 
+mod acting;
+mod disclosure;
 mod rules;
+mod under_way;
 mod updates;
 
 use std::sync::Arc;
 
 use crate::On;
 use crate::made::{Directory, in_memory};
-use sapwood_directory::access::{Attributes, DnPattern, DnScope, Rights, Rule, What, Who};
+use sapwood_directory::access::{
+    Attributes, DnPattern, DnScope, Rights, Rule, What, Who, parse_rules,
+};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Budget, CompareOptions, Identity, Policy, Requester, Search, SearchOptions, Searches, Step,
@@ -62,6 +67,12 @@ fn user(directory: &Directory, dn: &str) -> Identity {
 fn set(directory: &Directory, rules: impl IntoIterator<Item = Rule>) {
     let rules: Vec<Rule> = rules.into_iter().collect();
     directory.set_access(&Policy::from(rules)).unwrap();
+}
+
+/// Rules as `sapwood access` reads them.
+fn rules_of(text: &str) -> Vec<Rule> {
+    let read = parse_rules(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    read.into_iter().map(|(_, rule)| rule).collect()
 }
 
 /// Who is bound reads everything.
@@ -490,216 +501,6 @@ fn hidden_children_are_not_counted() {
 }
 
 #[test]
-fn what_may_not_be_disclosed_is_not_there() {
-    let directory = directory();
-    let anne = user(&directory, ANNE);
-    set(&directory, [hide_secret(), users_read()]);
-    // Whether it is there or not, all is the same but for the names that were given.
-    let missing = "ou=Nothing,dc=example,dc=com";
-    let at = |base: &str| {
-        let outcome = search(&directory, &by(&anne, base, Scope::Base, EVERYTHING));
-        (outcome.code, outcome.matched)
-    };
-    let not_there = (ResultCode::NoSuchObject, SUFFIX.to_owned());
-    for base in [
-        SECRET,
-        CARL,
-        BELOW,
-        "uid=nobody,ou=Secret,dc=example,dc=com",
-        missing,
-    ] {
-        assert_eq!(at(base), not_there, "{base}");
-        let compare = compare_as(
-            &directory,
-            &anne,
-            base,
-            "ou",
-            "x",
-            CompareOptions::default(),
-        );
-        assert_eq!((compare.code, compare.matched_dn), not_there, "{base}");
-    }
-    let nobody = (ResultCode::NoSuchObject, PEOPLE.to_owned());
-    assert_eq!(at("uid=nobody,ou=People,dc=example,dc=com"), nobody);
-    // Nor in the diagnostics.
-    let text = |dn: &str| {
-        let outcome = compare_as(&directory, &anne, dn, "ou", "x", CompareOptions::default());
-        outcome.diagnostic.replace(dn, "DN")
-    };
-    assert_eq!(text(SECRET), text(missing));
-    assert_eq!(text(CARL), text(missing));
-    // Who may know of it, but not search from there on, is told so.
-    let rule = Rule::to(What::entries(DnScope::Base, SECRET)).by(Who::Anyone, Rights::DISCLOSE);
-    set(&directory, [rule, hide_secret(), users_read()]);
-    assert_eq!(at(SECRET).0, ResultCode::InsufficientAccessRights);
-    assert_eq!(at(CARL), (ResultCode::NoSuchObject, SECRET.to_owned()));
-    // An entry above others may be hidden, and they not.
-    let rule = Rule::to(What::entries(DnScope::Base, SECRET)).by(Who::Anyone, Rights::NONE);
-    set(&directory, [rule, users_read()]);
-    assert_eq!(at(CARL).0, ResultCode::Success);
-    assert_eq!(at("uid=nobody,ou=Secret,dc=example,dc=com"), not_there);
-    // A hidden naming context.
-    let rule = Rule::to(What::entries(DnScope::Base, SUFFIX)).by(Who::Anyone, Rights::NONE);
-    set(&directory, [rule, users_read()]);
-    assert_eq!(at(missing), (ResultCode::NoSuchObject, String::new()));
-    assert_eq!(at(SUFFIX), (ResultCode::NoSuchObject, String::new()));
-    // Who may search nothing at all is told before anything is looked for.
-    set(
-        &directory,
-        [Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_AUTH)],
-    );
-    for base in [SUFFIX, CARL, missing] {
-        assert_eq!(
-            at(base),
-            (ResultCode::InsufficientAccessRights, String::new())
-        );
-    }
-}
-
-#[test]
-fn hidden_referrals_and_aliases_lead_nowhere() {
-    let directory = directory();
-    let anne = user(&directory, ANNE);
-    let referral = "ou=elsewhere,dc=example,dc=com";
-    let alias = "cn=alias,dc=example,dc=com";
-    let controls = [MANAGE_DSA_IT];
-    let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\nref: ldap://other/ou=x";
-    succeed(&directory, with(add(referral, lines), &controls));
-    let lines = format!(
-        "objectClass: alias\nobjectClass: extensibleObject\ncn: alias\naliasedObjectName: {SECRET}"
-    );
-    succeed(&directory, add(alias, &lines));
-    let at = |base: &str, deref, scope| {
-        let query = Query {
-            deref,
-            ..by(&anne, base, scope, EVERYTHING)
-        };
-        search(&directory, &query)
-    };
-    set(&directory, [users_read()]);
-    let below = "cn=x,ou=elsewhere,dc=example,dc=com";
-    assert_eq!(
-        at(below, DerefAliases::Never, Scope::Base).code,
-        ResultCode::Referral
-    );
-    let found = at(alias, DerefAliases::Always, Scope::Base);
-    assert_eq!(dns(&found), [SECRET]);
-    let hide = |dn: &str| Rule::to(What::entries(DnScope::Base, dn)).by(Who::Anyone, Rights::NONE);
-    set(&directory, [hide(referral), hide(alias), users_read()]);
-    for base in [below, referral, alias] {
-        let found = at(base, DerefAliases::Always, Scope::Base);
-        let told = (found.code, found.matched.as_str(), found.references.len());
-        assert_eq!(told, (ResultCode::NoSuchObject, SUFFIX, 0), "{base}");
-        let delete = apply_as(&directory, anne.clone(), delete(base));
-        assert_eq!(
-            delete.code,
-            ResultCode::InsufficientAccessRights,
-            "no rights anywhere"
-        );
-    }
-    // An alias that may be seen, of what may not.
-    set(&directory, [hide_secret(), users_read()]);
-    let found = at(alias, DerefAliases::Always, Scope::Base);
-    assert_eq!(
-        (found.code, found.matched.as_str()),
-        (ResultCode::AliasProblem, alias)
-    );
-    // In the scope of a search it is not followed when it is hidden itself.
-    let outside = "cn=outside,ou=People,dc=example,dc=com";
-    let lines = lines.replace("cn: alias", "cn: outside");
-    succeed(&directory, add(outside, &lines));
-    set(&directory, [users_read()]);
-    let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
-    assert!(dns(&found).contains(&CARL));
-    set(&directory, [hide(outside), users_read()]);
-    let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
-    assert_eq!(dns(&found), [PEOPLE, ANNE, BERT]);
-}
-
-#[test]
-fn referrals_and_aliases_whose_target_may_not_be_read_lead_nowhere() {
-    let directory = directory();
-    let anne = user(&directory, ANNE);
-    let referral = "ou=elsewhere,dc=example,dc=com";
-    let alias = "cn=alias,dc=example,dc=com";
-    let outside = "cn=outside,ou=People,dc=example,dc=com";
-    let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\nref: ldap://other/ou=x";
-    succeed(&directory, with(add(referral, lines), &[MANAGE_DSA_IT]));
-    for (dn, cn) in [(alias, "alias"), (outside, "outside")] {
-        let lines = format!(
-            "objectClass: alias\nobjectClass: extensibleObject\ncn: {cn}\naliasedObjectName: {SECRET}"
-        );
-        succeed(&directory, add(dn, &lines));
-    }
-    let below = format!("cn=x,{referral}");
-    let at = |base: &str, deref, scope| {
-        let query = Query {
-            deref,
-            ..by(&anne, base, scope, EVERYTHING)
-        };
-        search(&directory, &query)
-    };
-    let of_type = |name: &str| Rule::to(What::everything().attributes(of(&[name])));
-    let writes = Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_WRITE);
-    // What may be searched only is not read; neither is any of an entry that may be disclosed only.
-    let hidden = |rights| {
-        [
-            vec![
-                of_type("ref").by(Who::Anyone, rights),
-                of_type("aliasedObjectName").by(Who::Anyone, rights),
-            ],
-            [referral, alias, outside]
-                .map(|dn| {
-                    let what = What::entries(DnScope::Base, dn).attributes(vec![Attributes::Entry]);
-                    Rule::to(what).by(Who::Anyone, rights)
-                })
-                .to_vec(),
-        ]
-    };
-    let searchable = Rights::UP_TO_READ & !Rights::READ;
-    for rules in hidden(searchable) {
-        set(&directory, rules.into_iter().chain([writes.clone()]));
-        for base in [referral, &below, alias] {
-            for scope in [Scope::Base, Scope::Subtree] {
-                let found = at(base, DerefAliases::Always, scope);
-                let told = (found.code, found.matched.as_str(), found.references.len());
-                assert_eq!(told, (ResultCode::NoSuchObject, SUFFIX, 0), "{base}");
-            }
-        }
-        for base in [referral, &below] {
-            let options = CompareOptions::default();
-            let compared = compare_as(&directory, &anne, base, "ou", "elsewhere", options);
-            assert_eq!(compared.code, ResultCode::NoSuchObject, "{base}");
-            assert!(compared.referrals.is_none());
-            for request in [
-                delete(base),
-                modify(base, &[(Add, "description", &["x"])]),
-                add(&format!("cn=y,{base}"), "objectClass: device\ncn: y"),
-            ] {
-                let outcome = apply_as(&directory, anne.clone(), request);
-                assert_eq!(
-                    outcome.code,
-                    ResultCode::NoSuchObject,
-                    "{base}: {outcome:?}"
-                );
-                assert!(outcome.referrals.is_none());
-            }
-        }
-        let found = at(PEOPLE, DerefAliases::InSearching, Scope::Subtree);
-        assert!(!dns(&found).contains(&CARL), "{found:?}");
-    }
-    // Who does not follow them finds them there.
-    set(
-        &directory,
-        [
-            of_type("aliasedObjectName").by(Who::Anyone, Rights::NONE),
-            writes,
-        ],
-    );
-    assert_eq!(dns(&at(alias, DerefAliases::Never, Scope::Base)), [alias]);
-}
-
-#[test]
 fn comparisons_and_controls_tell_nothing_of_what_may_not_be_searched() {
     let directory = directory();
     let anne = user(&directory, ANNE);
@@ -791,172 +592,4 @@ fn comparisons_and_controls_tell_nothing_of_what_may_not_be_searched() {
         apply_as(&directory, anne.clone(), change()).code,
         ResultCode::Success
     );
-}
-
-#[test]
-fn searches_of_a_burst_may_be_of_different_people() {
-    let directory = directory();
-    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
-    let own = Rule::to(What::entries(DnScope::Children, PEOPLE))
-        .by(Who::SelfEntry, Rights::UP_TO_READ)
-        .by(
-            Who::Dn(DnPattern::new(DnScope::Base, BERT)),
-            Rights::UP_TO_READ,
-        )
-        .by(Who::Anyone, Rights::NONE);
-    set(&directory, [own, users_read()]);
-    let people = [&anne, &bert, &admin(), &Identity::Anonymous, &anne, &bert];
-    let queries: Vec<Query<'_>> = people
-        .iter()
-        .flat_map(|who| {
-            let one = |dn| by(who, dn, Scope::Base, EVERYTHING);
-            [
-                one(BERT),
-                one(ANNE),
-                tree(who, "(uid=*)"),
-                tree(who, "(uid=bert)"),
-            ]
-        })
-        .collect();
-    let together = search_together(&directory, &queries);
-    for (query, found) in queries.iter().zip(&together) {
-        assert_eq!(*found, search(&directory, query));
-    }
-    let counts =
-        |found: &[Found]| -> Vec<usize> { found.iter().map(|found| found.entries.len()).collect() };
-    assert_eq!(counts(&together[..4]), [0, 1, 2, 0], "Anne");
-    assert_eq!(counts(&together[4..8]), [1, 1, 3, 1], "Bert");
-    assert_eq!(counts(&together[8..12]), [1, 1, 3, 1], "the administrator");
-    assert_eq!(counts(&together[12..16]), [0; 4], "nobody");
-}
-
-/// Goes on by a step of one entry; the DNs found, and how it ended.
-fn step<E: Engine>(search: &mut Search<E>) -> (Vec<String>, Option<ResultCode>) {
-    let mut out = Vec::new();
-    let budget = Budget {
-        entries: 1,
-        work: 1 << 20,
-        out_bytes: 1 << 20,
-    };
-    let ended = loop {
-        let was_planned = search.is_planned();
-        let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
-        match search.step(&mut wire, budget).unwrap() {
-            Step::Done(outcome) => break Some(outcome.code),
-            Step::Fetch => search.snapshot().fetch().unwrap(),
-            Step::More if !was_planned => {}
-            Step::More | Step::Room(_) => break None,
-        }
-    };
-    let found = Answer::all(&out)
-        .into_iter()
-        .filter_map(|answer| answer.entry);
-    (found.collect(), ended)
-}
-
-#[test]
-fn searches_under_way_heed_new_rules() {
-    let directory = directory();
-    let anne = user(&directory, ANNE);
-    let begin = |together: bool| {
-        let filter = filter_text::parse("(!(mail=nobody@example.com))").unwrap();
-        let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
-        let who: Arc<Requester> = directory.requester(anne.clone());
-        let snapshot = directory.snapshot().unwrap();
-        let options = SearchOptions::default();
-        match together {
-            true => {
-                let mut searches = Searches::new(snapshot);
-                searches
-                    .begin([(&who, &request, options)].into_iter())
-                    .remove(0)
-            }
-            false => Search::new(snapshot, &who, &request, options),
-        }
-    };
-    let rest = |search: &mut Search<On>| {
-        let mut found = Vec::new();
-        loop {
-            let (more, ended) = step(search);
-            found.extend(more);
-            if let Some(code) = ended {
-                return (found, code);
-            }
-        }
-    };
-    let owned = |dns: &[&str]| -> Vec<String> { dns.iter().map(|dn| (*dn).to_owned()).collect() };
-    for together in [false, true] {
-        set(&directory, [users_read()]);
-        let mut search = begin(together);
-        assert_eq!(step(&mut search), (owned(&[SUFFIX]), None));
-        // Entries are hidden, and mail may not be searched any more.
-        set(&directory, [hide_secret(), hide_mail(), users_read()]);
-        assert_eq!(rest(&mut search), (owned(&[ANNE]), ResultCode::Success));
-        // Back to where all may be seen.
-        let mut search = begin(together);
-        set(&directory, [users_read()]);
-        let all = owned(&[SUFFIX, PEOPLE, SECRET, BELOW, ANNE, BERT, CARL]);
-        assert_eq!(rest(&mut search).0.len(), all.len());
-        // The base, or all there is.
-        let mut search = begin(together);
-        step(&mut search);
-        let hide = Rule::to(What::entries(DnScope::Base, SUFFIX)).by(Who::Anyone, Rights::NONE);
-        set(&directory, [hide, users_read()]);
-        let refused = (Vec::new(), ResultCode::InsufficientAccessRights);
-        assert_eq!(rest(&mut search), refused);
-        set(&directory, [users_read()]);
-        let mut search = begin(together);
-        step(&mut search);
-        set(&directory, []);
-        assert_eq!(rest(&mut search), refused);
-    }
-    // The next page is another search.
-    set(&directory, [users_read()]);
-    let mut query = tree(&anne, "(uid=*)");
-    query.options.page = Some((1, Vec::new()));
-    let first = search(&directory, &query);
-    assert_eq!(dns(&first), [ANNE]);
-    set(
-        &directory,
-        [
-            Rule::to(What::entries(DnScope::Base, BERT)).by(Who::Anyone, Rights::NONE),
-            users_read(),
-        ],
-    );
-    query.options.page = Some((1, first.cookie));
-    assert_eq!(dns(&search(&directory, &query)), [CARL]);
-}
-
-#[test]
-fn cookies_tell_nothing_of_what_is_hidden() {
-    const CORA: &str = "uid=cora,ou=People,dc=example,dc=com";
-    let directory = directory();
-    let lines = "objectClass: inetOrgPerson\nuid: cora\ncn: Person cora\nsn: cora";
-    succeed(&directory, add(CORA, lines));
-    let anne = user(&directory, ANNE);
-    let page = |scope, filter: &str, cookie| {
-        let mut query = by(&anne, PEOPLE, scope, filter);
-        query.options.page = Some((1, cookie));
-        search(&directory, &query)
-    };
-    // In the order of names: Bert stands between the two that are seen.
-    let hide_bert = Rule::to(What::entries(DnScope::Base, BERT)).by(Who::Anyone, Rights::NONE);
-    set(&directory, [hide_bert, users_read()]);
-    let first = page(Scope::OneLevel, EVERYTHING, Vec::new());
-    assert_eq!(dns(&first), [ANNE]);
-    assert!(!first.cookie.windows(4).any(|part| part == b"bert"));
-    let second = page(Scope::OneLevel, EVERYTHING, first.cookie);
-    assert_eq!(dns(&second), [CORA]);
-    assert!(second.cookie.is_empty());
-    // In the order of numbers: whether he has the mail that is asked for.
-    set(&directory, [hide_mail(), users_read()]);
-    let position = |mail: &str| {
-        let filter = format!("(|(mail={mail}@example.com)(uid=anne)(uid=cora))");
-        let found = page(Scope::Subtree, &filter, Vec::new());
-        assert_eq!(dns(&found), [ANNE]);
-        assert!(!found.cookie.is_empty());
-        // Behind the seal.
-        found.cookie[9..].to_vec()
-    };
-    assert_eq!(position("bert"), position("nobody"));
 }

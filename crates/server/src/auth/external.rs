@@ -2,11 +2,10 @@
 //! user that runs the server are the administrator, others have a name made of their ids. Under TLS it is an authority,
 //! by the client's certificate, which stands for an entry.
 
-use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Asked, Exchange, Mechanism, Step, certificate};
+use super::{Asked, Client, Exchange, Mechanism, Step, certificate, names};
 use crate::session::Peer;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
@@ -24,9 +23,11 @@ impl Exchange for External {
                 dn: asked.settings.config.admin.dn.clone(),
             },
             // As OpenLDAP names them.
-            Peer::Local { uid, gid } => Identity::External {
-                dn: format!("gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth"),
-            },
+            Peer::Local { uid, gid } => {
+                let dn = format!("gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth");
+                let known = asked.entries.outsider(&dn)?;
+                known.unwrap_or(Identity::External { dn })
+            }
             Peer::Tcp(_) => match asked.tls.and_then(|tls| tls.certificate.as_ref()) {
                 Some(own) => certificate::identity(asked, own)?,
                 None => {
@@ -37,24 +38,14 @@ impl Exchange for External {
                 }
             },
         };
-        let wanted = credentials.unwrap_or_default();
-        if !wanted.is_empty() && !is_its_own(asked.schema, identity.dn(), wanted) {
-            let reason = format!("the authorization identity here is dn:{}", identity.dn());
-            return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
-        }
-        Ok(Step::Done(identity))
+        let wanted = std::str::from_utf8(credentials.unwrap_or_default()).map_err(|_| {
+            let reason = "the authorization identity is not UTF-8";
+            Outcome::new(ResultCode::InvalidCredentials, reason)
+        })?;
+        let own = format!("dn:{}", identity.dn());
+        Ok(Step::Done(Client {
+            authzid: names::other(asked.schema, wanted, &own),
+            identity,
+        }))
     }
-}
-
-/// Whether an authorization identity is that of who has this DN.
-fn is_its_own(schema: &Schema, dn: &str, wanted: &[u8]) -> bool {
-    let normal = |dn: &str| {
-        let mut normal = NormalDn::new();
-        let read = normal.parse(schema, dn.as_bytes());
-        read.is_ok().then_some(normal)
-    };
-    let wanted = std::str::from_utf8(wanted).ok();
-    let wanted = wanted.and_then(|wanted| wanted.strip_prefix("dn:"));
-    let wanted = wanted.and_then(normal);
-    wanted.is_some() && wanted == normal(dn)
 }

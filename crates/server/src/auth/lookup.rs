@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sapwood_directory::access::Mapped;
 use sapwood_directory::engine::{self, Engine};
 use sapwood_directory::{
     Budget, Credentials, Error, Identity, Outcome, Requester, Search, SearchOptions, Snapshot,
@@ -14,6 +15,8 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, Response, ResponseMessage, Scope, SearchRequest, frame};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
+
+use crate::service::Settings;
 
 /// What one step may do: an index that finds the entry needs less.
 const STEP: Budget = Budget {
@@ -35,6 +38,12 @@ pub(crate) trait Entries {
     /// The only entry that a search finds, as somebody who is known to be it. None if there are several: nobody is to
     /// decide by accident who somebody is.
     fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome>;
+
+    /// The DN of whom a user's name in a mechanism stands for.
+    fn user_dn(&self, user: &str, mechanism: &str) -> Result<Option<String>, Outcome>;
+
+    /// Whom a name that is written as a DN stands for, of who is vouched for from outside.
+    fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome>;
 
     /// The entry with a DN and the first `values_max` of its passwords, if the access rules let `nobody` bind as it.
     fn bindable(
@@ -69,6 +78,38 @@ pub(crate) fn by_dn<E: Engine>(
         entry: found.entry,
         dn: found.dn,
     }))
+}
+
+/// Whom a name from outside stands for: the administrator, an entry, or somebody who is none.
+pub(crate) fn by_mapping<E: Engine>(
+    snapshot: &Snapshot<E>,
+    settings: &Settings,
+    mapped: Option<Mapped>,
+) -> Result<Sought, Error> {
+    match mapped {
+        None => Ok(Ok(None)),
+        Some(Mapped::Dn(dn)) if settings.is_admin(snapshot.schema(), &dn) => {
+            let dn = settings.config.admin.dn.clone();
+            Ok(Ok(Some(Identity::Admin { dn })))
+        }
+        Some(Mapped::Dn(dn)) => {
+            let found = by_dn(snapshot, &dn)?;
+            Ok(Ok(Some(found.unwrap_or(Identity::External { dn }))))
+        }
+        Some(Mapped::Search {
+            base,
+            scope,
+            filter,
+        }) => {
+            let wanted = Wanted {
+                base,
+                scope,
+                filter,
+                value: None,
+            };
+            by_search(snapshot, &wanted)
+        }
+    }
 }
 
 /// A search for an entry.

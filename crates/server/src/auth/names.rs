@@ -2,26 +2,44 @@
 
 use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Credentials, Outcome};
+use sapwood_ldap::dn::Dn;
 
 use super::Asked;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 8 << 10;
 
-/// The DN of a name, if it is one: `u:ann` is none.
-pub(super) fn dn(name: &str) -> &str {
+/// The DN of a name that is written as one.
+fn dn(name: &str) -> &str {
     name.strip_prefix("dn:").unwrap_or(name)
 }
 
-/// Whether who is authenticated by a name asks for no other identity.
-pub(super) fn is_same(schema: &Schema, authzid: &str, authcid: &str) -> bool {
+/// A name without the letter that may stand before one that is no DN.
+fn plain(name: &str) -> &str {
+    name.strip_prefix("u:").unwrap_or(name)
+}
+
+/// The DN of who has a name in a mechanism: `dn:cn=Ann,dc=example`, the same without `dn:`, or a name such as `ann`
+/// that stands for one. A name that nobody has stays as it is, and is none.
+pub(super) fn dn_of(asked: &Asked<'_>, name: &str, mechanism: &str) -> Result<String, Outcome> {
+    let is_dn = name.starts_with("dn:") || Dn::parse(name).is_ok();
+    let found = match is_dn {
+        true => None,
+        false => asked.entries.user_dn(plain(name), mechanism)?,
+    };
+    Ok(found.unwrap_or_else(|| dn(name).to_owned()))
+}
+
+/// As whom who is authenticated by a name asks to act, if that is somebody else.
+pub(super) fn other(schema: &Schema, authzid: &str, authcid: &str) -> Option<String> {
     let normal = |name: &str| {
         let mut normal = NormalDn::new();
         let read = normal.parse(schema, dn(name).as_bytes());
         read.is_ok().then_some(normal)
     };
     let is_same = || normal(authzid).is_some_and(|own| normal(authcid) == Some(own));
-    authzid.is_empty() || authzid == authcid || is_same()
+    let is_own = authzid.is_empty() || plain(authzid) == plain(authcid) || is_same();
+    (!is_own).then(|| authzid.to_owned())
 }
 
 /// The passwords of the entry with a DN, if the access rules let it be bound by them: otherwise it is as if there were
@@ -39,11 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_somebody_else() {
+    fn who_is_named_in_another_way_is_the_same() {
         let schema = Schema::standard();
-        let is_same = |authzid, authcid| is_same(&schema, authzid, authcid);
+        let is_same = |authzid, authcid| other(&schema, authzid, authcid).is_none();
         assert!(is_same("", "dn:cn=a"));
-        assert!(is_same("u:a", "u:a"));
+        assert!(is_same("u:a", "u:a") && is_same("u:a", "a") && is_same("a", "u:a"));
         assert!(is_same("dn:CN = A", "cn=a"));
         assert!(!is_same("dn:cn=b", "dn:cn=a"));
         assert!(!is_same("dn:", "dn:cn=a"));

@@ -1,5 +1,5 @@
 //! PLAIN (RFC 4616), under TLS only: a name and its password, as in a simple bind. The name is a DN, mostly written
-//! `dn:cn=Ann,dc=example`; other names (`u:ann`) are nobody's. To act as somebody else is refused.
+//! `dn:cn=Ann,dc=example`, or one of which olcAuthzRegexp makes a DN.
 
 use sapwood_directory::Outcome;
 use sapwood_ldap::result::ResultCode;
@@ -29,14 +29,10 @@ impl Exchange for Plain {
             let reason = "PLAIN has [authzid] NUL authcid NUL password (RFC 4616 §2)";
             return Err(Outcome::new(ResultCode::ProtocolError, reason));
         };
-        if !names::is_same(asked.schema, message.authzid, message.authcid) {
-            let reason =
-                "nobody may act as somebody else here: leave the authorization identity out";
-            return Err(Outcome::new(ResultCode::AuthorizationDenied, reason));
-        }
         Ok(Step::Wait(Wait::Password {
-            dn: names::dn(message.authcid).to_owned(),
+            dn: names::dn_of(asked, message.authcid, MECHANISM.name)?,
             password: Password::new(message.password.to_vec()),
+            authzid: names::other(asked.schema, message.authzid, message.authcid),
         }))
     }
 }

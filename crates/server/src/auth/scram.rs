@@ -7,7 +7,7 @@ use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Asked, Exchange, Mechanism, Step, names};
+use super::{Asked, Client, Exchange, Mechanism, Step, names};
 use crate::password::{SCRAM_SALT_BYTES, ScramHash, ScramVerifier, random};
 use crate::tls::Bindings;
 use crate::workers::Owner;
@@ -59,6 +59,8 @@ struct Began {
     verifier: ScramVerifier,
     /// Who it is, if somebody has the name and such a verifier.
     identity: Option<Identity>,
+    /// As whom it wants to act, if that is somebody else.
+    authzid: Option<String>,
     owner: Owner,
 }
 
@@ -90,17 +92,21 @@ impl Scram {
         }
     }
 
+    fn mechanism(&self) -> &'static Mechanism {
+        match (self.hash, self.is_plus) {
+            (ScramHash::Sha256, false) => &SHA_256,
+            (ScramHash::Sha256, true) => &SHA_256_PLUS,
+            (ScramHash::Sha512, false) => &SHA_512,
+            (ScramHash::Sha512, true) => &SHA_512_PLUS,
+        }
+    }
+
     /// Answers the client's name and nonce with a salt.
     fn begin(&mut self, asked: &Asked<'_>, message: &str) -> Result<Step, Outcome> {
         let first = ClientFirst::read(message).map_err(malformed)?;
         let bindings = asked.tls.map(|tls| &tls.bindings);
         let binding = binding(first.binding, self.is_plus, bindings)?;
-        if !names::is_same(asked.schema, &first.authzid, &first.authcid) {
-            let reason =
-                "nobody may act as somebody else here: leave the authorization identity out";
-            return Err(Outcome::new(ResultCode::AuthorizationDenied, reason));
-        }
-        let dn = names::dn(&first.authcid).to_owned();
+        let dn = names::dn_of(asked, &first.authcid, self.mechanism().name)?;
         let found = asked.verifier(&dn, self.hash)?;
         let owner = match &found {
             Some((identity, _)) => Owner::from(identity),
@@ -128,6 +134,7 @@ impl Scram {
             dn,
             verifier,
             identity,
+            authzid: names::other(asked.schema, &first.authzid, &first.authcid),
             owner,
         });
         Ok(Step::More(challenge))
@@ -158,7 +165,10 @@ impl Began {
         }
         let signature = Base64::encode_string(&self.verifier.signature(exchange.as_bytes()));
         Ok(Step::DoneWith(
-            identity.clone(),
+            Client {
+                identity: identity.clone(),
+                authzid: self.authzid.clone(),
+            },
             format!("v={signature}").into_bytes(),
         ))
     }

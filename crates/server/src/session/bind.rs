@@ -9,12 +9,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    AccountChange, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
+    AccountChange, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester, Snapshot,
 };
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
+    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, Whom,
+    authorization_identity_response,
 };
 use sapwood_ldap::message::{
     Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
@@ -22,23 +24,37 @@ use sapwood_ldap::message::{
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
+use super::acting::acts_as;
 use super::log::LoggedName;
 use super::password_policy::judge;
 use super::{Completion, Peer, Reader, Session};
 use crate::auth::lookup::Entries;
-use crate::auth::{self, Exchange, Mechanism, Step, Wait};
+use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
+use crate::service::Settings;
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
 
 /// Bytes of the name in a bind.
 const NAME_BYTES_MAX: usize = 8 << 10;
 
+/// As whom a client acts that has authenticated.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ActsAs {
+    /// It has asked for nobody else.
+    #[default]
+    Itself,
+    /// This one.
+    Other(Arc<Requester>),
+    /// Somebody as whom it may not.
+    Denied,
+}
+
 /// What came of the check of a password.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// It is right, and what password policies say.
-    Bound(Identity, BindVerdict),
+    /// It is right, as whom the client acts, and what password policies say.
+    Bound(Identity, ActsAs, BindVerdict),
     /// It is wrong, and what is to be stored with the entry before that is told.
     Wrong(Option<(EntryId, AccountChange)>),
     /// Policies could not be asked.
@@ -138,6 +154,22 @@ pub(super) fn stopped() -> Outcome {
     Outcome::new(ResultCode::Unavailable, reason)
 }
 
+/// As whom somebody acts that has authenticated, and asks for this. To be bound as nobody is not to act for somebody.
+fn acts_at_bind<E: Engine>(
+    snapshot: &Snapshot<E>,
+    settings: &Settings,
+    asker: &Arc<Requester>,
+    authzid: &str,
+) -> Result<ActsAs, Error> {
+    let mut work = ACTING_WORK_MAX;
+    let acting = acts_as(snapshot, settings, asker, Whom::AuthzId(authzid), &mut work)?;
+    Ok(match acting {
+        Some(acting) if *acting.identity() == Identity::Anonymous => ActsAs::Denied,
+        Some(acting) => ActsAs::Other(acting),
+        None => ActsAs::Denied,
+    })
+}
+
 impl<E: Engine> Session<E> {
     pub(super) fn bind(
         &mut self,
@@ -147,6 +179,7 @@ impl<E: Engine> Session<E> {
     ) -> bool {
         self.operations.tells_identity = controls.authorization_identity.is_some();
         self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
+        self.operations.acts_as = ActsAs::Itself;
         self.context.must_change = false;
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
@@ -198,7 +231,16 @@ impl<E: Engine> Session<E> {
         told: Option<Vec<u8>>,
         verdict: &BindVerdict,
     ) {
-        self.set_identity(identity);
+        match std::mem::take(&mut self.operations.acts_as) {
+            ActsAs::Itself => self.set_identity(identity),
+            // Who has to change the password acts for nobody.
+            ActsAs::Other(requester) if !verdict.must_change => self.set_requester(requester),
+            // RFC 4513 §5.
+            ActsAs::Other(_) | ActsAs::Denied => {
+                let outcome = Outcome::new(ResultCode::InvalidCredentials, NOT_AUTHORIZED);
+                return self.answer(id, Operation::Bind, &outcome);
+            }
+        }
         self.context.must_change = verdict.must_change;
         let controls = self.bind_controls(&verdict.response);
         match told {
@@ -238,11 +280,28 @@ impl<E: Engine> Session<E> {
             };
         }
         self.require_confidentiality()?;
-        self.check_password(id, name, password)
+        self.check_password(id, (name, None), password)
+    }
+
+    /// Decides as whom somebody acts that has authenticated, and asks for this.
+    fn decide_acting(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
+        if let Some(authzid) = authzid {
+            let asker = self.requester(identity.clone());
+            let settings = self.settings.clone();
+            let acts_as =
+                self.read(|snapshot| acts_at_bind(snapshot, &settings, &asker, authzid))?;
+            self.operations.acts_as = acts_as;
+        }
+        Ok(())
     }
 
     /// Whether the password is the one of who has this name, unless that takes time.
-    fn check_password(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
+    fn check_password(
+        &mut self,
+        id: u32,
+        (name, authzid): (&str, Option<String>),
+        password: &[u8],
+    ) -> Result<Begun, Outcome> {
         let came = Instant::now();
         let Some(Bindable {
             identity,
@@ -271,19 +330,42 @@ impl<E: Engine> Session<E> {
         if verifier.is_quick() {
             let failure = (failure, claim);
             return match verifier.run() {
-                Some(_) if is_governed => self.right_password(id, identity, None, failure),
-                Some(_) => Ok(Begun::bound(identity)),
+                Some(_) => {
+                    self.decide_acting(&identity, authzid.as_deref())?;
+                    match is_governed {
+                        true => self.right_password(id, identity, None, failure),
+                        false => Ok(Begun::bound(identity)),
+                    }
+                }
                 None => self.wrong_password(id, entry, failure),
             };
         }
         let work = verifier.work();
         let session = self.completions.clone();
         let directory = self.service.directory.clone();
-        let judged = move |identity: Option<Identity>| match (entry, identity) {
-            (Some(entry), identity) => judge(&directory, entry, identity)
-                .unwrap_or_else(|error| Verdict::Failed(refusal(&error))),
-            (None, Some(identity)) => Verdict::Bound(identity, BindVerdict::default()),
-            (None, None) => Verdict::Wrong(None),
+        let (settings, asker) = (
+            self.settings.clone(),
+            self.requester_if(&authzid, &identity),
+        );
+        // Here it may wait for what is not at hand.
+        let judge_right = move |identity: Option<Identity>| {
+            let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
+                (Some(asker), Some(authzid), Some(_)) => directory
+                    .snapshot()?
+                    .through(|snapshot| acts_at_bind(snapshot, &settings, asker, authzid))?,
+                _ => ActsAs::Itself,
+            };
+            let identity = identity.map(|identity| (identity, acts_as));
+            match (entry, identity) {
+                (Some(entry), identity) => judge(&directory, entry, identity),
+                (None, Some((identity, acts_as))) => {
+                    Ok(Verdict::Bound(identity, acts_as, BindVerdict::default()))
+                }
+                (None, None) => Ok(Verdict::Wrong(None)),
+            }
+        };
+        let judged = move |identity| {
+            judge_right(identity).unwrap_or_else(|error: Error| Verdict::Failed(refusal(&error)))
         };
         let check = move |turn| {
             let verdict = match turn {
@@ -351,7 +433,8 @@ impl<E: Engine> Session<E> {
         };
         self.operations.exclusive = None;
         let begun = match (verdict, failure) {
-            (Verdict::Bound(identity, verdict), Some(failure)) => {
+            (Verdict::Bound(identity, acts_as, verdict), Some(failure)) => {
+                self.operations.acts_as = acts_as;
                 Ok(self.judged_right(id, (identity, None, verdict), failure))
             }
             (Verdict::Wrong(change), Some(failure)) => Ok(self.judged_wrong(id, change, failure)),
@@ -436,6 +519,16 @@ impl<E: Engine> Session<E> {
         )
     }
 
+    /// Who asks to act as somebody else.
+    fn requester_if(
+        &self,
+        authzid: &Option<String>,
+        identity: &Identity,
+    ) -> Option<Arc<Requester>> {
+        let asks = authzid.is_some();
+        asks.then(|| self.requester(identity.clone()))
+    }
+
     /// The connection as long as nobody is bound.
     fn nobody(&self) -> Arc<Requester> {
         match self.is_anonymous() {
@@ -483,11 +576,15 @@ impl<E: Engine> Session<E> {
             return Err(wrong());
         }
         let begun = match stepped? {
-            Step::Done(identity) => Ok(Begun::bound(identity)),
-            Step::DoneWith(identity, told) => {
+            Step::Done(Client { identity, authzid }) => self
+                .decide_acting(&identity, authzid.as_deref())
+                .map(|()| Begun::bound(identity)),
+            Step::DoneWith(Client { identity, authzid }, told) => {
+                let decided = self.decide_acting(&identity, authzid.as_deref());
                 let claim = self.claim(&identity);
                 let failure = came + self.service.hashers.failure_delay(claim);
-                self.right_password(id, identity, Some(told), (failure, claim))
+                decided
+                    .and_then(|()| self.right_password(id, identity, Some(told), (failure, claim)))
             }
             Step::Failed(owner) => {
                 let origin = self.context.peer.origin();
@@ -503,7 +600,11 @@ impl<E: Engine> Session<E> {
                 self.operations.challenged = Some(bind);
                 return Ok(Begun::Challenged(challenge));
             }
-            Step::Wait(Wait::Password { dn, password }) => self.check_password(id, &dn, &password),
+            Step::Wait(Wait::Password {
+                dn,
+                password,
+                authzid,
+            }) => self.check_password(id, (&dn, authzid), &password),
         };
         if self.lacks() {
             self.operations.challenged = Some(bind);

@@ -8,6 +8,7 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{Channel, EntryId, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
+use super::acting::Acting;
 use super::{Reader, Session};
 use crate::accounts::{Claimant, Origin};
 use crate::closing::Reason;
@@ -81,6 +82,8 @@ pub(super) struct Context {
     pub(super) tls: Option<Box<Established>>,
     /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
     pub(super) requester: Arc<Requester>,
+    /// Whom it acts as.
+    pub(super) acting: Acting,
     /// Whether the user has to change their password before anything else.
     pub(super) must_change: bool,
     /// Deletions that were counted when the user's entry was certainly there.
@@ -108,19 +111,32 @@ impl<E: Engine> Session<E> {
     }
 
     pub(super) fn set_identity(&mut self, identity: Identity) {
-        if identity != *self.context.identity() {
-            self.context.claimant = self.context.claimant.bound_as(&identity);
-            let is_bound = identity != Identity::Anonymous;
-            self.admission.bind(&self.context.claimant, is_bound);
-            self.context.requester = self.requester(identity);
+        if identity != *self.context.identity() || self.context.requester.is_acted_as() {
+            let requester = self.requester(identity);
+            self.set_requester(requester);
         }
+    }
+
+    /// Has the connection be somebody's. What it takes of what all share is taken in the name of who has authenticated.
+    pub(super) fn set_requester(&mut self, requester: Arc<Requester>) {
+        let real = requester.real();
+        self.context.claimant = self.context.claimant.bound_as(real);
+        let is_bound = *real != Identity::Anonymous;
+        self.admission.bind(&self.context.claimant, is_bound);
+        self.context.requester = requester;
+        self.context.acting = Acting::default();
     }
 
     /// Somebody who asks over this connection.
     pub(super) fn requester(&self, identity: Identity) -> Arc<Requester> {
+        let from = Some(self.connection());
+        self.service.directory.requester_from(identity, from)
+    }
+
+    /// What rules may ask of this connection.
+    pub(super) fn connection(&self) -> Arc<Connection> {
         let Context { peer, tls, .. } = &self.context;
-        let from = peer.connection(tls.as_ref().map_or(0, |tls| u32::from(tls.ssf)));
-        self.service.directory.requester_from(identity, Some(from))
+        peer.connection(tls.as_ref().map_or(0, |tls| u32::from(tls.ssf)))
     }
 
     /// For whom work is done that somebody with this identity asks for, or that is about its password.

@@ -23,8 +23,6 @@ pub(crate) fn spoken(extensions: Extensions) -> ControlSet {
         KnownControl::NonTransactional => extensions.implicit_membership,
         KnownControl::EagerTransaction => extensions.eager_transactions,
         KnownControl::QueueLength => extensions.queue_length,
-        // It is only understood to be refused.
-        KnownControl::ProxiedAuthorization => false,
         _ => true,
     };
     let known = KnownControl::ALL.iter().filter(speaks);
@@ -55,12 +53,7 @@ impl<E: Engine> Session<E> {
         if !is_start && !self.service.extensions.implicit_start {
             takes = takes.without(KnownControl::EagerTransaction);
         }
-        // RFC 5805 §4.4: it is a protocol error in a transaction, which is told where that is decided.
-        let may_belong = takes.has(KnownControl::TransactionSpecification);
-        if may_belong && !self.operations.transactions.is_empty() {
-            takes = takes.with(KnownControl::ProxiedAuthorization);
-        }
-        takes.and(self.service.spoken.with(KnownControl::ProxiedAuthorization))
+        takes.and(self.service.spoken)
     }
 
     /// Does what controls ask of the session, whatever the operation.

@@ -1,8 +1,10 @@
 //! Extended operations (RFC 4511 §4.12): a file each, which says what the session has to know of it, and a line in the
 //! table below. The root DSE is made from the table.
 
+use std::sync::Arc;
+
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, Outcome};
+use sapwood_directory::{Channel, Outcome, Requester};
 use sapwood_ldap::controls::{ControlSet, Controls, RequestControls};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
@@ -51,6 +53,8 @@ struct Call<'m, 'b, 'i, E: Engine> {
     oid: &'static str,
     value: Option<&'m [u8]>,
     controls: &'m RequestControls<'m>,
+    /// For whom it is done.
+    by: &'m Arc<Requester>,
     burst: &'b mut Burst<'i, E>,
 }
 
@@ -71,7 +75,7 @@ impl<E: Engine> Session<E> {
         id: u32,
         request: &ExtendedRequest<'_>,
         known: Option<&ExtendedOperation<E>>,
-        controls: &RequestControls<'_>,
+        (controls, by): (&RequestControls<'_>, &Arc<Requester>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
         if self.kept_for(Reader::Request).is_none() {
@@ -88,6 +92,7 @@ impl<E: Engine> Session<E> {
             oid: known.oid,
             value: request.value,
             controls,
+            by,
             burst,
         };
         (known.run)(self, call) && !self.waits_for_fetch(Reader::Request)

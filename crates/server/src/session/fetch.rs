@@ -157,7 +157,7 @@ impl<E: Engine> Session<E> {
             }
             ControlFlow::Break(())
         };
-        let claim = self.claim(self.context.identity());
+        let claim = self.claim(self.context.requester.real());
         let workers = &self.service.preparers;
         Fetch {
             number,
@@ -188,6 +188,22 @@ impl<E: Engine> Entries for Session<E> {
 
     fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome> {
         self.read(|snapshot| lookup::by_search(snapshot, wanted))?
+    }
+
+    fn user_dn(&self, user: &str, mechanism: &str) -> Result<Option<String>, Outcome> {
+        let found = self.read(|snapshot| {
+            let in_force = snapshot.settings();
+            let mapped = in_force.mapped_user(snapshot.schema(), user, (mechanism, ""));
+            lookup::by_mapping(snapshot, &self.settings, mapped)
+        })?;
+        Ok(found?.map(|identity| identity.dn().to_owned()))
+    }
+
+    fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome> {
+        self.read(|snapshot| {
+            let mapped = snapshot.settings().mapped(name);
+            lookup::by_mapping(snapshot, &self.settings, mapped)
+        })?
     }
 
     fn bindable(

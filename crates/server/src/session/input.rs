@@ -197,21 +197,32 @@ impl<E: Engine> Session<E> {
                 return true;
             }
         }
+        let by = match self.asker(&message.op, controls, burst) {
+            Ok(by) => by,
+            Err(outcome) => {
+                if self.waits_for_fetch(Reader::Request) {
+                    return false;
+                }
+                self.answer(id, operation, &outcome);
+                return true;
+            }
+        };
+        self.log_acting(id, &by);
         match message.op {
             Request::Bind(request) => return self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
-                return self.search(&message, &request, controls, bytes, search, burst);
+                return self.search(&message, &request, controls, &by, (bytes, search), burst);
             }
             Request::Compare(request) => {
-                return self.compare(&message, &request, controls, bytes, burst);
+                return self.compare(&message, &request, controls, &by, bytes, burst);
             }
             Request::Abandon(abandoned) => self.abandon(abandoned),
             Request::Extended(request) => {
-                return self.extended(id, &request, extended, controls, burst);
+                return self.extended(id, &request, extended, (controls, &by), burst);
             }
             Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
-                return self.update(bytes, &message, controls, burst);
+                return self.update(bytes, &message, controls, &by, burst);
             }
         }
         true

@@ -143,7 +143,7 @@ impl<E: Engine> Session<E> {
         &mut self,
         bytes: &[u8],
         message: &RequestMessage<'_>,
-        controls: &RequestControls<'_>,
+        (controls, by): (&RequestControls<'_>, &Arc<Requester>),
         share: Share,
         burst: &mut Burst<'_, E>,
     ) {
@@ -154,7 +154,7 @@ impl<E: Engine> Session<E> {
             Ok(snapshot) => snapshot.clone(),
             Err(outcome) => return self.answer(id, operation, &outcome),
         };
-        let mut options = self.search_options(controls, snapshot.settings());
+        let mut options = self.search_options(controls, by, snapshot.settings());
         // The time limits count from now on.
         let wanted = match message.op {
             Request::Search(request) => u64::from(request.time_limit) * 1_000_000,
@@ -162,7 +162,7 @@ impl<E: Engine> Session<E> {
         };
         let wanted = (wanted > 0).then(|| SystemClock.now_micros() + wanted);
         options.deadline_micros = options.deadline_micros.into_iter().chain(wanted).min();
-        let claim = self.claim(self.context.identity());
+        let claim = self.claim(self.context.requester.real());
         let length = match bytes.len() {
             ..=MEDIUM_BYTES_MAX => Length::Short,
             _ => Length::Long,
@@ -171,7 +171,7 @@ impl<E: Engine> Session<E> {
         let mut stage = Stage::Long(Box::new(Long {
             bytes: bytes.to_vec(),
             snapshot,
-            requester: self.context.requester.clone(),
+            requester: by.clone(),
             options,
             entry_controls: self.entry_controls(controls),
             share,

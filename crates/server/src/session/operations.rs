@@ -1,9 +1,11 @@
 //! What is under way: the operations of a session that are not answered yet, and what they wait for.
 
-use sapwood_directory::engine::Engine;
-use sapwood_directory::{Outcome, StoreSet, UpdateRequest};
+use std::sync::Arc;
 
-use super::bind::{Challenged, Hashing, Verdict};
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{Outcome, Requester, StoreSet, UpdateRequest};
+
+use super::bind::{ActsAs, Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
 use super::ids::{MessageIds, Wishes};
@@ -31,6 +33,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) tells_policy: bool,
     /// The client wants to know who it is when the bind under way succeeds.
     pub(super) tells_identity: bool,
+    /// As whom the client of the bind under way acts when it succeeds.
+    pub(super) acts_as: ActsAs,
     /// A SASL bind that its client goes on with.
     pub(super) challenged: Option<Challenged>,
     pub(super) transactions: Transactions,
@@ -53,6 +57,7 @@ impl<E: Engine> Default for Operations<E> {
             hashing: None,
             tells_policy: false,
             tells_identity: false,
+            acts_as: ActsAs::Itself,
             challenged: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),
@@ -93,6 +98,8 @@ pub(crate) enum Completion<E: Engine> {
 pub(crate) struct Hashed {
     /// The update, or why there is none.
     pub(super) request: Result<UpdateRequest, Outcome>,
+    /// For whom it is done.
+    pub(super) by: Arc<Requester>,
     pub(super) reply: Reply,
     /// The identifier of the transaction that it belongs to.
     pub(super) transaction: Option<Vec<u8>>,

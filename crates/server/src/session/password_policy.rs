@@ -19,7 +19,7 @@ use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;
-use super::bind::{Begun, BindEnd, Verdict, wrong};
+use super::bind::{ActsAs, Begun, BindEnd, Verdict, wrong};
 use super::reply::{Reply, ReplyKind, Unit};
 use super::update::is_password;
 use crate::workers::Claim;
@@ -250,13 +250,13 @@ pub(super) fn changes_password_only(op: &Request<'_>) -> bool {
 pub(super) fn judge<E: Engine>(
     directory: &Directory<E>,
     entry: EntryId,
-    identity: Option<Identity>,
+    identity: Option<(Identity, ActsAs)>,
 ) -> Result<Verdict, Error> {
     let snapshot = directory.snapshot()?;
     match identity {
-        Some(identity) => {
+        Some((identity, acts_as)) => {
             let verdict = snapshot.through(|snapshot| snapshot.bind_succeeded(entry))?;
-            Ok(Verdict::Bound(identity, verdict))
+            Ok(Verdict::Bound(identity, acts_as, verdict))
         }
         None => {
             let change = snapshot.through(|snapshot| snapshot.bind_failed(entry))?;

@@ -72,7 +72,9 @@ impl<E: Engine> Session<E> {
         };
         let most = self.operations.prefetch;
         self.operations.prefetch = (2 * most).min(PREFETCH_MAX);
-        if most == 1 || rest.is_empty() || next.searches().is_none() {
+        // Whether who acts for somebody may is decided in the turn of each.
+        let is_acted_as = self.context.requester.is_acted_as();
+        if most == 1 || rest.is_empty() || next.searches().is_none() || is_acted_as {
             return Ok(Some(next));
         }
         burst.coming.push_back(next);
@@ -101,7 +103,7 @@ impl<E: Engine> Session<E> {
         };
         let requester = &self.context.requester;
         let settings = snapshot.settings();
-        let options = self.search_options(&RequestControls::NONE, settings);
+        let options = self.search_options(&RequestControls::NONE, requester, settings);
         let requests = burst.coming.iter().map_while(|coming| {
             let request = coming.searches()?;
             let options = match coming.controls() {
@@ -109,7 +111,10 @@ impl<E: Engine> Session<E> {
                 // What is wrong with them is told in its turn.
                 Some(message) => {
                     let controls = self.read_controls(message, None).ok()?;
-                    self.search_options(&controls, settings)
+                    if controls.proxied_authorization.is_some() {
+                        return None;
+                    }
+                    self.search_options(&controls, requester, settings)
                 }
             };
             Some((requester, request, options))

@@ -16,6 +16,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
+use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
 use super::long::Preparing;
@@ -30,7 +31,7 @@ const SEARCHES_MAX: usize = 32;
 const STEP_ENTRIES: u32 = 500;
 
 /// Work that a search or a compare does before another has its turn, in about as many nanoseconds.
-const STEP_WORK: u64 = 1 << 20;
+pub(super) const STEP_WORK: u64 = 1 << 20;
 
 /// Bytes that a search under way is charged besides what its request asks for. It takes some two KiB, but also a
 /// snapshot, and thereby a slot of the store's reader table: so many bytes leave half of the slots to others, whatever
@@ -128,6 +129,14 @@ impl<E: Engine> Reading<E> {
     fn is_planning(&self) -> bool {
         matches!(self, Reading::Search(search) if !search.is_planned())
     }
+}
+
+/// What becomes of a search whose snapshot is too old.
+enum Renewed {
+    /// It goes on, in a newer one if there is one.
+    GoesOn,
+    /// It waits for what is not here.
+    Waits,
 }
 
 pub(super) struct UnderWay<E: Engine> {
@@ -332,8 +341,8 @@ impl<E: Engine> Session<E> {
         message: &RequestMessage<'_>,
         request: &SearchRequest<'_>,
         controls: &RequestControls<'_>,
-        bytes: &[u8],
-        begun: Option<Search<E>>,
+        by: &Arc<Requester>,
+        (bytes, begun): (&[u8], Option<Search<E>>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
         let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
@@ -342,14 +351,14 @@ impl<E: Engine> Session<E> {
         let id = message.id;
         self.log_search(id, request);
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, controls, share, burst);
+            self.prepare(bytes, message, (controls, by), share, burst);
             return true;
         }
         let search = match begun {
             Some(search) => Ok(search),
             None => burst.snapshot(self).cloned().map(|snapshot| {
-                let options = self.search_options(controls, snapshot.settings());
-                Search::new(snapshot, &self.context.requester, request, options)
+                let options = self.search_options(controls, by, snapshot.settings());
+                Search::new(snapshot, by, request, options)
             }),
         };
         match search {
@@ -389,6 +398,7 @@ impl<E: Engine> Session<E> {
     pub(super) fn search_options(
         &self,
         controls: &RequestControls<'_>,
+        by: &Requester,
         settings: &Settings,
     ) -> SearchOptions {
         let mut options = SearchOptions {
@@ -401,18 +411,11 @@ impl<E: Engine> Session<E> {
                 .map(|page| (page.size, page.cookie.to_vec())),
             ..SearchOptions::default()
         };
-        if !matches!(self.context.identity(), Identity::Admin { .. }) {
+        if !matches!(by.identity(), Identity::Admin { .. }) {
             options.entries_max = settings.search_entries_max;
-            options.deadline_micros = self.deadline_micros(settings);
+            options.deadline_micros = deadline_micros(by, settings);
         }
         options
-    }
-
-    /// When a search or compare that begins now has to end.
-    fn deadline_micros(&self, settings: &Settings) -> Option<u64> {
-        let seconds = settings.search_seconds_max;
-        let is_limited = seconds > 0 && !matches!(self.context.identity(), Identity::Admin { .. });
-        is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
     }
 
     /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
@@ -430,36 +433,63 @@ impl<E: Engine> Session<E> {
             let configured = self.settings.config.limits.snapshot_seconds_max;
             let caps = self.service.directory.engine().caps();
             if running.is_stale(snapshot_age_max(configured, caps.snapshot_age_max)) {
-                self.renew_search(&mut running);
+                match self.renew_search(&mut running) {
+                    Ok(Renewed::GoesOn) => {}
+                    Ok(Renewed::Waits) => {
+                        self.operations.searches.push(Queued::UnderWay(running));
+                        continue;
+                    }
+                    Err(outcome) => {
+                        self.answer(running.id, running.operation, &outcome);
+                        continue;
+                    }
+                }
             }
             self.step(running);
         }
     }
 
     /// Has a search go on with the data as they are now, and with what the rules grant by them: what an old snapshot
-    /// shows is kept for it, however much is changed and deleted meanwhile.
+    /// shows is kept for it, however much is changed and deleted meanwhile. Who acts for somebody has to be allowed to
+    /// by these data.
     #[cold]
-    fn renew_search(&mut self, running: &mut UnderWay<E>) {
+    fn renew_search(&mut self, running: &mut UnderWay<E>) -> Result<Renewed, Outcome> {
         let Some((bytes, since)) = running.request.as_deref_mut() else {
-            return;
+            return Ok(Renewed::GoesOn);
         };
-        *since = Instant::now();
+        let before = std::mem::replace(since, Instant::now());
         let (Reading::Search(search), Ok(message)) =
             (&mut running.reading, RequestMessage::decode(bytes))
         else {
-            return;
+            return Ok(Renewed::GoesOn);
         };
         let Request::Search(request) = &message.op else {
-            return;
+            return Ok(Renewed::GoesOn);
         };
         let Ok(controls) = self.read_controls(&message, None) else {
-            return;
+            return Ok(Renewed::GoesOn);
         };
         // On an error it goes on with what it has.
-        if let Ok(snapshot) = self.last_snapshot.next(&self.service) {
-            let options = self.search_options(&controls, snapshot.settings());
-            search.renew(snapshot, &self.context.requester, request, options);
-        }
+        let Ok(snapshot) = self.last_snapshot.next(&self.service) else {
+            return Ok(Renewed::GoesOn);
+        };
+        let is_own = controls.proxied_authorization.is_none();
+        let by = match is_own && !self.context.requester.is_acted_as() {
+            true => self.context.requester.clone(),
+            false => match self.acting_in(&snapshot, controls.proxied_authorization) {
+                Ok(Some(by)) => by,
+                Ok(None) => return Err(denied()),
+                Err(error) if E::REMOTE && error.is_not_here() => {
+                    *since = before;
+                    running.fetch = Some(self.fetch(snapshot));
+                    return Ok(Renewed::Waits);
+                }
+                Err(error) => return Err(refusal(&error)),
+            },
+        };
+        let options = self.search_options(&controls, &by, snapshot.settings());
+        search.renew(snapshot, &by, request, options);
+        Ok(Renewed::GoesOn)
     }
 
     /// Ends all that are under way, as the server stops: they could take as long as they like.
@@ -599,6 +629,7 @@ impl<E: Engine> Session<E> {
         message: &RequestMessage<'_>,
         request: &CompareRequest<'_>,
         controls: &RequestControls<'_>,
+        by: &Arc<Requester>,
         bytes: &[u8],
         burst: &mut Burst<'_, E>,
     ) -> bool {
@@ -614,7 +645,7 @@ impl<E: Engine> Session<E> {
             tracing::info!(target: "access", conn = self.context.number, id, %dn, attribute, "compare");
         }
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, controls, share, burst);
+            self.prepare(bytes, message, (controls, by), share, burst);
             return true;
         }
         let compare = burst.snapshot(self).cloned();
@@ -623,9 +654,9 @@ impl<E: Engine> Session<E> {
                 channel: self.context.channel,
                 manage_dsa_it: controls.manage_dsa_it.is_some(),
                 assertion: controls.assertion,
-                deadline_micros: self.deadline_micros(snapshot.settings()),
+                deadline_micros: deadline_micros(by, snapshot.settings()),
             };
-            begin_compare(snapshot, &self.context.requester, request, options)
+            begin_compare(snapshot, by, request, options)
         });
         match compare {
             Ok(compare) => {
@@ -647,6 +678,13 @@ impl<E: Engine> Session<E> {
             tracing::info!(target: "access", conn = self.context.number, id, %base, scope, %filter, "search");
         }
     }
+}
+
+/// When a search or compare that begins now has to end.
+fn deadline_micros(by: &Requester, settings: &Settings) -> Option<u64> {
+    let seconds = settings.search_seconds_max;
+    let is_limited = seconds > 0 && !matches!(by.identity(), Identity::Admin { .. });
+    is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
 }
 
 /// How old the snapshot of a search may get before the search goes on in another one: half as old as the engine lets it

@@ -1,17 +1,17 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Identity, Outcome, PasswordHashing, RequestView, StoreSet, Update, UpdateRequest,
+    Identity, Outcome, PasswordHashing, RequestView, Requester, StoreSet, Update, UpdateRequest,
 };
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::bind::{Hashing, stopped};
-use super::extended::transaction::refuse_proxied_authorization;
 use super::log::LoggedName;
 use super::password_policy::governed;
 use super::{Burst, Completion, Hashed, Session, Wanted};
@@ -31,14 +31,11 @@ impl<E: Engine> Session<E> {
         bytes: &[u8],
         message: &RequestMessage<'_>,
         controls: &RequestControls<'_>,
+        by: &Arc<Requester>,
         burst: &mut Burst<'_, E>,
     ) -> bool {
         let (id, operation) = (message.id, message.op.operation());
-        let transaction = match self.transaction_of(controls) {
-            Ok(Some(at)) => refuse_proxied_authorization(controls).map(|()| Some(at)),
-            other => other,
-        };
-        let transaction = match transaction {
+        let transaction = match self.transaction_of(controls, by) {
             Ok(transaction) => transaction,
             Err(outcome) => {
                 self.log_update(message);
@@ -50,8 +47,12 @@ impl<E: Engine> Session<E> {
         if transaction.is_none() && self.overtakes(shards, &burst.unit) {
             return false;
         }
+        let by = &match transaction {
+            Some(at) => self.transaction_by(at),
+            None => by.clone(),
+        };
         // The writer refuses who has not bound: nothing is hashed for them.
-        let is_bound = *self.context.identity() != Identity::Anonymous;
+        let is_bound = *by.identity() != Identity::Anonymous;
         let has_cleartext = is_bound && self.is_to_be_hashed(&message.op);
         let share = match transaction.map(|at| self.tried_bytes(at)) {
             // It only waits, in the memory of transactions.
@@ -76,12 +77,12 @@ impl<E: Engine> Session<E> {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
             let transaction = transaction.map(|at| self.transaction_identifier(at));
-            self.hash(request(), reply, transaction, share);
+            self.hash((request(), by), reply, transaction, share);
         } else if let Some(at) = transaction {
             let request = RequestView::Message(bytes);
             self.join(at, request, reply, shards, share, &mut burst.unit);
         } else {
-            self.push(request(), reply, shards, share, &mut burst.unit);
+            self.push((request(), by), reply, shards, share, &mut burst.unit);
         }
         true
     }
@@ -115,16 +116,16 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Makes an update part of a unit.
+    /// Makes an update part of a unit, and says for whom it is done.
     pub(super) fn push(
         &mut self,
-        request: UpdateRequest,
+        (request, by): (UpdateRequest, &Arc<Requester>),
         reply: Reply,
         shards: StoreSet,
         share: Share,
         unit: &mut Unit<E>,
     ) {
-        let requester = self.context.requester.clone();
+        let requester = by.clone();
         unit.shards.push(shards);
         unit.updates.push(Update { requester, request });
         unit.replies.push(reply);
@@ -162,6 +163,7 @@ impl<E: Engine> Session<E> {
         let Hashed {
             request,
             reply,
+            by,
             transaction,
             share,
         } = hashed;
@@ -173,7 +175,7 @@ impl<E: Engine> Session<E> {
             }
             (Ok(request), None) => {
                 let shards = self.service.directory.shards(&request);
-                self.push(request, reply, shards, share, &mut unit);
+                self.push((request, &by), reply, shards, share, &mut unit);
             }
         }
         self.submit(unit);
@@ -197,28 +199,29 @@ impl<E: Engine> Session<E> {
     /// Has the cleartext passwords of an update hashed.
     fn hash(
         &mut self,
-        request: UpdateRequest,
+        (request, by): (UpdateRequest, &Arc<Requester>),
         reply: Reply,
         transaction: Option<Vec<u8>>,
         share: Share,
     ) {
-        let (id, session) = (reply.id, self.completions.clone());
+        let (id, session, whose) = (reply.id, self.completions.clone(), by.clone());
         let done = move |request| {
             let _ = session.send(Completion::Hashed(Box::new(Hashed {
                 request,
+                by: whose,
                 reply,
                 transaction,
                 share,
             })));
         };
-        self.hash_request(id, request, done);
+        self.hash_request(id, (request, by), done);
     }
 
     /// Has the cleartext passwords of a request hashed, one in each step; `done` takes what comes of it to the session.
     pub(super) fn hash_request(
         &mut self,
         id: u32,
-        request: UpdateRequest,
+        (request, by): (UpdateRequest, &Arc<Requester>),
         done: impl FnOnce(Result<UpdateRequest, Outcome>) + Send + 'static,
     ) {
         let directory = self.service.directory.clone();
@@ -231,7 +234,7 @@ impl<E: Engine> Session<E> {
         // More than an entry may have are refused before one is hashed.
         let count = count.clamp(1, hasher.limits.values_max) as u64;
         let mut work = hasher.work().times(count);
-        let mut judged_for = self.has_policies().then(|| self.context.requester.clone());
+        let mut judged_for = self.has_policies().then(|| by.clone());
         if judged_for.is_some() {
             // The old one and the one that there is are compared, and what was used before, as the policy says.
             work = work.and(password::hash_work().times(2));
@@ -291,7 +294,7 @@ impl<E: Engine> Session<E> {
         work: Work,
         job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
     ) {
-        let claim = self.claim(self.context.identity());
+        let claim = self.claim(self.context.requester.real());
         self.operations.hashing = Some(Hashing::Job {
             _ticket: self.service.hashers.submit(claim, work, job),
             failure: None,

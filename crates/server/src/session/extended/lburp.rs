@@ -516,13 +516,14 @@ impl<E: Engine> Session<E> {
                 Share::default()
             }
         };
+        let by = self.context.requester.clone();
         for operation in accepted {
             let kind = ReplyKind::LburpUpdate {
                 request,
                 operation: operation.number,
             };
             let (reply, share) = (Reply { id, kind }, std::mem::take(&mut queued));
-            self.push(operation.request, reply, operation.shards, share, unit);
+            self.push((operation.request, &by), reply, operation.shards, share, unit);
         }
     }
 
@@ -552,7 +553,8 @@ impl<E: Engine> Session<E> {
                 });
                 let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));
             };
-            self.hash_request(hashing.id, operation.request, done);
+            let by = self.context.requester.clone();
+            self.hash_request(hashing.id, (operation.request, &by), done);
             self.operations.lburp.hashing = Some(hashing);
             return;
         }

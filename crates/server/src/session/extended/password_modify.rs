@@ -2,17 +2,18 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Credentials, EntryId, Identity, Outcome, PasswordChange, PasswordHasher as _, UpdateRequest,
+    Credentials, EntryId, Identity, Outcome, PasswordChange, PasswordHasher as _, Requester,
+    UpdateRequest,
 };
 use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
 
 use super::ExtendedOperation;
-use super::transaction::refuse_proxied_authorization;
 use crate::memory::Share;
 use crate::password::{
     self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work,
@@ -32,9 +33,12 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             takes: ControlSet::EMPTY
                 .with(KnownControl::TransactionSpecification)
                 .with(KnownControl::NonTransactional)
-                .with(KnownControl::EagerTransaction),
+                .with(KnownControl::EagerTransaction)
+                .with(KnownControl::ProxiedAuthorization),
             run: |session, call| {
-                if let Err(outcome) = session.password_modify(call.id, call.value, call.controls) {
+                if let Err(outcome) =
+                    session.password_modify(call.id, call.value, (call.controls, call.by))
+                {
                     session.answer_extended(call.id, &outcome, None, None);
                 }
                 true
@@ -67,6 +71,7 @@ impl<E: Engine> Session<E> {
     /// That is judged again when the update is applied; here it keeps the hasher from working for who may not.
     fn changeable_credentials(
         &self,
+        by: &Arc<Requester>,
         own: Option<EntryId>,
         dn: &str,
     ) -> Result<Option<Credentials>, Outcome> {
@@ -81,7 +86,7 @@ impl<E: Engine> Session<E> {
             let Some(found) = found.filter(|found| own.is_none_or(|own| own == found.entry)) else {
                 return Ok(None);
             };
-            let may_set = snapshot.may_set_password(&self.context.requester, &found)?;
+            let may_set = snapshot.may_set_password(by, &found)?;
             Ok(may_set.map(|may_set| (found, may_set)))
         })?;
         match found {
@@ -97,11 +102,11 @@ impl<E: Engine> Session<E> {
     /// The change of the password of an entry, as policies see it; none where none governs it.
     fn governed_change(
         &self,
+        by: &Arc<Requester>,
         entry: EntryId,
         stored: Vec<Vec<u8>>,
     ) -> Result<Option<PasswordChange>, Outcome> {
-        let requester = &self.context.requester;
-        self.read(|snapshot| snapshot.password_change(requester, entry, stored))
+        self.read(|snapshot| snapshot.password_change(by, entry, stored))
     }
 
     /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
@@ -109,7 +114,7 @@ impl<E: Engine> Session<E> {
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: &RequestControls<'_>,
+        (controls, by): (&RequestControls<'_>, &Arc<Requester>),
     ) -> Result<(), Outcome> {
         let request = PasswordModify::decode(value).map_err(|error| {
             Outcome::new(
@@ -118,18 +123,23 @@ impl<E: Engine> Session<E> {
             )
         })?;
         self.require_confidentiality()?;
-        if self.is_anonymous() {
+        let transaction = self.transaction_of(controls, by)?;
+        let by = match transaction {
+            Some(at) => self.transaction_by(at),
+            None => by.clone(),
+        };
+        if *by.identity() == Identity::Anonymous {
             return Err(Outcome::new(
                 ResultCode::StrongerAuthRequired,
                 "bind before changing a password",
             ));
         }
-        let own = match (request.user_identity, self.context.identity()) {
+        let own = match (request.user_identity, by.identity()) {
             (None, Identity::User { entry, .. }) => Some(*entry),
             _ => None,
         };
         let target = match request.user_identity {
-            None => self.context.identity().dn().to_owned(),
+            None => by.identity().dn().to_owned(),
             Some(identity) => {
                 let identity = std::str::from_utf8(identity).map_err(|_| {
                     Outcome::new(
@@ -140,9 +150,7 @@ impl<E: Engine> Session<E> {
                 identity.strip_prefix("dn:").unwrap_or(identity).to_owned()
             }
         };
-        let transaction = self.transaction_of(controls)?;
-        refuse_proxied_authorization(controls)?;
-        let (dn, stored_before, entry) = match self.changeable_credentials(own, &target)? {
+        let (dn, stored_before, entry) = match self.changeable_credentials(&by, own, &target)? {
             Some(found) => (found.dn, found.stored, Some(found.entry)),
             None if self
                 .settings
@@ -155,7 +163,7 @@ impl<E: Engine> Session<E> {
             // The entry may be one that the transaction adds; it has no password yet that could be checked.
             None if transaction.is_some()
                 && request.old_password.is_none()
-                && matches!(self.context.identity(), Identity::Admin { .. }) =>
+                && matches!(by.identity(), Identity::Admin { .. }) =>
             {
                 (target, Vec::new(), None)
             }
@@ -184,7 +192,7 @@ impl<E: Engine> Session<E> {
         }
         let old = request.old_password.map(|old| Password::new(old.to_vec()));
         let governed = match entry {
-            Some(entry) => self.governed_change(entry, stored_before.clone())?,
+            Some(entry) => self.governed_change(&by, entry, stored_before.clone())?,
             None => None,
         };
         let (new, generated) = match request.new_password {
@@ -215,7 +223,7 @@ impl<E: Engine> Session<E> {
         let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
         let work = work.and(password::hash_work().times(used.len() as u64));
         let work = work.and(hasher.work());
-        let mut waits = Some((dn, reply, transaction));
+        let mut waits = Some((dn, reply, by, transaction));
         let mut judged = governed;
         let session = self.completions.clone();
         // What the old password matches must still be there when the update is applied.
@@ -250,7 +258,7 @@ impl<E: Engine> Session<E> {
                     },
                 },
             };
-            if let Some((dn, reply, transaction)) = waits.take() {
+            if let Some((dn, reply, by, transaction)) = waits.take() {
                 let request = request.map(|(stored, verifiers)| UpdateRequest::SetPassword {
                     entry: own,
                     dn,
@@ -260,6 +268,7 @@ impl<E: Engine> Session<E> {
                 });
                 let _ = session.send(Completion::Hashed(Box::new(Hashed {
                     request,
+                    by,
                     reply,
                     transaction,
                     share: Share::default(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
+    Identity, Outcome, RequestView, Requester, Settlement, StoreSet, Transaction, TransactionUpdates,
     UpdateRequest,
 };
 use sapwood_ldap::controls::{ControlSet, Controls, KnownControl, RequestControls};
@@ -44,9 +44,11 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
                 response: None,
                 works_on: |_| true,
                 is_exclusive: false,
-                takes: ControlSet::EMPTY.with(KnownControl::EagerTransaction),
+                takes: ControlSet::EMPTY
+                    .with(KnownControl::EagerTransaction)
+                    .with(KnownControl::ProxiedAuthorization),
                 run: |session, call| {
-                    session.start_transaction(call.id, call.value, call.controls);
+                    session.start_transaction(call.id, call.value, (call.controls, call.by));
                     true
                 },
             },
@@ -57,7 +59,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
                 is_exclusive: false,
                 takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
                 run: |session, call| {
-                    session.end_transaction(call.id, call.value, call.controls, call.burst);
+                    session.end_transaction(call.id, call.value, call.burst);
                     true
                 },
             },
@@ -80,6 +82,8 @@ pub(in crate::session) struct Transactions {
 /// A transaction that waits for its end.
 struct OpenTransaction {
     identifier: Vec<u8>,
+    /// For whom its updates are done (RFC 5805 §4.4).
+    by: Arc<Requester>,
     updates: TransactionUpdates,
     /// The message ids of the updates, once they are not in ascending order.
     ids: Option<MessageIds>,
@@ -172,7 +176,7 @@ impl<E: Engine> Session<E> {
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: &RequestControls<'_>,
+        (controls, by): (&RequestControls<'_>, &Arc<Requester>),
     ) {
         self.operations.transactions.started += 1;
         let identifier = format!("{}.{}", self.context.number, self.operations.transactions.started).into_bytes();
@@ -180,7 +184,7 @@ impl<E: Engine> Session<E> {
             let reason = "Start Transaction has no value";
             Err(Outcome::new(ResultCode::ProtocolError, reason))
         } else {
-            self.open_transaction(identifier.clone(), controls)
+            self.open_transaction(identifier.clone(), controls, by)
         };
         match started {
             Ok(_) => self.answer_extended(id, &Outcome::SUCCESS, None, Some(&identifier)),
@@ -193,8 +197,9 @@ impl<E: Engine> Session<E> {
         &mut self,
         identifier: Vec<u8>,
         controls: &RequestControls<'_>,
+        by: &Arc<Requester>,
     ) -> Result<usize, Outcome> {
-        if self.is_anonymous() {
+        if *by.identity() == Identity::Anonymous {
             let reason = "a transaction needs a bind with a name and a password first";
             return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
         }
@@ -210,6 +215,7 @@ impl<E: Engine> Session<E> {
         }
         self.operations.transactions.open.push(OpenTransaction {
             identifier,
+            by: by.clone(),
             updates: TransactionUpdates::default(),
             ids: None,
             bytes: 0,
@@ -226,6 +232,7 @@ impl<E: Engine> Session<E> {
     pub(in crate::session) fn transaction_of(
         &mut self,
         controls: &RequestControls<'_>,
+        by: &Arc<Requester>,
     ) -> Result<Option<usize>, Outcome> {
         let spoken = self.service.extensions;
         if let Some(identifier) = controls.transaction_specification {
@@ -243,7 +250,7 @@ impl<E: Engine> Session<E> {
                     Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
                 }
                 None => {
-                    let opened = self.open_transaction(identifier.to_vec(), controls);
+                    let opened = self.open_transaction(identifier.to_vec(), controls, by);
                     if opened.is_err() {
                         self.operations.transactions.make_void(identifier);
                     }
@@ -262,6 +269,11 @@ impl<E: Engine> Session<E> {
                 Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
             }
         }
+    }
+
+    /// For whom the updates of an open transaction are done.
+    pub(in crate::session) fn transaction_by(&self, at: usize) -> Arc<Requester> {
+        self.operations.transactions.open[at].by.clone()
     }
 
     /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
@@ -352,7 +364,7 @@ impl<E: Engine> Session<E> {
         }
         let mut updates = open.updates.clone();
         updates.push(reply.id, request);
-        let identifier = open.identifier.clone();
+        let (identifier, by) = (open.identifier.clone(), open.by.clone());
         let shards = shards.with(open.shards);
         // What comes next may depend on what becomes of it.
         self.operations.exclusive = Some(reply.id);
@@ -368,7 +380,7 @@ impl<E: Engine> Session<E> {
                 kind: reply.kind,
             })),
         };
-        self.push(trial, reply, shards, share, unit);
+        self.push((trial, &by), reply, shards, share, unit);
     }
 
     /// An update of an eager transaction has been tried.
@@ -418,10 +430,9 @@ impl<E: Engine> Session<E> {
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: &RequestControls<'_>,
         burst: &mut Burst<'_, E>,
     ) {
-        match self.ended(value, controls) {
+        match self.ended(value) {
             Ok(Some(open)) => {
                 let transaction = UpdateRequest::Transaction(Transaction {
                     updates: open.updates,
@@ -431,7 +442,7 @@ impl<E: Engine> Session<E> {
                 let reply = Reply { id, kind };
                 // It keeps the memory that it has.
                 let (shards, share) = (open.shards, Share::default());
-                self.push(transaction, reply, shards, share, &mut burst.unit);
+                self.push((transaction, &open.by), reply, shards, share, &mut burst.unit);
                 burst.unit.transactions.push(open.share);
             }
             Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),
@@ -443,9 +454,7 @@ impl<E: Engine> Session<E> {
     fn ended(
         &mut self,
         value: Option<&[u8]>,
-        controls: &RequestControls<'_>,
     ) -> Result<Option<OpenTransaction>, Outcome> {
-        refuse_proxied_authorization(controls)?;
         let end = EndTransaction::decode(value.unwrap_or_default()).map_err(|error| {
             let reason = format!("End Transaction: {error}");
             Outcome::new(ResultCode::ProtocolError, reason)
@@ -543,15 +552,6 @@ impl<E: Engine> Session<E> {
         }
         .encode(&mut self.output.bytes);
     }
-}
-
-/// RFC 5805 §4.4.
-pub(in crate::session) fn refuse_proxied_authorization(controls: &RequestControls<'_>) -> Result<(), Outcome> {
-    if controls.proxied_authorization.is_none() {
-        return Ok(());
-    }
-    let reason = "proxied authorization goes with the start of a transaction only (RFC 5805 §4.4)";
-    Err(Outcome::new(ResultCode::ProtocolError, reason))
 }
 
 fn unknown_transaction() -> Outcome {

@@ -2,7 +2,7 @@
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{Identity, Outcome};
-use sapwood_ldap::controls::ControlSet;
+use sapwood_ldap::controls::{ControlSet, KnownControl};
 use sapwood_ldap::extended::WHO_AM_I;
 use sapwood_ldap::result::ResultCode;
 
@@ -16,7 +16,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             response: None,
             works_on: |_| true,
             is_exclusive: false,
-            takes: ControlSet::EMPTY,
+            takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
             run: |session, call| session.who_am_i(call),
         }]
     }
@@ -29,7 +29,7 @@ impl<E: Engine> Session<E> {
             let reason = "Who am I? has no value";
             Err(Outcome::new(ResultCode::ProtocolError, reason))
         } else {
-            match self.context.identity() {
+            match call.by.identity() {
                 Identity::Anonymous => Ok(String::new()),
                 Identity::Admin { dn } | Identity::External { dn } => Ok(format!("dn:{dn}")),
                 Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {

@@ -1,0 +1,449 @@
+//! Acting for somebody else: whom somebody may act as (RFC 4370; slapd.conf(5), "authz-policy").
+//!
+//! Who is bound may act as nobody, and the administrator as anybody; nobody else may act as the administrator. For all
+//! others `authzTo` of who acts and `authzFrom` of who is acted as say so, as far as `olcAuthzPolicy` lets them, and as
+//! far as the access rules let who acts authenticate (`auth`) by these attributes.
+//!
+//! Whoever may act is decided by the data that the operation itself works on: by its snapshot, and of an update by what
+//! the updates before it have left. So a permission that is withdrawn is gone with the commit that withdraws it.
+//!
+//! All that a decision takes is counted, and each value is looked at only while there is work left. When there is none
+//! the answer is no: somebody else's permissions are not to be measured, as they are not to be told.
+
+use std::sync::Arc;
+
+use sapwood_ldap::filter::FilterBuf;
+use sapwood_ldap::filter_text;
+use sapwood_ldap::url::Scope;
+
+use super::compile::EntryTest;
+use super::condition::{Asked, COMPILING_WORK, FINDING_WORK, MATCHING_WORK, group_filter};
+use super::mapping::{Mapped, UserName};
+use super::policy::{DnScope, Rights};
+use super::{Identity, Requester, Sight, Slot, regex};
+use crate::config::AuthzPolicy;
+use crate::directory::Snapshot;
+use crate::engine::{Engine, EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::operational::Operational;
+use crate::schema::{AuthzRule, AuthzScope, NormalDn, OperationalAttribute, Schema};
+use crate::search::look::Look;
+use crate::state::State;
+
+/// Most work of one decision, in about as many nanoseconds: what stands in the way of others who are served by the same
+/// thread.
+pub const ACTING_WORK_MAX: u64 = 1 << 22;
+/// What is told who may not act as whom they ask for: always the same, whether or not there is such an identity.
+pub const NOT_AUTHORIZED: &str = "you may not act as this identity";
+/// Work of reading a value, besides what its bytes take.
+const READING_WORK: u64 = 200;
+/// Work of reading a byte of a value.
+const BYTE_WORK: u64 = 20;
+/// Who acts for somebody acts for one who may himself act for somebody, and no further: by a bind, and by a control.
+const ACTING_DEPTH_MAX: usize = 2;
+
+/// What is asked of the data.
+struct Data<'a, R: Read> {
+    view: &'a R,
+    schema: &'a Schema,
+    state: &'a State,
+}
+
+/// Somebody who has a name, and perhaps an entry.
+struct Somebody {
+    dn: NormalDn,
+    entry: Option<EntryId>,
+}
+
+/// Takes work away; whether there was as much.
+fn take(work: &mut u64, cost: u64) -> bool {
+    let left = work.checked_sub(cost);
+    *work = left.unwrap_or_default();
+    left.is_some()
+}
+
+impl<'a, R: Read> Data<'a, R> {
+    /// The entry with a DN.
+    fn find(&self, dn: &NormalDn) -> Result<Option<EntryId>> {
+        let walk = names::walk(self.view, &self.state.contexts, dn)?;
+        let found = walk.and_then(|walk| walk.found());
+        Ok(found.map(|found| found.id))
+    }
+
+    /// Who has an identity; `None` for nobody, and for a user whose entry was deleted.
+    fn somebody(&self, identity: &Identity) -> Result<Option<Somebody>> {
+        let mut dn = NormalDn::new();
+        match identity {
+            Identity::Anonymous => Ok(None),
+            Identity::User { entry, .. } => {
+                if self.view.get(Table::Entry, &entry.to_key())?.is_none() {
+                    return Ok(None);
+                }
+                Ok(Some(Somebody {
+                    dn: names::normal_dn_of(self.view, self.schema, *entry)?,
+                    entry: Some(*entry),
+                }))
+            }
+            Identity::External { dn: name } | Identity::Admin { dn: name } => {
+                if dn.parse(self.schema, name.as_bytes()).is_err() {
+                    return Ok(None);
+                }
+                let entry = self.find(&dn)?;
+                Ok(Some(Somebody { dn, entry }))
+            }
+        }
+    }
+
+    /// Whether somebody may act as another one, by what the entries of both say.
+    fn may_act(&self, asker: &Requester, target: &Identity, work: &mut u64) -> Result<bool> {
+        if !take(work, 2 * FINDING_WORK) {
+            return Ok(false);
+        }
+        let is_same = match (asker.identity(), target) {
+            (Identity::Anonymous, _) => return Ok(false),
+            (Identity::Admin { .. }, target) => {
+                // A user must be there for the administrator, too.
+                let is_there = || Ok::<_, Error>(self.somebody(target)?.is_some());
+                return Ok(*target == Identity::Anonymous || is_there()?);
+            }
+            (Identity::User { entry, .. }, Identity::User { entry: other, .. }) => entry == other,
+            (one, other) => one == other,
+        };
+        let Some(own) = self.somebody(asker.identity())? else {
+            return Ok(false);
+        };
+        if is_same || *target == Identity::Anonymous {
+            return Ok(true);
+        }
+        if matches!(target, Identity::Admin { .. }) {
+            return Ok(false);
+        }
+        let Some(other) = self.somebody(target)? else {
+            return Ok(false);
+        };
+        let to = OperationalAttribute::AuthzTo;
+        let from = OperationalAttribute::AuthzFrom;
+        let mut says =
+            |of: &Somebody, attribute, whom: &Somebody| self.says(asker, of, attribute, whom, work);
+        match self.state.settings.authz_policy {
+            AuthzPolicy::None => Ok(false),
+            AuthzPolicy::To => says(&own, to, &other),
+            AuthzPolicy::From => says(&other, from, &own),
+            AuthzPolicy::Any => Ok(says(&own, to, &other)? || says(&other, from, &own)?),
+            AuthzPolicy::All => Ok(says(&own, to, &other)? && says(&other, from, &own)?),
+        }
+    }
+
+    /// Whether a value that an entry has is true of somebody.
+    fn says(
+        &self,
+        asker: &Requester,
+        of: &Somebody,
+        attribute: OperationalAttribute,
+        whom: &Somebody,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let Some(id) = of.entry else {
+            return Ok(false);
+        };
+        let attribute_type = self.schema.operational(attribute);
+        let asked = Asked {
+            view: self.view,
+            schema: self.schema,
+            dn: &of.dn,
+            id,
+        };
+        let grants = asker.grants();
+        let slot = grants.slot(attribute_type);
+        if !take(work, FINDING_WORK) || !grants.rights_within(&asked, slot, work)?.has(Rights::AUTH)
+        {
+            return Ok(false);
+        }
+        let Some(number) = self.state.attributes.number(attribute_type, "") else {
+            return Ok(false);
+        };
+        let Some(record) = self.view.get(Table::Entry, &id.to_key())? else {
+            return Ok(false);
+        };
+        let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+        let entry = Entry::new(&record).map_err(damaged)?;
+        let Operational::Full(full) = Operational::read(entry.operational()).map_err(damaged)?
+        else {
+            return Ok(false);
+        };
+        let full = Entry::new(full).map_err(damaged)?;
+        let Some(stored) = full.attribute(number).map_err(damaged)? else {
+            return Ok(false);
+        };
+        for value in stored.values() {
+            if !take(work, READING_WORK + BYTE_WORK * value.len() as u64) {
+                return Ok(false);
+            }
+            let rule = std::str::from_utf8(value).ok().map(AuthzRule::parse);
+            if let Some(Ok(rule)) = rule
+                && self.is_true(asker, &rule, whom, work)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_true(
+        &self,
+        asker: &Requester,
+        rule: &AuthzRule<'_>,
+        whom: &Somebody,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let mut named = NormalDn::new();
+        match rule {
+            AuthzRule::Users => Ok(true),
+            AuthzRule::Dn(scope, dn) => {
+                let scope = match scope {
+                    AuthzScope::Exact => DnScope::Base,
+                    AuthzScope::OneLevel => DnScope::One,
+                    AuthzScope::Children => DnScope::Children,
+                    AuthzScope::Subtree => DnScope::Subtree,
+                };
+                let is_dn = named.parse(self.schema, dn.as_bytes()).is_ok();
+                Ok(is_dn && EntryTest::of(scope, named).holds(&whom.dn))
+            }
+            AuthzRule::Regex(pattern) => {
+                let text = whom.dn.to_text();
+                let matching = MATCHING_WORK * text.len() as u64;
+                let compiling = COMPILING_WORK.saturating_mul(regex::written_out(pattern));
+                Ok(take(work, compiling.saturating_add(matching))
+                    && regex::is_match(pattern, &text))
+            }
+            AuthzRule::User(authzid) => {
+                let settings = &self.state.settings;
+                let Some(user) = UserName::read(authzid) else {
+                    return Ok(false);
+                };
+                if !take(work, settings.mapping_work(authzid)) {
+                    return Ok(false);
+                }
+                match settings.mapped_user(self.schema, user.name, (user.mechanism, user.realm)) {
+                    Some(Mapped::Dn(dn)) => {
+                        let is_dn = named.parse(self.schema, dn.as_bytes()).is_ok();
+                        Ok(is_dn && named == whom.dn)
+                    }
+                    Some(Mapped::Search {
+                        base,
+                        scope,
+                        filter,
+                    }) => self.finds(asker, (&base, scope, &filter), whom, work),
+                    None => Ok(false),
+                }
+            }
+            AuthzRule::Group {
+                class,
+                attribute,
+                dn,
+            } => {
+                let class = class.unwrap_or("groupOfNames").as_bytes();
+                let attribute = attribute.unwrap_or("member").as_bytes();
+                let class = self.schema.object_class(class);
+                let attribute = self.schema.attribute_type(attribute);
+                let (Some(class), Some(attribute)) = (class, attribute) else {
+                    return Ok(false);
+                };
+                if named.parse(self.schema, dn.as_bytes()).is_err() || !take(work, FINDING_WORK) {
+                    return Ok(false);
+                }
+                let Some(group) = self.find(&named)? else {
+                    return Ok(false);
+                };
+                let (class, attribute) = (class.oid().to_string(), attribute.oid().to_string());
+                let filter = group_filter(&class, &attribute, &whom.dn.to_text());
+                let Ok(filter) = filter else {
+                    return Ok(false);
+                };
+                self.matches(asker, (group, &named), &filter, work)
+            }
+            AuthzRule::Url {
+                base,
+                scope,
+                filter,
+            } => {
+                let filter = filter.as_deref().unwrap_or("(objectClass=*)");
+                self.finds(asker, (base, *scope, filter), whom, work)
+            }
+        }
+    }
+
+    /// Whether a search by who asks finds somebody's entry.
+    fn finds(
+        &self,
+        asker: &Requester,
+        (base, scope, filter): (&str, Scope, &str),
+        whom: &Somebody,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let scope = match scope {
+            Scope::Base => DnScope::Base,
+            Scope::One => DnScope::One,
+            Scope::Sub => DnScope::Subtree,
+            Scope::Subordinates => DnScope::Children,
+        };
+        let mut named = NormalDn::new();
+        let is_dn = named.parse(self.schema, base.as_bytes()).is_ok();
+        let Some(id) = whom.entry.filter(|_| is_dn) else {
+            return Ok(false);
+        };
+        if !EntryTest::of(scope, named).holds(&whom.dn) {
+            return Ok(false);
+        }
+        match filter_text::parse(filter) {
+            Ok(filter) => self.matches(asker, (id, &whom.dn), &filter, work),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether an entry matches a filter, as far as who asks may search it.
+    fn matches(
+        &self,
+        asker: &Requester,
+        (id, dn): (EntryId, &NormalDn),
+        filter: &FilterBuf,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let grants = asker.grants();
+        let asked = Asked {
+            view: self.view,
+            schema: self.schema,
+            dn,
+            id,
+        };
+        let on_entry = match grants.is_unlimited() {
+            true => None,
+            false => Some(grants.on_entry_within(&asked, work)?),
+        };
+        let may_search = on_entry.as_ref();
+        if may_search.is_some_and(|granted| !granted.has(Slot::ENTRY, Rights::SEARCH)) {
+            return Ok(false);
+        }
+        let look = Look {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+            grants,
+            sight: match on_entry {
+                Some(_) => Sight::Decided,
+                None => Sight::All,
+            },
+            on_entry: on_entry.as_ref(),
+            collective: None,
+        };
+        Ok(*work > 0 && look.asserts(self.view, id, filter.as_filter(), work)? == Some(true))
+    }
+
+    /// Whether who acts for somebody still may; `by_rules` makes somebody anew with what the rules grant by these data.
+    fn is_authorized(
+        &self,
+        requester: &Requester,
+        by_rules: &dyn Fn(&Arc<Requester>) -> Result<Arc<Requester>>,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let mut acting = requester;
+        while let Some(asker) = &acting.asked_by {
+            let known = by_rules(asker)?;
+            let is_counted = take(work, known.grants().work());
+            if !is_counted || !self.may_act(&known, acting.identity(), work)? {
+                return Ok(false);
+            }
+            acting = asker;
+        }
+        Ok(true)
+    }
+}
+
+impl Requester {
+    /// How often somebody acts for somebody here.
+    fn depth(&self) -> usize {
+        self.asked_by.as_ref().map_or(0, |asker| 1 + asker.depth())
+    }
+
+    /// Whether who acts for somebody still may, as it is in a transaction; of who acts for nobody else that is always
+    /// so. What it takes is taken from `work`.
+    pub(crate) fn is_authorized<R: Read>(
+        &self,
+        schema: &Schema,
+        (view, state): (&R, &Arc<State>),
+        work: &mut u64,
+    ) -> Result<bool> {
+        let data = Data {
+            view,
+            schema,
+            state,
+        };
+        let rules = &self.grants.set;
+        let by_rules = |asker: &Arc<Requester>| match rules.is_of(asker) {
+            true => Ok(asker.clone()),
+            false => rules.renewed(schema, asker, (view, state)),
+        };
+        data.is_authorized(self, &by_rules, work)
+    }
+}
+
+impl<E: Engine> Snapshot<E> {
+    /// The identity that a DN names, unless it is the administrator's; `None` for a DN that no entry has, and for what
+    /// is no DN.
+    pub fn identity_of(&self, dn: &str) -> Result<Option<Identity>> {
+        let mut normal = NormalDn::new();
+        if normal.parse(self.schema(), dn.as_bytes()).is_err() {
+            return Ok(None);
+        }
+        if normal.is_empty() {
+            return Ok(Some(Identity::Anonymous));
+        }
+        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
+        let Some(found) = walk.and_then(|walk| walk.found()) else {
+            return Ok(None);
+        };
+        let dn = names::dn_of(self.view(), found.id)?;
+        Ok(Some(Identity::User {
+            entry: found.id,
+            dn,
+        }))
+    }
+
+    /// Somebody who acts as another one: `None` for who may not. What that takes is taken from `work`; it is no more
+    /// than [`ACTING_WORK_MAX`].
+    pub fn acting(
+        &self,
+        asker: &Arc<Requester>,
+        identity: Identity,
+        work: &mut u64,
+    ) -> Result<Option<Arc<Requester>>> {
+        if asker.depth() >= ACTING_DEPTH_MAX {
+            return Ok(None);
+        }
+        let acting = self.directory().acting_from(asker, identity);
+        match self.is_authorized(&acting, work)? {
+            true => Ok(Some(acting)),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether who acts for somebody still may. What that takes is taken from `work`; it is no more than
+    /// [`ACTING_WORK_MAX`].
+    pub fn is_authorized(&self, acting: &Arc<Requester>, work: &mut u64) -> Result<bool> {
+        let mut left = (*work).min(ACTING_WORK_MAX);
+        let before = left;
+        let data = Data {
+            view: self.view(),
+            schema: self.schema(),
+            state: self.state(),
+        };
+        let mut may = data.is_authorized(acting, &|asker| self.current(asker), &mut left)?;
+        if may {
+            // What the rules grant to who is acted as is found out here, and counted.
+            may = take(&mut left, self.current(acting)?.grants().work());
+        }
+        *work = work.saturating_sub(before - left);
+        Ok(may)
+    }
+}
