@@ -26,6 +26,10 @@ use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 use crate::tls::TlsUse;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
 /// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One
 /// whose client sends as fast as it is answered would keep them waiting until the runtime makes it stop, which is
 /// dozens of bursts later.

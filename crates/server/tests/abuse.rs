@@ -8,7 +8,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I};
@@ -213,14 +213,16 @@ fn expect_disconnection(client: &mut Client, code: ResultCode, diagnostic: &str)
 
 #[test]
 fn who_sends_more_than_is_allowed_is_told_and_so_is_the_operator() {
+    let lines = Lines::collect();
     let server = TestServer::start();
-    let mut client = server.connect();
+    let (mut client, who) = client_of(&server, 0);
     // More than the buffers on the way hold: it is sent completely before the client looks for an answer.
     let description = "x".repeat(8 << 20);
     let request = requests::add(9, SUFFIX, &[("description", &description)]);
     client.send(&request);
     let bytes = format!("{} bytes", request.len());
     expect_disconnection(&mut client, ResultCode::ProtocolError, &bytes);
+    lines.expect("WARN", &who, &bytes);
 
     let mut client = server.connect();
     client.send(&request);
@@ -238,60 +240,67 @@ fn who_sends_more_than_is_allowed_is_told_and_so_is_the_operator() {
 #[test]
 fn each_connection_that_the_server_closes_is_logged() {
     let lines = Lines::collect();
-    let server = TestServer::with("[limits]\nidle_seconds_max = 1\nconnections_max = 3\n");
-    let mut client = server.connect();
+    let server = TestServer::with("[limits]\nconnections_max = 3\n");
+    let (mut client, who) = client_of(&server, 0);
     client.send(&long_search(9, 300_000));
     expect_disconnection(&mut client, ResultCode::ProtocolError, "300");
     drop(client);
-    lines.expect("WARN", "message_bytes_max_anonymous");
+    lines.expect("WARN", &who, "message_bytes_max_anonymous");
 
-    let mut client = server.connect();
+    let (mut client, who) = client_of(&server, 0);
     client.send(b"GET / HTTP/1.1\r\n\r\n");
     expect_disconnection(&mut client, ResultCode::ProtocolError, "");
     drop(client);
-    lines.expect("INFO", "LDAPMessage");
+    lines.expect("INFO", &who, "LDAPMessage");
 
-    let mut client = Client::new(server.tcp_from(HONEST, 1));
+    let (mut client, who) = client_of(&server, 1);
     client.send(b"GET / HTTP/1.1\r\n\r\n");
     while client.receive_raw() {}
-    lines.expect("INFO", "TLS was not established");
-
-    let mut client = server.connect();
-    expect_disconnection(
-        &mut client,
-        ResultCode::TimeLimitExceeded,
-        "idle_seconds_max",
-    );
-    lines.expect("INFO", "idle_seconds_max");
+    lines.expect("INFO", &who, "TLS was not established");
 
     while connections(&server) > 0 {
         std::thread::yield_now();
     }
     let mut bound: Vec<Client> = (0..3).map(|_| server.admin()).collect();
-    let mut refused = server.connect();
+    let (mut refused, who) = client_of(&server, 0);
     expect_disconnection(&mut refused, ResultCode::Unavailable, "connections_max");
-    lines.expect("WARN", "connections_max");
+    lines.expect("WARN", &who, "connections_max");
     bound.iter_mut().for_each(|client| drop(client.who_am_i()));
+
+    let impatient = TestServer::with("[limits]\nidle_seconds_max = 1\n");
+    let (mut client, who) = client_of(&impatient, 0);
+    let code = ResultCode::TimeLimitExceeded;
+    expect_disconnection(&mut client, code, "idle_seconds_max");
+    lines.expect("INFO", &who, "idle_seconds_max");
 }
 
-/// What the server logs.
+/// A client of the listener with this number, and how the log names it.
+fn client_of(server: &TestServer, listener: usize) -> (Client, String) {
+    let stream = server.tcp_from(HONEST, listener);
+    let who = format!("peer={} ", stream.local_addr().unwrap());
+    (Client::new(stream), who)
+}
+
+/// What all servers of this process log.
 struct Lines;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Lines {
     fn collect() -> Self {
-        tracing::subscriber::set_global_default(Collector).unwrap();
+        static SET: Once = Once::new();
+        SET.call_once(|| tracing::subscriber::set_global_default(Collector).unwrap());
         Self
     }
 
-    /// Waits for a line: the client may learn first that it was closed.
-    fn expect(&self, level: &str, text: &str) {
+    /// Waits for a line about somebody: the client may learn first that it was closed.
+    fn expect(&self, level: &str, who: &str, text: &str) {
+        let is_it = |line: &String| {
+            line.starts_with(level) && format!("{line} ").contains(who) && line.contains(text)
+        };
         let found = || {
             let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-            lines
-                .iter()
-                .any(|line| line.starts_with(level) && line.contains(text))
+            lines.iter().any(is_it)
         };
         while !found() {
             std::thread::yield_now();

@@ -505,12 +505,14 @@ fn what_waits_for_its_turn_is_bounded() {
     client.begin();
     other.begin();
     let long = List::default().describe(&dn("a"), &"x".repeat(2000));
-    client.put(50, LBURP_UPDATE, &long.value(3));
-    client
-        .update(2, &long)
-        .expect(ResultCode::AdminLimitExceeded);
-    other.put(50, LBURP_UPDATE, &long.value(2));
-    other.put(51, LBURP_UPDATE, &long.value(1));
+    // What belongs together is sent at once: a pause would end it.
+    let updates = |first: (u32, u32), second: (u32, u32)| {
+        let update = |(id, number)| update_message(id, &long.value(number));
+        [update(first), update(second)].concat()
+    };
+    client.send(&updates((50, 3), (51, 2)));
+    client.finish(51)[0].expect(ResultCode::AdminLimitExceeded);
+    other.send(&updates((50, 2), (51, 1)));
     for id in [51, 50] {
         let answer = other.receive().unwrap();
         assert_eq!(answer.id, id);
@@ -523,8 +525,9 @@ fn what_waits_for_its_turn_is_bounded() {
     assert!(client.receive().is_none());
     // Who just sends nothing is left in peace, and the memory is free again.
     std::thread::sleep(std::time::Duration::from_millis(4500));
-    other.put(60, LBURP_UPDATE, &long.value(4));
-    assert_eq!(other.who_am_i(), format!("dn:{ADMIN}"));
+    let waiting = update_message(60, &long.value(4));
+    other.send(&[waiting, requests::extended(61, WHO_AM_I, None)].concat());
+    other.finish(61)[0].succeeded();
 }
 
 #[test]

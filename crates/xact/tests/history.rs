@@ -157,9 +157,11 @@ fn the_checker_tells_histories_apart() {
     }
 }
 
+/// Nobody gives up: where the disk is slow, one waits long for others.
 fn options(mode: Mode) -> Options {
     Options::new()
         .mode(mode)
+        .patience(std::time::Duration::from_secs(3600))
         .bytes(2 << 20)
         .log_bytes(1 << 17)
         .versions_bytes(64 * PAGE_BYTES as u64)

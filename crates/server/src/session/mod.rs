@@ -27,7 +27,7 @@ mod reply;
 mod scan_ahead;
 mod search;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod update;
 
 use std::cell::Cell;

@@ -39,24 +39,8 @@ struct Bench {
 
 impl Bench {
     fn new(limits: &str, peer: Peer) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let config = format!("[admin]\ndn = '{ADMIN}'\n[limits]\n{limits}");
-        std::fs::write(folder.path().join("sapwood.toml"), config).unwrap();
-        std::fs::write(
-            folder.path().join("admin.password"),
-            password::hash(PASSWORD),
-        )
-        .unwrap();
-        let contents = sapwood_directory::Config {
-            naming_contexts: vec!["o=X".into()],
-            ..sapwood_directory::Config::default()
-        };
-        let engine = Embedded::in_memory().unwrap();
-        let directory =
-            Directory::create_on(engine, &contents, Options::new(Schema::standard())).unwrap();
-        let service = service(folder.path(), directory);
+        let (service, threads, folder) = example(limits);
         let (completions, completed) = mpsc::unbounded_channel();
-        let (service, threads) = service;
         let admission = service.connections.newcomer(&peer, 1).admit().unwrap();
         let session = Session::new(
             Arc::new(service),
@@ -123,6 +107,27 @@ impl Bench {
         let result = |answer: &Answer| (answer.id, answer.ends.then_some(answer.code));
         answers.iter().map(result).collect()
     }
+}
+
+/// What sessions share, of a directory in memory that is to hold o=X.
+pub(crate) fn example(limits: &str) -> (Service<Embedded>, WriterThreads, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[admin]\ndn = '{ADMIN}'\n[limits]\n{limits}");
+    std::fs::write(folder.path().join("sapwood.toml"), config).unwrap();
+    std::fs::write(
+        folder.path().join("admin.password"),
+        password::hash(PASSWORD),
+    )
+    .unwrap();
+    let contents = sapwood_directory::Config {
+        naming_contexts: vec!["o=X".into()],
+        ..sapwood_directory::Config::default()
+    };
+    let engine = Embedded::in_memory().unwrap();
+    let directory =
+        Directory::create_on(engine, &contents, Options::new(Schema::standard())).unwrap();
+    let (service, threads) = service(folder.path(), directory);
+    (service, threads, folder)
 }
 
 fn service(folder: &Path, directory: Directory) -> (Service<Embedded>, WriterThreads) {
