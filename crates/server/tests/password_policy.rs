@@ -392,6 +392,45 @@ fn users_change_passwords_as_the_policy_says() {
     bench.change(&[(Replace, "userPassword", &["x"])]);
 }
 
+/// Of who may not change the password each guess was compared, and answered.
+#[test]
+fn who_may_not_change_a_password_cannot_try_it_with_a_change() {
+    let bench = Bench::new(&[
+        ("pwdInHistory", "2"),
+        ("pwdMinAge", "10"),
+        ("pwdSafeModify", "FALSE"),
+    ]);
+    const BOB: &str = "cn=Bob,dc=example,dc=com";
+    let bob = [
+        ("objectClass", "person"),
+        ("cn", "Bob"),
+        ("sn", "x"),
+        ("userPassword", "the password of Bob"),
+    ];
+    bench.server.add(&[(BOB, &bob)]);
+    let mut client = bench.server.connect();
+    client.bind(BOB, "the password of Bob").succeeded();
+    for seconds in [0, 10] {
+        bench.pass(seconds);
+        for guess in ["first password", "not her password"] {
+            let changes: [&[Change<'_>]; 2] = [
+                &[
+                    (Delete, "userPassword", &[guess]),
+                    (Add, "userPassword", &["another password"]),
+                ],
+                &[(Replace, "userPassword", &[guess])],
+            ];
+            for changes in changes {
+                let answer = client.tell(&requests::with(&modify(5, ANN, changes), &[ASKS]));
+                let may_not = "do not let you change userPassword";
+                answer.refused(ResultCode::InsufficientAccessRights, may_not);
+                assert_eq!(response(&answer), None);
+            }
+        }
+    }
+    bench.ann("first password");
+}
+
 #[test]
 fn what_is_known_from_a_breach_is_not_chosen() {
     let bench = Bench::new(&[("pwdCheckQuality", "1")]);

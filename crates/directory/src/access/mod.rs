@@ -414,21 +414,32 @@ impl<E: Engine> Snapshot<E> {
         requester: &Arc<Requester>,
         target: &Credentials,
     ) -> crate::Result<Option<bool>> {
+        self.may_change_password(requester, target.entry, Rights::WRITE)
+    }
+
+    /// Whether the password of an entry may be changed by who has these rights. `None` for who may not know of the
+    /// entry.
+    pub fn may_change_password(
+        &self,
+        requester: &Arc<Requester>,
+        entry: EntryId,
+        rights: Rights,
+    ) -> crate::Result<Option<bool>> {
         let requester = self.current(requester)?;
         let grants = requester.grants();
         if grants.is_unlimited() {
             return Ok(Some(true));
         }
-        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
+        let dn = names::normal_dn_of(self.view(), self.schema(), entry)?;
         let slot = grants.slot(self.schema().well_known().user_password);
         let asked = Asked {
             view: self.view(),
             schema: self.schema(),
             dn: &dn,
-            id: target.entry,
+            id: entry,
         };
-        let may_set = grants.rights(&asked, slot)?.has(Rights::WRITE);
+        let may_change = grants.rights(&asked, slot)?.has(rights);
         let is_seen = grants.discloses(&asked)?;
-        Ok((may_set || is_seen).then_some(may_set))
+        Ok((may_change || is_seen).then_some(may_change))
     }
 }

@@ -9,6 +9,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, BitOr, Not};
 
+use sapwood_ldap::list::ChangeKind;
+
 /// Rules in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -346,6 +348,16 @@ impl Rights {
     pub const UP_TO_ADD: Rights = Rights(Rights::UP_TO_READ.0 | Rights::ADD.0);
     /// The level `delete`.
     pub const UP_TO_DELETE: Rights = Rights(Rights::UP_TO_READ.0 | Rights::DELETE.0);
+
+    /// What a modification of an attribute takes.
+    #[must_use]
+    pub const fn of_change(kind: ChangeKind) -> Rights {
+        match kind {
+            ChangeKind::Add => Rights::ADD,
+            ChangeKind::Delete => Rights::DELETE,
+            ChangeKind::Replace | ChangeKind::Increment => Rights::WRITE,
+        }
+    }
 
     /// Whether all of these are among them.
     #[inline]

@@ -71,7 +71,7 @@ impl<T: Write> Run<'_, T> {
             .map(|change| resolve(schema, &self.state.attributes, change))
             .collect::<Result<_, _>>()?;
         for change in &changes {
-            self.require_somewhere(self.slot(change.known), rights_for(change))?;
+            self.require_somewhere(self.slot(change.known), Rights::of_change(change.kind))?;
         }
         if changes.is_empty() {
             // It is still stamped.
@@ -83,7 +83,7 @@ impl<T: Write> Run<'_, T> {
                 let manage_dsa_it = controls.manage_dsa_it.is_some();
                 let target = self.find(request.dn, normal, manage_dsa_it)?;
                 let wanted = changes.iter();
-                let wanted = wanted.map(|change| (change.known, rights_for(change)));
+                let wanted = wanted.map(|change| (change.known, Rights::of_change(change.kind)));
                 self.require_changes(&target, wanted)?;
                 if changes.is_empty() {
                     let wanted = (Slot::ENTRY, Rights::WRITE);
@@ -417,14 +417,5 @@ fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Re
             })?;
             draft.increment(schema, known, options, by)
         }
-    }
-}
-
-/// The rights that a change takes.
-fn rights_for(change: &Resolved<'_>) -> Rights {
-    match change.kind {
-        Modification::Add => Rights::ADD,
-        Modification::Delete => Rights::DELETE,
-        Modification::Replace | Modification::Increment => Rights::WRITE,
     }
 }

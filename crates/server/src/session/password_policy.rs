@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use sapwood_directory::access::Rights;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     AccountChange, BindVerdict, Directory, EntryId, Error, Identity, Outcome, PasswordChange,
@@ -283,7 +284,17 @@ pub(super) fn governed<E: Engine>(
     directory.snapshot()?.through(|snapshot| {
         let (dn, policy) = match &message.op {
             Request::Modify(request) => {
-                if let Some(found) = snapshot.credentials(request.dn, values_max)? {
+                let mut rights = Rights::NONE;
+                for change in request.changes {
+                    if is_password(change.attribute.description) {
+                        rights = rights | Rights::of_change(change.kind);
+                    }
+                }
+                // Nothing is compared for who may not change the password: the answer would tell them whether they have
+                // guessed it. It is as if the entry were not there, until the writer refuses the change.
+                if let Some(found) = snapshot.credentials(request.dn, values_max)?
+                    && snapshot.may_change_password(requester, found.entry, rights)? == Some(true)
+                {
                     return snapshot.password_change(requester, found.entry, found.stored);
                 }
                 (request.dn, None)
