@@ -11,11 +11,16 @@ use sapwood_ldap::attribute::AttributeDescription;
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
 use crate::error::{Error, Result};
 use crate::password_policy::Accounts;
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::{ATTRIBUTE_TYPES_MAX, AttributeTypeId, Schema};
 use crate::steps;
 
-/// Most attribute descriptions of a directory: clients that make up options cannot make more.
-pub(crate) const ATTRIBUTE_DESCRIPTIONS_MAX: usize = 20_000;
+/// Most attribute descriptions with options of a directory: clients that make up options cannot make more. What is left
+/// of the numbers is for types without options, of which the schema has [`ATTRIBUTE_TYPES_MAX`] at most.
+pub(crate) const DESCRIPTIONS_WITH_OPTIONS_MAX: usize = 20_000;
+/// Most numbers: those of types that were removed from the schema are not given again.
+const NUMBERS_MAX: usize = u16::MAX as usize;
+
+const _: () = assert!(DESCRIPTIONS_WITH_OPTIONS_MAX + ATTRIBUTE_TYPES_MAX <= NUMBERS_MAX);
 
 /// The attribute descriptions of a directory and their numbers.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +29,8 @@ pub(crate) struct AttributeTable {
     known: Vec<KnownAttribute>,
     /// By the type's position in the schema.
     by_type: Vec<OfType>,
+    /// How many of them have options.
+    with_options: usize,
     /// Whether one of them is collective.
     has_collective: bool,
     /// Where the values are of attributes that binds change, where password policies ask for them.
@@ -98,10 +105,20 @@ impl KnownAttribute {
 
 /// No more attribute descriptions can be numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the directory knows {ATTRIBUTE_DESCRIPTIONS_MAX} attribute descriptions, as many as it can; use fewer options"
-)]
-pub(crate) struct TooManyDescriptions;
+pub(crate) enum TooManyDescriptions {
+    /// None with options.
+    #[error(
+        "the directory knows {DESCRIPTIONS_WITH_OPTIONS_MAX} attribute descriptions with options, as many as it can; \
+         use one that was used before, or none"
+    )]
+    WithOptions,
+    /// None at all.
+    #[error(
+        "the directory has numbered {NUMBERS_MAX} attribute descriptions, as many as it can, those of types that were \
+         removed from its schema included: export it, and import that into a new one"
+    )]
+    All,
+}
 
 impl AttributeTable {
     /// Reads the table as of a snapshot.
@@ -207,8 +224,11 @@ impl AttributeTable {
         if let Some(number) = self.number(attribute_type, options) {
             return Ok(Ok(number));
         }
-        if self.known.len() >= ATTRIBUTE_DESCRIPTIONS_MAX {
-            return Ok(Err(TooManyDescriptions));
+        if !options.is_empty() && self.with_options >= DESCRIPTIONS_WITH_OPTIONS_MAX {
+            return Ok(Err(TooManyDescriptions::WithOptions));
+        }
+        if self.known.len() >= NUMBERS_MAX {
+            return Ok(Err(TooManyDescriptions::All));
         }
         let name = schema.type_of(attribute_type).name();
         let text = match options {
@@ -267,6 +287,7 @@ impl AttributeTable {
     /// Forgets the numbers from `len` on: those a transaction gave before it was undone.
     pub(crate) fn truncate(&mut self, len: usize) {
         for known in self.known.drain(len.min(self.known.len())..) {
+            self.with_options -= usize::from(has_options(&known.text));
             if let Some(of_type) = self.by_type.get_mut(known.attribute_type.index()) {
                 of_type.by_options.remove(known.options());
                 // The numbers that are forgotten are the last of each type.
@@ -280,6 +301,7 @@ impl AttributeTable {
 
     fn push(&mut self, attribute_type: AttributeTypeId, text: Box<str>, type_bytes: usize) {
         let number = AttributeNo(self.known.len() as u16);
+        self.with_options += usize::from(has_options(&text));
         if attribute_type == AttributeTypeId::GONE {
             self.known.push(KnownAttribute {
                 number,
@@ -310,4 +332,9 @@ impl AttributeTable {
                 .extend(missing.map(|known| (known.options().into(), known.number)));
         }
     }
+}
+
+/// Whether a description has options, of a type that was removed, too.
+fn has_options(description: &str) -> bool {
+    description.contains(';')
 }
