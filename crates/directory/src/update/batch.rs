@@ -458,6 +458,13 @@ impl Bundle for Batch<'_> {
                 self.leave_out(operation, error);
                 return Ok(Verdict::Undo);
             }
+            // Of what it has read, with which the others have nothing to do. Alone it fails as a batch does, and the
+            // operator is told.
+            Err(error @ engine::Error::Corrupt(_)) if self.operations() > 1 => {
+                let outcome = Outcome::new(ResultCode::UnknownError, error.to_string());
+                self.note(operation, outcome);
+                return Ok(Verdict::Undo);
+            }
             applied => applied?,
         };
         if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)

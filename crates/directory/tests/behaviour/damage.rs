@@ -10,7 +10,10 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Add;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, ResponseMessage, Scope, SearchRequest, frame};
-use sapwood_testkit::directories::{admin, config, modify, options, person, seed, succeed};
+use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{
+    admin, as_admin, config, holds, modify, options, person, seed, succeed,
+};
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
@@ -165,4 +168,36 @@ fn every_damaged_byte_of_an_entry_is_an_error_or_readable() {
         errors += failed;
     }
     assert!(errors > 0 && answers > 0);
+}
+
+/// All updates of the batch were refused.
+#[test]
+fn a_damaged_entry_fails_its_own_update_and_no_other() {
+    let (engine, options) = (engine(), options());
+    let directory = Directory::create_on(engine.clone(), &config(), options.clone()).unwrap();
+    seed(&directory);
+    succeed(&directory, person("anne"));
+    let snapshot = directory.snapshot().unwrap();
+    let found = snapshot.through(|snapshot| snapshot.credentials(ANNE, 1));
+    let id = found.unwrap().unwrap().entry;
+    drop(snapshot);
+    let damage = engine.write(&mut Damage(id, b"no record".to_vec()));
+    damage.unwrap().unwrap().wait().unwrap();
+    let describe = |dn: &str| as_admin(modify(dn, &[(Add, "description", &["x"])]));
+    let (suffix, people) = ("dc=example,dc=com", "ou=People,dc=example,dc=com");
+    let applied = directory.apply(&[suffix, ANNE, people].map(describe));
+    let applied = applied.unwrap();
+    let codes: Vec<_> = applied
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.code)
+        .collect();
+    let (done, failed) = (ResultCode::Success, ResultCode::UnknownError);
+    assert_eq!(codes, [done, failed, done]);
+    applied.ticket.unwrap().wait().unwrap();
+    drop(directory);
+    let directory = Directory::open_on(engine, options).unwrap();
+    for dn in [suffix, people] {
+        assert!(holds(&directory, dn, "description", "x"));
+    }
 }
