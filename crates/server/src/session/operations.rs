@@ -21,7 +21,8 @@ pub(super) struct Operations<E: Engine> {
     /// So many of the searches that come next are begun together: one, while searches are not done with their first
     /// step.
     pub(super) prefetch: usize,
-    /// Message ids of the updates that the writer has.
+    /// Message ids of the updates that the writer has, for Cancel. Clients may repeat one: how many updates there are
+    /// [`Output::answers_due`](super::output::Output) says.
     pub(super) updating: MessageIds,
     /// How many of them have these shards, if the directory is in several stores.
     pub(super) shards: Vec<(StoreSet, usize)>,
@@ -118,7 +119,7 @@ impl<E: Engine> Session<E> {
     /// Whether no request is being worked on.
     pub(crate) fn is_idle(&self) -> bool {
         self.operations.searches.is_empty()
-            && self.operations.updating.is_empty()
+            && self.output.answers_due == 0
             && self.operations.exclusive.is_none()
             && self.operations.wanted.is_none()
             && !self.fetches()
@@ -138,7 +139,7 @@ impl<E: Engine> Session<E> {
             && self.has_room()
             && !self.operations.searches.is_full()
             && !self.waits_for_room()
-            && self.operations.updating.len() < self.settings.config.limits.operations_max
+            && self.output.answers_due < self.settings.config.limits.operations_max
     }
 
     /// The pool and the bytes that the next request waits for; see [`Session::granted`].
