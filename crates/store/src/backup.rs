@@ -161,7 +161,7 @@ fn write(
     name: &str,
 ) -> Result<()> {
     // What is copied must not be taken back by a power cut.
-    store.make_visible(head.commit, head.log.lsn)?;
+    store.make_durable(head.commit, head.log.lsn)?;
     let identity = StoreIdentity {
         log: NO_LOG,
         stores,

@@ -9,6 +9,10 @@
 //! A crash before 4 leaves a record that is whole, and then the commit has happened, or one that is not, and then it
 //! has not; nobody has been told either way. The pages written in place of free ones say nothing by themselves.
 //!
+//! Of many commits in a row that nobody waits for the later ones have no record: they are applied and shown when their
+//! pages are in the file, in the system's memory, and become durable with a checkpoint. One has to lead to the last of
+//! them before anything is appended again, since a replay could not go on from there.
+//!
 //! A transaction that is too large for a log record, or wrote pages outside of the log, takes another way: the data
 //! file is synced, and a record that holds only the new roots commits it. It is preceded and followed by a checkpoint.
 //! Preceded, because a replay from further back would write over pages of this commit that an earlier one had used for
@@ -30,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
-use crate::ids::CommitNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::append::AppendLock;
 use crate::log::append::record_bytes_max;
 use crate::log::checkpoint;
@@ -86,11 +90,16 @@ impl Ticket {
 
     /// Whether the commit is durable and visible. (In memory nothing is durable, and visible is all that it can be.)
     pub fn is_durable(&self) -> bool {
-        let wal = self.env.inner().wal.as_ref();
-        self.is_visible() && wal.is_none_or(|wal| wal.durable() >= self.log.lsn)
+        let inner = self.env.inner();
+        let is_logged = inner
+            .wal
+            .as_ref()
+            .is_none_or(|wal| wal.durable() >= self.log.lsn);
+        self.is_visible() && is_logged && inner.region.is_held(self.commit)
     }
 
-    /// Waits until the commit is durable and visible; one sync of the log serves all that wait.
+    /// Waits until the commit is durable and visible; one sync of the log serves all that wait, or a checkpoint, if the
+    /// log does not have the commit.
     ///
     /// A failed sync is an error for all that wait for it: whether the commit survives is decided when the environment
     /// is opened again.
@@ -98,7 +107,8 @@ impl Ticket {
         let inner = self.env.inner();
         inner.check_usable()?;
         if !self.is_durable() {
-            inner.make_visible(self.commit, self.log.lsn)?;
+            inner.region.begin_waiting();
+            inner.make_durable(self.commit, self.log.lsn)?;
         }
         Ok(self.commit)
     }
@@ -174,9 +184,18 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     let Some(header) = prepare(txn)? else {
         return Ok(*txn.head());
     };
+    let before = *txn.head();
     let (inner, pages) = txn.inner_and_pages();
+    if durability == Durability::Relaxed && may_pass_by(inner, pages, &header) {
+        let mut no_record = Vec::new();
+        finish_pages(pages, &header, None, &mut no_record)?;
+        let head = header.head(before.log);
+        inner.region.apply_unlogged(&head);
+        publish_ready(inner);
+        return Ok(head);
+    }
     let mut record = pages.take_record_buffer();
-    let finished = finish_pages(pages, &header, record_bytes_max(inner), &mut record);
+    let finished = finish_pages(pages, &header, Some(record_bytes_max(inner)), &mut record);
     let log = finished.and_then(|is_logged| {
         let mut parts = [Commit {
             inner,
@@ -193,6 +212,23 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     Ok(header.head(log?))
 }
 
+/// After so many commits in a row that nobody has waited for, the next ones are not logged: enough for the checkpoint
+/// that the first one then needs for which somebody does.
+const RELAXED_BEFORE_UNLOGGED: u64 = if cfg!(test) { 1 } else { 256 };
+
+/// Whether a relaxed commit may do without a record: the pages in the file are all that there is to it, no archive and
+/// no other store asks for its record, and either the one before has none or nobody has waited for many.
+fn may_pass_by(inner: &Inner, pages: &TxnPages, header: &RecordHeader) -> bool {
+    let region = &inner.region;
+    let is_alone = inner.regions.len() == 1 && inner.options.archive.is_none();
+    let relaxed = region.count_relaxed();
+    inner.keeps_unlogged
+        && is_alone
+        && header.roots.segments.root == PageNo(0)
+        && pages.is_logged_by_page()
+        && (region.ends_unlogged() || relaxed >= RELAXED_BEFORE_UNLOGGED)
+}
+
 /// Appends the record of a transaction in the place of a process that dies behind that, perhaps after it has stored its
 /// places; the number of the commit, unless there is nothing that the log might tell of.
 #[cfg(test)]
@@ -206,7 +242,7 @@ pub(crate) fn append_and_die(
     };
     let (inner, pages) = txn.inner_and_pages();
     let mut record = Vec::new();
-    if !finish_pages(pages, &header, record_bytes_max(inner), &mut record)? {
+    if !finish_pages(pages, &header, Some(record_bytes_max(inner)), &mut record)? {
         return Ok(None);
     }
     let appending = AppendLock::take(inner)?;
@@ -234,7 +270,7 @@ pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> 
             continue;
         };
         let mut record = Vec::new();
-        is_logged &= finish_pages(txn.pages_mut(), header, room, &mut record)?;
+        is_logged &= finish_pages(txn.pages_mut(), header, Some(room), &mut record)?;
         room = room.saturating_sub(record.len());
         records.push(record);
     }
@@ -294,16 +330,20 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
 const CACHED_PAGES: usize = 64;
 
-/// Seals all changed pages, puts the log record together, unless that would have more than `max` bytes, and has all
-/// pages in their places in the file; gives whether the record is there.
+/// Seals all changed pages, puts the log record together, unless none is wanted or it would have more than `max` bytes,
+/// and has all pages in their places in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut TxnPages,
     header: &RecordHeader,
-    max: usize,
+    max: Option<usize>,
     record: &mut Vec<u8>,
 ) -> Result<bool> {
-    header.encode(record);
-    let mut fits = !pages.has_appended() && record.len() <= max;
+    let is_wanted = max.is_some() && !pages.has_appended();
+    let max = max.unwrap_or_default();
+    if is_wanted {
+        header.encode(record);
+    }
+    let mut fits = is_wanted && record.len() <= max;
     let changed = pages.changed_pages();
     let mut ahead = changed
         .iter()
@@ -353,11 +393,18 @@ fn append(
     parts: &[impl AsRef<[u8]>],
     durability: Durability,
 ) -> Result<Position> {
+    hold_unlogged(commits)?;
     match with_room(commits, |commits| append_once(commits, parts, durability)) {
         // The record is longer than all segments that the disk has room for.
         Err(Error::Log(sapwood_wal::Error::NoSegment(_))) => commit_unlogged(commits),
         appended => appended,
     }
+}
+
+/// Sees to it that the log can go on behind what was committed before, to each of the stores.
+fn hold_unlogged(commits: &[Commit<'_>]) -> Result<()> {
+    let mut stores = commits.iter().map(|commit| commit.inner);
+    stores.try_for_each(|inner| checkpoint::hold_unlogged(inner))
 }
 
 fn with_room(
@@ -422,10 +469,14 @@ fn apply(inner: &Inner, head: &Head, durability: Durability) {
     inner.region.apply(head, durability);
     match &inner.wal {
         None => inner.region.publish(head.commit),
-        Some(wal) if durability == Durability::Relaxed => {
-            inner.region.publish_ready(|| wal.durable());
-        }
-        Some(_) => {}
+        Some(_) if durability == Durability::Relaxed => publish_ready(inner),
+        Some(_) => inner.region.begin_waiting(),
+    }
+}
+
+fn publish_ready(inner: &Inner) {
+    if let Some(wal) = &inner.wal {
+        inner.region.publish_ready(|| wal.durable());
     }
 }
 
@@ -434,6 +485,7 @@ fn commit_unlogged(commits: &mut [Commit<'_>]) -> Result<Position> {
     if commits.iter().all(|commit| commit.inner.wal.is_none()) {
         return append_once(commits, &[[0; 0]], Durability::Durable);
     }
+    hold_unlogged(commits)?;
     with_room(commits, commit_unlogged_once)
 }
 

@@ -73,6 +73,9 @@ pub(crate) struct Inner {
     /// What the last write transaction of this process has left for the next; only `txn` knows what that is.
     pub(crate) workshop: Mutex<Option<Box<dyn Any + Send>>>,
     pub(crate) background: Background,
+    /// Whether commits that only the data file and the region have survive the death of all processes, as far as
+    /// anything does.
+    pub(crate) keeps_unlogged: bool,
     /// How many pages the store may have, by [`Env::set_bytes_max`].
     pub(crate) pages_max: AtomicU64,
 }
@@ -116,9 +119,10 @@ impl Env {
     }
 
     /// Makes every commit so far durable and visible, whatever its [`Durability`](crate::Durability), with one sync of
-    /// the log. Gives the newest of them.
+    /// the log; after many relaxed commits in a row, with a checkpoint. Gives the newest of them.
     pub fn sync(&self) -> Result<CommitNo> {
         self.inner().check_may_write()?;
+        self.inner().region.begin_waiting();
         self.inner().sync()
     }
 
@@ -237,7 +241,7 @@ impl Inner {
     /// Fails after a failure that leaves it open what is on the disk.
     pub(crate) fn check_sound(&self) -> Result<()> {
         let log = self.wal.as_ref().is_some_and(|wal| wal.is_poisoned());
-        if log || self.first_region().poisoned.load(Ordering::Acquire) != 0 {
+        if log || self.first_region().is_poisoned() {
             return Err(Error::Poisoned);
         }
         Ok(())
@@ -272,7 +276,8 @@ impl Inner {
             .filter(|other| !Arc::ptr_eq(&other.region, &self.region))
     }
 
-    /// Makes everything up to a commit durable and visible, and shows whatever else has become durable with it.
+    /// Makes everything up to a commit that the log has durable and visible, and shows whatever else has become durable
+    /// with it.
     pub(crate) fn make_visible(&self, commit: CommitNo, lsn: sapwood_wal::Lsn) -> Result<()> {
         if let Some(wal) = &self.wal
             && self.options.guards.has(Guard::SyncLog)
@@ -284,18 +289,6 @@ impl Inner {
             self.region.publish(commit);
         }
         Ok(())
-    }
-
-    /// Makes everything that has been applied durable and visible.
-    pub(crate) fn sync(&self) -> Result<CommitNo> {
-        loop {
-            let applied = self.region.applied();
-            // A head that is gone has been followed by many others.
-            if let Some(head) = self.region.head(applied) {
-                self.make_visible(applied, head?.log.lsn)?;
-                return Ok(applied);
-            }
-        }
     }
 
     /// Sees to it that the file has room for `end` pages, and for the reserve behind them; where it cannot grow, for

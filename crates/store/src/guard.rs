@@ -42,6 +42,8 @@ pub(crate) enum Guard {
     ProtectReaders,
     /// A transaction without log syncs the data file before its record is written.
     SyncBeforeRoots,
+    /// A commit in the log behind others that are not is preceded by a checkpoint of these.
+    HoldUnlogged,
     /// A transaction without log is preceded by a checkpoint, so that no replay writes over its pages.
     CheckpointBeforeRoots,
     /// A transaction without log is followed by a meta page, which protects its pages.
@@ -58,7 +60,7 @@ pub(crate) enum Guard {
 impl Guard {
     /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values out
     /// of line what `out_of_line_crash_tests` and `pointer_crash_tests` say.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,
         Self::SyncMeta,
@@ -73,6 +75,7 @@ impl Guard {
         Self::ProtectInvisible,
         Self::ProtectReaders,
         Self::SyncBeforeRoots,
+        Self::HoldUnlogged,
         Self::CheckpointBeforeRoots,
         Self::MetaAfterRoots,
         Self::CheckpointRecoveredRoots,

@@ -9,9 +9,10 @@
 //! (or whatever [`FileNames`](crate::FileNames) calls them).
 //!
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
-//! process has the environment open, the lock region is of no value but for the records in its log buffer: those are
-//! added to the log if they are the ones that follow there. Then it is written anew from the meta pages and the log.
-//! Who cannot write to the files looks at them as they are, see [`still`].
+//! process has the environment open, the lock region is of no value but for what only it has: the records in its log
+//! buffer are added to the log if they are the ones that follow there, and the newest commit is checkpointed if it
+//! passed by the log. Then it is written anew from the meta pages and the log. Who cannot write to the files looks at
+//! them as they are, see [`still`].
 
 mod still;
 
@@ -232,13 +233,15 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
         !regions.iter().any(|region| region.is_owner(index))
     })?
     .ok_or(Error::ProcessesFull)?;
-    let env = opened.into_env(&regions, membership, options)?;
+    let keeps_unlogged = regions[0].outlives_processes();
+    let env = opened.into_env(&regions, membership, keeps_unlogged, options)?;
     env.inner().membership.unlock_opening();
     Ok(env)
 }
 
-/// Adds to the log what processes that died have left in the lock region's log buffer only. This may be interrupted and
-/// done again: the region stays as it is until the log has it.
+/// Adds to the log what processes that died have left in the lock region's log buffer only, and has the meta pages
+/// lead to the newest commit if only the region does. This may be interrupted and done again: the region stays as it is
+/// until the files have it.
 fn salvage(places: &StoreFiles<'_>, lock_file: &fs::File) -> Result<()> {
     let regions = Region::join(lock_file).unwrap_or_default();
     let Some(left) = regions.first() else {
@@ -246,7 +249,8 @@ fn salvage(places: &StoreFiles<'_>, lock_file: &fs::File) -> Result<()> {
     };
     let shared: &Shared = (**left).as_ref();
     let options = places.options;
-    if shared.is_written() || !left.outlives_processes() || !has_data(&*places.storage, options)? {
+    let is_needed = !shared.is_written() || !left.holds_newest();
+    if !is_needed || !left.outlives_processes() || !has_data(&*places.storage, options)? {
         return Ok(());
     }
     let (files, stands_alone) = places.data_files(OpenMode::Write)?;
@@ -257,7 +261,74 @@ fn salvage(places: &StoreFiles<'_>, lock_file: &fs::File) -> Result<()> {
     };
     let own: Arc<Shared> = Arc::default();
     let wal = Wal::open(&places.storage, &options.names.log, OpenMode::Write, own)?;
-    Ok(wal.salvage(from, shared, (**left).as_ref())?)
+    wal.salvage(from, shared, (**left).as_ref())?;
+    match (&regions[..], &files[..]) {
+        ([left], [(file, metas)]) if left.was_made_in(lock_file)? => {
+            salvage_unlogged(left, &**file, metas, &wal)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checkpoints the newest commit that the dead have left, if the log does not have it. Its pages are in the file, in
+/// the system's memory, as long as nobody has written to that since: the meta pages and the end of the log are as they
+/// were, and the one that opens an environment without its lock file empties that first.
+fn salvage_unlogged(
+    left: &Region,
+    file: &dyn File,
+    metas: &[Option<Meta>; 2],
+    wal: &Wal,
+) -> Result<()> {
+    let head = match left.head(left.applied()) {
+        Some(Ok(head)) if !left.holds_newest() && !left.is_poisoned() => head,
+        _ => return Ok(()),
+    };
+    // Or as this has left them, when it was interrupted.
+    let is_as_left = (0..).zip(metas).all(|(slot, meta)| {
+        let commit = meta.map_or(CommitNo(0), |meta| meta.head.commit);
+        commit == left.metas.commit(slot) || commit == head.commit
+    });
+    let newest = newest(metas)?;
+    let mut records = wal.records(newest.head.log)?;
+    while records.next()?.is_some() {}
+    let has_room = file.size()? / PAGE_BYTES as u64 >= head.roots.pages;
+    if !is_as_left || records.position() != head.log || !has_room {
+        return Ok(());
+    }
+    wal.keep(&records)?;
+    file.sync_data()?;
+    let meta = Meta {
+        head,
+        log_segments: wal.segments()?,
+        ..*newest
+    };
+    let first = usize::from(metas[0].as_ref() == Some(newest));
+    for slot in [first, 1 - first] {
+        write_meta(file, slot, &meta)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// Empties the lock file that others have left, for the one that opens the environment without it: what it does to the
+/// files the region there knows nothing of. What only the region has goes to the files first.
+fn empty_lock_file(path: &Path, places: &StoreFiles<'_>) -> Result<()> {
+    let path = path.join(&places.options.names.lock);
+    let file = match fs::File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(());
+    }
+    let locks = LockFile::new(file.try_clone()?);
+    locks.lock_opening()?;
+    if !locks.is_in_use()? {
+        salvage(places, &file)?;
+        file.set_len(0)?;
+    }
+    locks.unlock_opening();
+    Ok(())
 }
 
 /// Whether the system does not let this process write there.
@@ -274,10 +345,16 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Resu
     if options.read_only {
         return still::open(&places, None);
     }
+    let path = places.storage.path().map(Path::to_owned);
+    if let Some(path) = &path {
+        empty_lock_file(path, &places)?;
+    }
     let regions: Regions = Region::private(places.count()?)?.into();
     let opened = start(&places, &regions)?;
     let membership = Membership::alone(&regions[0].processes[..]);
-    opened.into_env(&regions, membership, options)
+    // Nothing says what survives there, nor who else might open it.
+    let keeps_unlogged = path.is_none();
+    opened.into_env(&regions, membership, keeps_unlogged, options)
 }
 
 pub(crate) fn in_memory(options: &Options) -> Result<Env> {
@@ -322,7 +399,7 @@ fn begin_in_memory(stores: Vec<(DataFile, StoreIdentity, Head)>, options: &Optio
             must_checkpoint: false,
         });
     }
-    opened.into_env(&regions, membership, options)
+    opened.into_env(&regions, membership, false, options)
 }
 
 /// One for each store.
@@ -342,7 +419,13 @@ struct OpenedStore {
 }
 
 impl Opened {
-    fn into_env(self, regions: &Regions, membership: Membership, options: &Options) -> Result<Env> {
+    fn into_env(
+        self,
+        regions: &Regions,
+        membership: Membership,
+        keeps_unlogged: bool,
+        options: &Options,
+    ) -> Result<Env> {
         let membership = Arc::new(membership);
         if let Some(wal) = &self.wal
             && !options.read_only
@@ -374,6 +457,7 @@ impl Opened {
             comparators: Registry::default(),
             workshop: Mutex::new(None),
             background: Background::new(background::run),
+            keeps_unlogged,
             pages_max: AtomicU64::new(u64::MAX),
         };
         let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
@@ -713,7 +797,7 @@ pub(crate) fn leave(stores: Vec<Arc<Inner>>) -> Result<()> {
     }
     let region = Arc::downgrade(&first.region);
     let shared: &Shared = (*first.region).as_ref();
-    let is_written = shared.is_written();
+    let is_written = shared.is_written() && first.region.holds_newest();
     drop((stores, wal));
     // Nobody looks at a region that is cut off.
     if is_written && region.strong_count() == 0 {
@@ -784,7 +868,8 @@ impl Drop for Owner {
             let _: sapwood_wal::Result<()> = wal.write_through();
         }
         for store in &self.stores {
-            if store.options.idle_checkpoint.is_some() && !store.options.read_only {
+            let is_wanted = store.options.idle_checkpoint.is_some() || !store.region.holds_newest();
+            if is_wanted && !store.options.read_only {
                 // A courtesy to the one that opens the environment next; what it did not achieve, recovery does.
                 let checkpointed = checkpoint::checkpoint(store);
                 let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());

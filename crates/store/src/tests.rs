@@ -12,3 +12,4 @@ mod out_of_line_crash_tests;
 mod out_of_line_model_tests;
 mod pointer_crash_tests;
 mod space_tests;
+mod unlogged_tests;

@@ -392,22 +392,25 @@ fn processes_that_update_are_killed_at_any_moment() {
     }
 }
 
+/// How many commits nobody waited for there are.
+fn relaxed(folder: &Path, options: &Options) -> u64 {
+    let env = Env::open(folder, options).unwrap();
+    let snapshot = env.read().unwrap();
+    let counts = snapshot.tree("counts").unwrap().unwrap();
+    let count = counts.get(&[RELAXED]).unwrap().map_or(0, number_of);
+    if count > 0 {
+        let filler = counts.get(&[RELAXED, (count % 50) as u8]).unwrap().unwrap();
+        assert!(filler.iter().all(|&byte| byte == count as u8));
+    }
+    assert_clean(&env);
+    count
+}
+
 /// The one that comes next finds each commit that was visible, also where nobody had asked for it to be durable.
 #[test]
 fn visible_commits_survive_the_death_of_all_processes() {
     let folder = tempfile::tempdir().unwrap();
     drop(prepare(folder.path()));
-    let relaxed = |folder: &Path| -> u64 {
-        let env = Env::open(folder, &options()).unwrap();
-        let snapshot = env.read().unwrap();
-        let counts = snapshot.tree("counts").unwrap().unwrap();
-        let count = counts.get(&[RELAXED]).unwrap().unwrap();
-        let count = u64::from_be_bytes(count.try_into().unwrap());
-        let filler = counts.get(&[RELAXED, (count % 50) as u8]).unwrap().unwrap();
-        assert!(filler.iter().all(|&byte| byte == count as u8));
-        assert_clean(&env);
-        count
-    };
     for round in 0..12_u64 {
         let mut processes = vec![Process::start("relaxed", folder.path())];
         if round % 3 == 2 {
@@ -429,11 +432,67 @@ fn visible_commits_survive_the_death_of_all_processes() {
             std::thread::sleep(Duration::from_millis(round * 3 % 10));
             next.kill();
         }
-        let found = relaxed(folder.path());
+        let found = relaxed(folder.path(), &options());
         assert!(
             found >= acknowledged,
             "{found}, {acknowledged}, round {round}"
         );
+    }
+}
+
+/// Also where the log does not have them, since there were many in a row: whoever comes next finds them, with the lock
+/// file or without it; and where others have taken the files away from it, there is an older state, and nothing half.
+#[test]
+fn commits_that_passed_by_the_log_survive_the_death_of_all_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &options()).unwrap();
+    let mut txn = env.write().unwrap();
+    txn.create_tree("counts", TreeKind::default()).unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
+    drop(env);
+    let mut before = 0;
+    for round in 0..6_u64 {
+        let mut processes = vec![Process::start("relaxed", folder.path())];
+        if round % 2 == 1 {
+            processes.push(Process::start("relaxed", folder.path()));
+        }
+        for _ in 0..600 + round * 7 {
+            processes[0].lines.recv().unwrap();
+        }
+        let acknowledged = processes.into_iter().map(Process::kill).max().unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        let copied = relaxed(copy.path(), &options());
+        assert!(copied >= before && copied < acknowledged, "{copied}");
+        if round == 2 {
+            // The next to come does not get far.
+            let next = Process::start("relaxed", folder.path());
+            std::thread::sleep(Duration::from_millis(3));
+            next.kill();
+        }
+        if round % 3 == 1 {
+            let alone = options().shared(false);
+            assert!(relaxed(folder.path(), &alone) >= acknowledged);
+            let env = Env::open(folder.path(), &alone).unwrap();
+            let mut txn = env.write().unwrap();
+            let counts = txn.tree("counts").unwrap().unwrap();
+            txn.put(counts, b"alone", &round.to_be_bytes()).unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
+        }
+        before = relaxed(folder.path(), &options());
+        assert!(
+            before >= acknowledged,
+            "{before}, {acknowledged}, round {round}"
+        );
+        let env = Env::open(folder.path(), &options()).unwrap();
+        let snapshot = env.read().unwrap();
+        let alone = snapshot.tree("counts").unwrap().unwrap();
+        let alone = alone.get(b"alone").unwrap().map(number_of);
+        let expected = (0..=round).rev().find(|round| round % 3 == 1);
+        assert_eq!(alone, expected);
     }
 }
 

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use crate::sys::{self, ByteLocks};
 pub use crate::sys::{fork_count, thread_number};
@@ -31,6 +32,19 @@ const PROCESS_BYTES_FROM: i64 = 16;
 /// told.
 pub fn boot_id() -> u128 {
     sys::boot_id().unwrap_or(0)
+}
+
+/// What tells a file from its copies, for as long as it is there: device, inode and, where the file system knows it,
+/// when it was made.
+///
+/// # Errors
+/// Those of asking the system for it.
+pub fn stamp_of(file: &File) -> io::Result<[u64; 3]> {
+    let sys::Identity { device, inode } = sys::identity(file)?;
+    let born = file.metadata()?.created().ok();
+    let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(0, |born| born.as_nanos() as u64);
+    Ok([device, inode, born])
 }
 
 /// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock

@@ -127,7 +127,7 @@ impl Options {
     /// let mut txn = env.write()?;
     /// let events = txn.create_tree("events", TreeKind::COMPACT)?;
     /// txn.put(events, b"1", b"started")?;
-    /// // Logged, and visible at once; a power cut may take it back.
+    /// // Visible at once; a power cut may take it back.
     /// let first = txn.commit_with(Durability::Relaxed)?;
     /// assert!(first.is_visible());
     ///
@@ -245,12 +245,14 @@ pub enum Durability {
     /// for: whatever anybody has seen survives a power cut.
     #[default]
     Durable,
-    /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
-    /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
+    /// Nobody waits for the disk: the commit is visible as soon as all [`Durability::Durable`] commits before it are
+    /// durable. A power cut may take the last of these commits away (whole ones, and none without its
     /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the
     /// lock file stays with the others, and the machine on, until the environment is opened for writing again. They
     /// become durable with the next durable commit, with [`Env::sync`](crate::Env::sync) and
     /// [`Ticket::wait_durable`](crate::Ticket::wait_durable), and by themselves after about as long as
-    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
+    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says. After hundreds of them in a row, none of
+    /// which anybody has waited for, they are not logged any more: the next wait then takes a checkpoint, some
+    /// milliseconds instead of a sync of the log.
     Relaxed,
 }

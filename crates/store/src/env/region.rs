@@ -18,6 +18,7 @@
 //!  applied head           the newest commit: pages written, record appended, not necessarily durable
 //!  visible head           the newest commit whose predecessors and itself are durable, or need not be: what new snapshots see
 //!  growth, checkpoints    pages the file has room for, commits on the meta pages, the target of a checkpoint
+//!  unlogged               the newest commits, as far as the log does not have them
 //!  log                    the state of the log that its users share
 //!  heads                  a ring of the last HEADS commits' roots, indexed by commit number
 //!  processes              who has the environment open
@@ -32,7 +33,7 @@ use std::fs::File;
 use std::ops::Deref;
 
 use sapwood_wal::lock::Lock;
-use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry, boot_id};
+use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry, boot_id, stamp_of};
 use sapwood_wal::storage::Window;
 use sapwood_wal::{Lsn, Shared, sync};
 
@@ -48,7 +49,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 11;
+const LAYOUT: u32 = 12;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -81,6 +82,8 @@ pub(crate) struct Layout {
     layout: AtomicU32,
     /// The system's boot id, 0 if what is here is gone when nobody has it open.
     boot: [AtomicU64; 2],
+    /// What tells the lock file that this was made in from copies of it: device, inode, time of birth.
+    stamp: [AtomicU64; 3],
     pub(crate) writer: Line<Lock>,
     pub(crate) checkpointer: Line<Lock>,
     pub(crate) grower: Line<Lock>,
@@ -92,6 +95,7 @@ pub(crate) struct Layout {
     visible: Line<AtomicU64>,
     pub(crate) growth: Line<Growth>,
     pub(crate) metas: Line<Metas>,
+    unlogged: Line<Unlogged>,
     log: Line<Shared>,
     /// Every record of the log before this position has been applied.
     pub(crate) log_applied: Line<AtomicU64>,
@@ -128,6 +132,18 @@ pub(crate) struct Metas {
     pub(crate) completed: AtomicU64,
 }
 
+/// Commits that the log does not have: the newest ones in a row, as long as nobody waits for any. Changed by the
+/// holder of the writer lock.
+#[repr(C)]
+struct Unlogged {
+    /// The commit before the first of them.
+    before: AtomicU64,
+    /// The last of them, which is stored before it is applied: a writer that dies in between leaves one too many.
+    last: AtomicU64,
+    /// How many commits nobody has waited for since anybody did.
+    relaxed: AtomicU64,
+}
+
 impl Metas {
     /// Notes what a meta page holds from now on.
     pub(crate) fn note(&self, slot: usize, head: &Head) {
@@ -139,6 +155,11 @@ impl Metas {
     /// The commit that a checkpoint is about to write, or the last one wrote.
     pub(crate) fn target(&self) -> CommitNo {
         CommitNo(self.target.load(Ordering::Relaxed))
+    }
+
+    /// The commit of a meta page.
+    pub(crate) fn commit(&self, slot: usize) -> CommitNo {
+        CommitNo(self.commits[slot].load(Ordering::SeqCst))
     }
 
     /// The newest commit that a meta page holds.
@@ -187,6 +208,18 @@ impl Layout {
             .each_ref()
             .map(|half| half.load(Ordering::Relaxed));
         boot != [0; 2] && boot == boot_words()
+    }
+
+    /// Whether a sync of the data file has failed.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether this was made in this lock file, and not in another one that it was copied from.
+    pub(crate) fn was_made_in(&self, file: &File) -> Result<bool> {
+        let stamp = self.stamp.each_ref();
+        let stamp = stamp.map(|word| word.load(Ordering::Relaxed));
+        Ok(stamp == stamp_of(file)?)
     }
 
     /// Refuses a region that another version of this program has set up.
@@ -259,6 +292,63 @@ impl Layout {
     pub(crate) fn apply(&self, head: &Head, durability: Durability) {
         self.store_head(head, durability);
         self.applied.store(head.commit.0, Ordering::Release);
+    }
+
+    /// Makes a commit the newest one that the log does not have, as [`Layout::apply`] does others.
+    pub(crate) fn apply_unlogged(&self, head: &Head) {
+        let before = head.commit.0 - 1;
+        let Unlogged {
+            before: first,
+            last,
+            ..
+        } = &*self.unlogged;
+        if last.load(Ordering::Relaxed) != before {
+            first.store(before, Ordering::SeqCst);
+        }
+        last.store(head.commit.0, Ordering::SeqCst);
+        self.apply(head, Durability::Relaxed);
+    }
+
+    /// Whether the newest commit is not in the log. Exact for the holder of the writer lock.
+    pub(crate) fn ends_unlogged(&self) -> bool {
+        let [before, last] = self.unlogged_ends();
+        let applied = self.applied().0;
+        before < applied && applied <= last
+    }
+
+    /// Whether the log has a commit, or the data file by itself.
+    pub(crate) fn is_held(&self, commit: CommitNo) -> bool {
+        let [before, last] = self.unlogged_ends();
+        !(before < commit.0 && commit.0 <= last) || self.metas.written() >= commit
+    }
+
+    /// As [`Layout::is_held`], for the newest commit.
+    pub(crate) fn holds_newest(&self) -> bool {
+        self.is_held(self.applied())
+    }
+
+    fn unlogged_ends(&self) -> [u64; 2] {
+        let Unlogged { before, last, .. } = &*self.unlogged;
+        // In the opposite order of that in which they are stored.
+        let last = last.load(Ordering::SeqCst);
+        [before.load(Ordering::SeqCst), last]
+    }
+
+    /// Forgets a commit that was to be the newest one that the log does not have, and was not applied: its writer died.
+    pub(crate) fn forget_unapplied(&self) {
+        self.unlogged
+            .last
+            .fetch_min(self.applied().0, Ordering::SeqCst);
+    }
+
+    /// Counts a commit that nobody waits for; how many there have been before it since anybody waited.
+    pub(crate) fn count_relaxed(&self) -> u64 {
+        self.unlogged.relaxed.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Somebody waits for a commit.
+    pub(crate) fn begin_waiting(&self) {
+        self.unlogged.relaxed.store(0, Ordering::Relaxed);
     }
 
     fn store_head(&self, head: &Head, durability: Durability) {
@@ -349,6 +439,9 @@ impl Region {
         for region in &regions {
             for (half, word) in region.boot.iter().zip(boot_words()) {
                 half.store(word, Ordering::Relaxed);
+            }
+            for (place, word) in region.stamp.iter().zip(stamp_of(file)?) {
+                place.store(word, Ordering::Relaxed);
             }
         }
         Ok(regions)
@@ -490,6 +583,9 @@ mod tests {
         other.start(&head(7));
         let joined = Region::join(&file).unwrap();
         assert!(joined[0].outlives_processes());
+        let another = tempfile::tempfile().unwrap();
+        assert!(joined[0].was_made_in(&file).unwrap());
+        assert!(!joined[0].was_made_in(&another).unwrap());
         assert!(!one(Region::private(1)).outlives_processes());
         assert_eq!(joined.len(), 2);
         assert_eq!(joined[1].applied(), CommitNo(7));
@@ -506,7 +602,7 @@ mod tests {
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 12, .. })
+            Err(Error::UnknownVersion { found, .. }) if found == LAYOUT + 1
         ));
     }
 }

@@ -459,6 +459,18 @@ pub(crate) fn settle(inner: &Inner) -> Result<()> {
     checkpoint(inner).map(drop)
 }
 
+/// Has both meta pages lead to the newest commit, if the log does not have it, before a record is appended: a replay
+/// cannot go from what the log has to what comes behind. For the holder of the writer lock, who holds no checkpoint
+/// lock.
+pub(crate) fn hold_unlogged(inner: &Inner) -> Result<()> {
+    if !inner.region.ends_unlogged() || !inner.options.guards.has(Guard::HoldUnlogged) {
+        return Ok(());
+    }
+    let head = inner.region.applied_head()?;
+    inner.make_visible(head.commit, head.log.lsn)?;
+    checkpoint(inner).map(drop)
+}
+
 /// With fewer superseded pages than this no checkpoint is due on their account.
 const SUPERSEDED_PAGES_MIN: u64 = if cfg!(test) { 64 } else { 2048 };
 
@@ -621,6 +633,27 @@ mod tests {
 }
 
 impl Inner {
+    /// Makes everything up to a commit durable and visible, by a checkpoint if the log does not have it.
+    pub(crate) fn make_durable(&self, commit: CommitNo, lsn: Lsn) -> Result<()> {
+        self.make_visible(commit, lsn)?;
+        match self.region.is_held(commit) {
+            true => Ok(()),
+            false => checkpoint(self).map(drop),
+        }
+    }
+
+    /// Makes everything that has been applied durable and visible.
+    pub(crate) fn sync(&self) -> Result<CommitNo> {
+        loop {
+            let applied = self.region.applied();
+            // A head that is gone has been followed by many others.
+            if let Some(head) = self.region.head(applied) {
+                self.make_durable(applied, head?.log.lsn)?;
+                return Ok(applied);
+            }
+        }
+    }
+
     /// Has the file trimmed, unless somebody is writing.
     pub(crate) fn trim_file_if_nobody_writes(&self) -> Result<()> {
         let writer = &self.region.writer;

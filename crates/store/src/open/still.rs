@@ -97,5 +97,5 @@ pub(super) fn open(places: &StoreFiles<'_>, locks: Option<LockFile>) -> Result<E
         wal: None,
     };
     let membership = Membership::apart(locks, &regions[0].processes[..]);
-    opened.into_env(&regions, membership, places.options)
+    opened.into_env(&regions, membership, false, places.options)
 }

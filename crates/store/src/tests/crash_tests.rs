@@ -449,8 +449,13 @@ impl Life {
                     let commit = txn.commit_no().0;
                     sender.send((commit, model.clone())).unwrap();
                     disk.note(Note::Attempt(commit).encode());
-                    let ticket = txn.commit()?;
-                    if ticket.commit().0 == commit {
+                    // Behind one that the log does not have it would wait for this checkpoint.
+                    let waits = !env.inner().region.ends_unlogged();
+                    let ticket = match waits {
+                        true => txn.commit()?,
+                        false => txn.commit_with(Durability::Relaxed)?,
+                    };
+                    if waits && ticket.commit().0 == commit {
                         ticket.wait_durable()?;
                         disk.note(Note::Acknowledged(commit).encode());
                     }
@@ -467,12 +472,17 @@ impl Life {
             if let Ok(error) = failure.recv() {
                 return Err(error);
             }
-            done?;
+            let checkpointed = done?;
             for (commit, model) in receiver {
                 self.history.states.insert(commit, Arc::new(model));
             }
-            self.applied = self.env().inner().region.applied().0;
-            self.history.acknowledged = self.env().inner().region.visible().0;
+            let env = self.env();
+            let region = &env.inner().region;
+            self.applied = region.applied().0;
+            self.history.acknowledged = match region.holds_newest() {
+                true => region.visible().0,
+                false => checkpointed.0,
+            };
         } else {
             let commit = self.env().checkpoint().map_err(told)?;
             self.acknowledge(commit.0);
@@ -533,6 +543,13 @@ impl Life {
     /// what comes after the first without being kept for it.
     fn fill_log(&mut self) -> Verdict {
         checkpoint::empty_log(self.env().inner()).map_err(told)?;
+        // So that the log has what follows.
+        while self.env().inner().region.ends_unlogged() {
+            let ticket = self.change_once(Durability::Durable)?;
+            ticket.wait_durable().map_err(told)?;
+            self.acknowledge(ticket.commit().0);
+        }
+        self.env().inner().region.begin_waiting();
         self.checkpoint_a_relaxed_commit()?;
         self.commit_without_checkpoint(|wal, start| wal.end().0 > start + 30_000)?;
         self.half_a_checkpoint()?;
@@ -541,14 +558,7 @@ impl Life {
 
     /// Nobody but the checkpoint makes the commit durable, and yet not even damage to its meta page takes it away.
     fn checkpoint_a_relaxed_commit(&mut self) -> Verdict {
-        let mut txn = self.env().write().map_err(told)?;
-        let mut model = Model::clone(&self.history.states[&self.applied]);
-        change(&mut txn, &mut model, &mut self.random, 100).map_err(told)?;
-        let commit = txn.commit_no().0;
-        self.history.states.insert(commit, Arc::new(model));
-        self.disk.note(Note::Attempt(commit).encode());
-        let ticket = txn.commit_with(Durability::Relaxed).map_err(told)?;
-        self.applied = ticket.commit().0;
+        drop(self.change_once(Durability::Relaxed)?);
         self.half_a_checkpoint()?;
         let mut image = self.disk.synced_image();
         let commits = self.meta_commits()?;
@@ -556,6 +566,18 @@ impl Life {
         image.damage(DATA_NAME, (newer * PAGE_BYTES) as u64, |byte| *byte ^= 0x10);
         self.leads_to_the_same_state(&image)
             .map_err(|error| format!("newer meta page of a relaxed commit damaged: {error}"))
+    }
+
+    fn change_once(&mut self, durability: Durability) -> Result<crate::commit::Ticket, String> {
+        let mut txn = self.env().write().map_err(told)?;
+        let mut model = Model::clone(&self.history.states[&self.applied]);
+        change(&mut txn, &mut model, &mut self.random, 100).map_err(told)?;
+        let commit = txn.commit_no().0;
+        self.history.states.insert(commit, Arc::new(model));
+        self.disk.note(Note::Attempt(commit).encode());
+        let ticket = txn.commit_with(durability).map_err(told)?;
+        self.applied = ticket.commit().0;
+        Ok(ticket)
     }
 
     /// A checkpoint that has come as far as its first meta page.
@@ -582,6 +604,8 @@ impl Life {
         let start = wal.end().0;
         // Room for one more, so that no transaction has to empty the log, which needs the lock.
         while wal.room() > 25_000 && !is_enough(wal, start) {
+            // The log has each of them: to wait for any other takes the lock.
+            env.inner().region.begin_waiting();
             let ticket = self.try_commit(2, 100)?;
             ticket.wait_durable().map_err(told)?;
             self.acknowledge(ticket.commit().0);

@@ -232,6 +232,11 @@ impl TxnPages {
         self.appended
     }
 
+    /// Whether all that it has changed are pages and extents of its own.
+    pub(crate) fn is_logged_by_page(&self) -> bool {
+        self.records().is_none() && !self.appended && !self.has_cut
+    }
+
     /// How many pages the transaction has freed that were written by `commit` or before.
     pub(crate) fn superseded(&self, commit: CommitNo) -> u64 {
         let old = self.freed.iter().filter(|extent| extent.born <= commit);

@@ -50,6 +50,7 @@ impl WriterLock {
 /// less is cut off. It may have been a record without pages, which a checkpoint has to follow.
 fn complete(inner: &Inner) -> Result<()> {
     drop(AppendLock::take(inner)?);
+    inner.region.forget_unapplied();
     checkpoint::settle(inner)
 }
 
