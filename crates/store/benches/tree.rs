@@ -8,9 +8,14 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use sapwood_store::bulk::TreeBuilder;
-use sapwood_store::page::{MemoryPages, Page, PageNo, ReadPages};
+use sapwood_store::page::{Page, PageNo, ReadPages};
 use sapwood_store::tree::{self, TreeKind, TreeRecord, View};
 use sapwood_store::{Error, Result};
+
+#[path = "../tests/memory_pages/mod.rs"]
+mod memory_pages;
+
+use memory_pages::MemoryPages;
 
 const KEY_BYTES: usize = 24;
 const VALUE_BYTES: usize = 100;

@@ -68,12 +68,11 @@ pub mod page {
     pub use crate::format::page::{
         PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut, Successor, checksum,
     };
-    pub use crate::format::pages::{AppendPages, ReadPages, WritePages};
+    pub use crate::format::pages::{AppendPages, ReadPages, WritePages, WriteRecords};
     pub use crate::format::pointer::{RecordPointer, Segment};
     pub use crate::format::pointer_leaf::PointerLeaf;
     pub use crate::ids::HeapNo;
     pub use crate::ids::{CommitNo, PageNo, SnapshotId};
-    pub use crate::tree::memory::MemoryPages;
 }
 
 /// Runs the program in the package's README.

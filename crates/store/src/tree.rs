@@ -11,7 +11,6 @@ mod count;
 mod cursor;
 mod duplicates;
 pub(crate) mod entries;
-pub(crate) mod memory;
 pub(crate) mod node;
 pub(crate) mod order;
 pub(crate) mod out_of_line;

@@ -2,16 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod memory_pages;
 mod whole_tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use proptest::prelude::*;
-use sapwood_store::page::MemoryPages;
 use sapwood_store::tree::{Cursor, TreeMut, TreeRecord, View};
 use sapwood_store::{Duplicates, Error, KeyOrder, TreeKind};
 use whole_tree::check;
+
+use memory_pages::MemoryPages;
 
 /// Keys and values as byte strings that are ordered bytewise as the tree orders what they stand for.
 type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;

@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod memory_pages;
+
 use std::collections::HashSet;
 use std::ops::Bound;
 
 use proptest::prelude::*;
 use sapwood_store::Error;
-use sapwood_store::page::{CommitNo, MemoryPages, Page, PageNo, ReadPages, WritePages};
+use sapwood_store::page::{CommitNo, Page, PageNo, ReadPages, WritePages};
 use sapwood_store::tree::{self, CheckSink, Duplicates, TreeKind, TreeMut, TreeRecord, View};
+
+use memory_pages::MemoryPages;
 
 #[derive(Default)]
 struct Problems {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod memory_pages;
 mod whole_tree;
 
 use std::collections::BTreeMap;
@@ -9,10 +10,12 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use sapwood_store::bulk::TreeBuilder;
-use sapwood_store::page::{AppendPages, HeapNo, MemoryPages, PageNo, WritePages};
+use sapwood_store::page::{AppendPages, HeapNo, PageNo, WritePages};
 use sapwood_store::tree::{self, TreeKind, TreeMut, TreeRecord, View};
 use sapwood_store::{Error, KEY_BYTES_MAX};
 use whole_tree::check;
+
+use memory_pages::MemoryPages;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -153,6 +153,39 @@ fn who_freed_a_page_is_remembered() {
 /// One page each.
 const VALUE: &[u8] = &[7; PAGE_BYTES - 100];
 
+/// What one snapshot keeps was a record for each commit that had freed some of it, each written by itself.
+#[test]
+fn what_many_commits_freed_and_one_keeps_is_a_few_records() {
+    let (_folder, env) = env();
+    change(&env, |txn, tree| {
+        for n in 0_u32..6000 {
+            txn.put(tree, &n.to_be_bytes(), &[1; 100]).unwrap();
+        }
+    });
+    settle(&env);
+    let records = || {
+        env.inner()
+            .region
+            .applied_head()
+            .unwrap()
+            .roots
+            .free
+            .records
+    };
+    let snapshot = env.read().unwrap();
+    let before = records();
+    // A leaf each.
+    for n in (0_u32..6000).step_by(40) {
+        change(&env, |txn, tree| {
+            txn.put(tree, &n.to_be_bytes(), &[2; 100]).unwrap();
+        });
+    }
+    let more = records() - before;
+    assert!((1..30).contains(&more), "{more} records for 150 commits");
+    drop(snapshot);
+    assert_clean(&env);
+}
+
 #[test]
 fn pages_freed_by_different_commits_merge() {
     let (_folder, env) = env();

@@ -689,7 +689,9 @@ impl WritePages for TxnPages {
         // SAFETY: an own page that nobody looks at yet; `old` is another page.
         let (page, traces) = unsafe { self.place_and_traces(to)? };
         let origins = traces.begin(to);
-        Ok(Some(Successor::begin(old, page, origins, to, commit)))
+        Ok(Some(Successor::begin_traced(
+            old, page, origins, to, commit,
+        )))
     }
 
     fn is_own(&self, number: PageNo) -> bool {

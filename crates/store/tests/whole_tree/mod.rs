@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use sapwood_store::Error;
-use sapwood_store::page::{MemoryPages, PageNo, WritePages};
+use sapwood_store::page::{PageNo, WritePages};
 use sapwood_store::tree::{self, CheckSink, TreeRecord, View};
+
+use crate::memory_pages::MemoryPages;
 
 #[derive(Default)]
 struct Findings {

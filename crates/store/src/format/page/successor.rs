@@ -19,8 +19,13 @@ pub struct Successor<'a> {
 }
 
 impl<'a> Successor<'a> {
-    /// The header of the page that takes the place of `old`. `origins` are not those of any page yet.
-    pub(crate) fn begin(
+    /// The header of the page that takes the place of `old`.
+    pub fn begin(old: &'a Page, page: &'a mut Page, number: PageNo, commit: CommitNo) -> Self {
+        Self::begin_traced(old, page, None, number, commit)
+    }
+
+    /// The same. `origins` are not those of any page yet.
+    pub(crate) fn begin_traced(
         old: &'a Page,
         page: &'a mut Page,
         mut origins: Option<&'a mut Origins>,

@@ -293,7 +293,7 @@ mod tests {
                 let mut page = Page::zeroed();
                 page.bytes_mut().fill(0xEE);
                 number.0 += 1;
-                let successor = Successor::begin(&old, &mut page, Some(&mut origins), number, CommitNo(2));
+                let successor = Successor::begin_traced(&old, &mut page, Some(&mut origins), number, CommitNo(2));
                 prop_assert_eq!(remade.write(successor).unwrap(), number);
                 match value {
                     Some(value) => drop(model.insert(key, value)),
@@ -329,7 +329,7 @@ mod tests {
             if let Ok(Some(remade)) = node.remade(slot, edit) {
                 let mut page = Page::zeroed();
                 // Whatever comes of it: it does not panic.
-                let _ = remade.write(Successor::begin(&old, &mut page, None, PageNo(8), CommitNo(2)));
+                let _ = remade.write(Successor::begin_traced(&old, &mut page, None, PageNo(8), CommitNo(2)));
             }
         }
     }

@@ -1,18 +1,19 @@
 //! Pages in plain memory.
 
-use crate::error::{Error, Result};
-use crate::format::page::{PAGE_BYTES, Page, PageMut, Successor};
-use crate::format::pages::{AppendPages, ReadPages, WritePages, WriteRecords};
-use crate::format::pointer::RecordPointer;
-use crate::format::pointer::Segment;
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+// Nobody who has this module uses all of it.
+#![allow(dead_code)]
+
+use sapwood_store::page::{
+    AppendPages, CommitNo, HeapNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, RecordPointer,
+    Segment, Successor, WritePages, WriteRecords,
+};
+use sapwood_store::{Error, Result, tree};
 
 /// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
 ///
 /// Page 0 is never given out. What is freed stays readable for older snapshots until [`MemoryPages::next_commit`].
 #[derive(Clone)]
-pub struct MemoryPages {
+pub(crate) struct MemoryPages {
     places: Vec<Content>,
     commit: CommitNo,
     /// Single pages that may be used again.
@@ -44,7 +45,7 @@ impl Default for MemoryPages {
 
 impl MemoryPages {
     /// Ends the current commit and begins the next one: from now on every existing page is copied before it is changed.
-    pub fn next_commit(&mut self) {
+    pub(crate) fn next_commit(&mut self) {
         self.commit.0 += 1;
         for number in std::mem::take(&mut self.freed) {
             self.release(number, 1);
@@ -52,7 +53,7 @@ impl MemoryPages {
     }
 
     /// How many pages are in use, those of extents included.
-    pub fn in_use(&self) -> usize {
+    pub(crate) fn in_use(&self) -> usize {
         self.places
             .iter()
             .filter(|place| !matches!(place, Content::Unused))
@@ -61,7 +62,7 @@ impl MemoryPages {
     }
 
     /// Seals every page, as a commit does.
-    pub fn seal(&mut self) {
+    pub(crate) fn seal(&mut self) {
         for place in &mut self.places {
             if let Content::Page(page) = place {
                 page.seal();
@@ -70,7 +71,7 @@ impl MemoryPages {
     }
 
     /// The bytes stored under a page number, to be damaged by a test: a page, or the whole extent that begins there.
-    pub fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
+    pub(crate) fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
         match self.places.get_mut(index(number)) {
             Some(Content::Page(page)) => Some(page.bytes_mut()),
             Some(Content::Extent(bytes)) => Some(bytes),
@@ -79,7 +80,7 @@ impl MemoryPages {
     }
 
     /// One more than the largest page number in use.
-    pub fn end(&self) -> PageNo {
+    pub(crate) fn end(&self) -> PageNo {
         PageNo(self.places.len() as u64)
     }
 
@@ -99,7 +100,7 @@ impl MemoryPages {
         let bytes = parts.concat();
         match self.places.get_mut(index(first)) {
             Some(Content::Extent(extent)) if extent.len() == bytes.len() => *extent = bytes,
-            _ => return Err(Error::corrupt(first, "extent outside the store")),
+            _ => return Err(corrupt(first, "extent outside the store")),
         }
         Ok(())
     }
@@ -113,6 +114,10 @@ impl MemoryPages {
     }
 }
 
+fn corrupt(page: PageNo, what: &'static str) -> Error {
+    Error::Corrupt { page, what }
+}
+
 fn index(number: PageNo) -> usize {
     usize::try_from(number.0).unwrap_or(usize::MAX)
 }
@@ -121,14 +126,14 @@ impl ReadPages for MemoryPages {
     fn page(&self, number: PageNo) -> Result<&Page> {
         match self.places.get(index(number)) {
             Some(Content::Page(page)) => Ok(page),
-            _ => Err(Error::corrupt(number, "page number outside the store")),
+            _ => Err(corrupt(number, "page number outside the store")),
         }
     }
 
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
         match self.places.get(index(first)) {
             Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
-            _ => Err(Error::corrupt(first, "extent outside the store")),
+            _ => Err(corrupt(first, "extent outside the store")),
         }
     }
 }
@@ -156,7 +161,7 @@ impl WritePages for MemoryPages {
     fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
         match self.places.get_mut(index(number)) {
             Some(Content::Page(page)) => Ok((&mut **page).into()),
-            _ => Err(Error::corrupt(number, "page number outside the store")),
+            _ => Err(corrupt(number, "page number outside the store")),
         }
     }
 
@@ -167,7 +172,7 @@ impl WritePages for MemoryPages {
     fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         match self.places.get_mut(index(first)) {
             Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
-            _ => Err(Error::corrupt(first, "extent outside the store")),
+            _ => Err(corrupt(first, "extent outside the store")),
         }
     }
 
@@ -180,9 +185,9 @@ impl WritePages for MemoryPages {
         match self.places.get_disjoint_mut([index(number), index(new)]) {
             Ok([Content::Page(old), Content::Page(page)]) => {
                 let commit = self.commit;
-                Ok(Some(Successor::begin(old, page, None, new, commit)))
+                Ok(Some(Successor::begin(old, page, new, commit)))
             }
-            _ => Err(Error::corrupt(new, "is not a new page")),
+            _ => Err(corrupt(new, "is not a new page")),
         }
     }
 
@@ -190,9 +195,9 @@ impl WritePages for MemoryPages {
         let own = match self.places.get(index(first)) {
             Some(Content::Page(page)) if pages == 1 => page.commit() == self.commit,
             Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => {
-                crate::tree::extent_commit(bytes) == Some(self.commit)
+                tree::extent_commit(bytes) == Some(self.commit)
             }
-            _ => return Err(Error::corrupt(first, "freed, but not in use")),
+            _ => return Err(corrupt(first, "freed, but not in use")),
         };
         if own {
             self.release(first, pages);
@@ -209,13 +214,10 @@ impl WriteRecords for MemoryPages {
         &mut self,
         _heap: HeapNo,
         _key: &[u8; 8],
-        previous: RecordPointer,
+        _previous: RecordPointer,
         _value: &[u8],
     ) -> Result<RecordPointer> {
-        Err(Error::corrupt(
-            previous.page(),
-            "records have no place here",
-        ))
+        Err(corrupt(PageNo(0), "records have no place here"))
     }
 
     fn move_record(&mut self, _heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {
@@ -254,7 +256,9 @@ impl AppendPages for MemoryPages {
 
     fn append(&mut self, page: &mut Page) -> Result<PageNo> {
         let number = PageNo(self.places.len() as u64);
-        page.finish(number, self.commit);
+        page.set_number(number);
+        page.set_commit(self.commit);
+        page.seal();
         Ok(self.push(Content::Page(Box::new(page.clone()))))
     }
 
