@@ -15,7 +15,7 @@ use sapwood_testkit::{Answer, requests};
 use crate::access::Sight;
 use crate::engine::Embedded;
 use crate::indexes;
-use crate::schema::{MatchingRule, Schema, SubstringPattern};
+use crate::schema::{MatchingRule, NormalDn, Schema, SubstringPattern};
 use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
@@ -178,7 +178,7 @@ fn search_following(
 
 /// Checks that what takes `steps_of(n)` takes about twice as many for twice `n`.
 #[track_caller]
-fn is_linear(n: usize, steps_of: impl Fn(usize) -> u64) {
+pub(crate) fn is_linear(n: usize, steps_of: impl Fn(usize) -> u64) {
     let (once, twice) = (steps_of(n), steps_of(2 * n));
     assert!(once >= n as u64, "{once} steps for {n}: too few to be all");
     assert!(
@@ -364,6 +364,69 @@ fn values_that_must_be_unique_are_looked_up_however_many_came_before() {
     };
     let (some, twice) = (steps(500), steps(1000));
     assert!(twice < some * 21 / 10, "{some} and {twice}");
+}
+
+#[test]
+fn adding_to_one_key_takes_as_long_however_many_are_filed_under_it() {
+    for is_unique in [false, true] {
+        is_linear(300, |n| {
+            let rule = UniqueRule {
+                attributes: vec!["description".into()],
+                base: String::new(),
+            };
+            let directory = directory_with(is_unique.then_some(rule).into_iter().collect());
+            let person = |number: usize| {
+                let name = format!("p{number}");
+                let attributes = [
+                    ("objectClass", "person"),
+                    ("cn", &*name),
+                    ("sn", "x"),
+                    ("description", "the same"),
+                ];
+                let dn = format!("cn={name},{SUFFIX}");
+                Update {
+                    requester: admin(),
+                    request: UpdateRequest::Message(requests::add(1, &dn, &attributes)),
+                }
+            };
+            let people: Vec<_> = (0..n).map(person).collect();
+            let (applied, steps) = counted(|| directory.apply(&people).unwrap());
+            let codes = applied.outcomes.iter().map(|outcome| outcome.code);
+            let added = codes.filter(|code| *code == ResultCode::Success).count();
+            assert_eq!(added, if is_unique { 1 } else { n });
+            applied.ticket.unwrap().wait().unwrap();
+            steps
+        });
+    }
+}
+
+#[test]
+fn a_name_is_read_in_proportion_to_its_length() {
+    let schema = Schema::standard();
+    let steps_of = |dn: String| {
+        let mut normal = NormalDn::new();
+        let (read, steps) = counted(|| normal.parse(&schema, dn.as_bytes()));
+        read.unwrap();
+        steps
+    };
+    let repeated = |n: usize, rdn: &str| vec![rdn; n].join(",");
+    // As most are, and with what is to be escaped.
+    is_linear(200, |n| steps_of(repeated(n, "ou=some unit")));
+    is_linear(200, |n| steps_of(repeated(n, r"ou=some\2c unit")));
+    is_linear(200, |n| {
+        let inner = vec!["ou=unit"; n].join(r"\,");
+        steps_of(format!("member={inner},dc=example"))
+    });
+    is_linear(2000, |n| steps_of(format!("cn={}", "\u{fdfa}".repeat(n))));
+    is_linear(2000, |n| steps_of(format!("cn={}", r"\2c".repeat(n))));
+    is_linear(32, |n| {
+        let value = "x".repeat(100);
+        let values: Vec<String> = (0..n)
+            .rev()
+            .map(|number| format!("1.2.3.{number}={value}"))
+            .collect();
+        steps_of(values.join("+"))
+    });
 }
 
 #[test]

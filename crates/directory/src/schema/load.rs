@@ -1,6 +1,8 @@
 //! Making a schema out of definitions: the built-in ones and those of files.
 
 use std::collections::HashMap;
+use std::iter::{Peekable, Zip};
+use std::ops::RangeFrom;
 use std::sync::{Arc, OnceLock};
 
 use sapwood_ldap::ldif::{Block, Body, Options};
@@ -19,6 +21,7 @@ use super::{
     OBJECT_CLASSES_MAX, ObjectClass, ObjectClassId, RuleKind, Schema, Syntax, TypeSet, Usage,
     WellKnown,
 };
+use crate::steps;
 
 /// Most attribute types that one derives from, all in one line. Each knows them all.
 const DERIVATION_DEPTH_MAX: usize = 64;
@@ -185,8 +188,14 @@ impl SchemaBuilder {
     /// structure is read past: the former are built in.
     ///
     /// # Errors
-    /// When the text does not parse.
+    /// When the text does not parse, or is longer than [`SCHEMA_FILE_BYTES_MAX`](language::SCHEMA_FILE_BYTES_MAX).
     pub fn add_file(&mut self, file: &str, text: &str) -> Result<(), SchemaError> {
+        if text.len() > language::SCHEMA_FILE_BYTES_MAX {
+            return Err(SchemaError::File {
+                file: file.into(),
+                error: language::FileError::TooLong,
+            });
+        }
         let first = text
             .lines()
             .find(|line| !line.trim().is_empty() && !line.starts_with('#'));
@@ -235,6 +244,7 @@ impl SchemaBuilder {
     fn add_ldif(&mut self, file: &str, text: &str) -> Result<(), SchemaError> {
         let file: Arc<str> = file.into();
         let block = Block::new(text.as_bytes().to_vec());
+        let mut lines = ValueLines::new(text);
         for record in block.records(Options::default()) {
             let record = record.map_err(|rejected| SchemaError::Ldif {
                 at: Source {
@@ -243,7 +253,7 @@ impl SchemaBuilder {
                 },
                 reason: rejected.reason.to_string(),
             })?;
-            let mut lines = ValueLines::new(text, record.line);
+            lines.go_to(record.line);
             let mut values = Vec::new();
             let mut take = |attribute: &str, value: &[u8]| {
                 let at = Source {
@@ -368,28 +378,39 @@ impl SchemaBuilder {
     }
 }
 
-/// The lines of a record of an LDIF file that values begin at.
+/// The lines of an LDIF file that values begin at, from the first to the last: none is looked at twice.
 struct ValueLines<'t> {
-    lines: std::iter::Skip<std::iter::Enumerate<std::str::Lines<'t>>>,
+    /// With their numbers, the first being 1.
+    lines: Peekable<Zip<RangeFrom<u64>, std::str::Lines<'t>>>,
 }
 
 impl<'t> ValueLines<'t> {
-    /// Of the record that begins at this line, the first being 1.
-    fn new(text: &'t str, line: u64) -> ValueLines<'t> {
-        let before = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+    fn new(text: &'t str) -> ValueLines<'t> {
         ValueLines {
-            lines: text.lines().enumerate().skip(before),
+            lines: (1..).zip(text.lines()).peekable(),
         }
     }
 
-    /// The next line at which a value of an attribute begins.
+    /// Goes on to the record that begins at this line.
+    fn go_to(&mut self, line: u64) {
+        while self.lines.next_if(|(number, _)| *number < line).is_some() {
+            steps::count(1);
+        }
+    }
+
+    /// The next line of the record at which a value of an attribute begins.
     fn next_of(&mut self, attribute: &str) -> Option<u64> {
-        let begins = |line: &str| {
-            let (name, rest) = line.split_at_checked(attribute.len())?;
-            (name.eq_ignore_ascii_case(attribute) && rest.starts_with(':')).then_some(())
-        };
-        let (at, _) = self.lines.find(|(_, line)| begins(line).is_some())?;
-        Some(at as u64 + 1)
+        // An empty line ends a record.
+        while let Some((number, line)) = self.lines.next_if(|(_, line)| !line.is_empty()) {
+            steps::count(1);
+            if let Some((name, rest)) = line.split_at_checked(attribute.len())
+                && name.eq_ignore_ascii_case(attribute)
+                && rest.starts_with(':')
+            {
+                return Some(number);
+            }
+        }
+        None
     }
 }
 

@@ -7,6 +7,7 @@ use sapwood_ldap::dn::{Ava, DN_BYTES_MAX, Dn, DnError, RDNS_MAX, Rdn};
 use super::prepare::{Shape, prepare};
 use super::rule::Method;
 use super::{AttributeType, InvalidValue, Schema};
+use crate::steps;
 
 /// Why a DN has no normal form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -274,6 +275,7 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
     {
         return false;
     }
+    steps::count(dn.len());
     // Each comma makes room for most of what ends an RDN.
     out.reserve(dn.len() + 8);
     // Most have the type of the one above: dc=example,dc=com.
@@ -327,6 +329,7 @@ fn append_rdns(
     nesting: Nesting,
     out: &mut Vec<u8>,
 ) -> Result<(), InvalidName> {
+    steps::count(dn.len());
     Dn::from_bytes(dn)?
         .rdns()
         .rev()
@@ -368,7 +371,10 @@ fn append_sorted(
         append_ava(schema, rdn, ava, nesting, &mut bytes)?;
         sorted.push((bytes, ava.attribute()));
     }
-    sorted.sort_unstable();
+    sorted.sort_unstable_by(|one, other| {
+        steps::count(1);
+        one.cmp(other)
+    });
     let type_of = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'=');
     for pair in sorted.windows(2) {
         if let [(one, _), (other, attribute)] = pair
@@ -409,6 +415,7 @@ fn append_ava(
     out.push(b'=');
     let start = out.len();
     let value = ava.value();
+    steps::count(value.len());
     match known.and_then(|known| Some((known.syntax()?, known.equality()?))) {
         Some((_, equality)) if equality.method == Method::Dn => match nesting {
             Nesting::Outer => append_rdns(schema, &value, Nesting::Inner, out)?,

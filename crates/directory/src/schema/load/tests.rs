@@ -1,4 +1,6 @@
 use super::*;
+use crate::costs::is_linear;
+use crate::steps::counted;
 
 fn build(files: &[(&str, &str)]) -> Result<Schema, SchemaError> {
     let mut builder = SchemaBuilder::new();
@@ -369,4 +371,37 @@ fn types_derive_from_a_bounded_number_of_others() {
     assert!(line_of(DERIVATION_DEPTH_MAX).is_ok());
     let error = line_of(DERIVATION_DEPTH_MAX + 1).unwrap_err();
     assert!(matches!(error, SchemaError::Rule { .. }), "{error}");
+}
+
+/// With each record it was read from its beginning.
+#[test]
+fn an_ldif_file_is_gone_through_once() {
+    let entry = |number: usize| {
+        format!(
+            "dn: cn=x{number},cn=schema,cn=config\nobjectClass: olcSchemaConfig\nolcAttributeTypes: \
+             ( 1.3.6.1.4.1.99999.{number} NAME 'x{number}'\n  SUP name )\n\n"
+        )
+    };
+    is_linear(200, |n| {
+        let text: String = (0..n).map(entry).collect();
+        let mut builder = SchemaBuilder::empty();
+        let (read, steps) = counted(|| builder.add_file("x.ldif", &text));
+        read.unwrap();
+        // Each definition is where its value begins.
+        for (number, defined) in builder.types.iter().enumerate() {
+            assert_eq!(defined.at.line, 5 * number as u64 + 3);
+        }
+        assert_eq!(builder.types.len(), n);
+        steps
+    });
+}
+
+#[test]
+fn a_file_of_either_form_is_bounded() {
+    for first in ["# no definitions\n", "dn: cn=x\nobjectClass: device\n"] {
+        let mut text = first.to_owned();
+        text.push_str(&"# nothing\n".repeat(language::SCHEMA_FILE_BYTES_MAX / 10));
+        let message = build(&[("x.ldif", &text)]).unwrap_err().to_string();
+        assert!(message.contains("longer than 16777216"), "{message}");
+    }
 }
