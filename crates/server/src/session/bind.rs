@@ -3,7 +3,8 @@
 //! A bind that succeeds is answered at once, or when what a password policy keeps of it is durable. A timer answers one
 //! that fails, for any reason: not before the hash of a new password would have been checked, had it come at the same
 //! time. So the time of the answer does not tell whether the entry exists, or how its password is stored, and a client
-//! that tries names which do not exist keeps no hasher busy.
+//! that tries names which do not exist keeps no hasher busy. Answers at once are of what no name has to do with: of
+//! mechanisms, channel bindings and authorization identities that do not fit the connection or the request itself.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
+mod failed_binds;
 mod long;
 mod renewal;
 mod scan_ahead;
@@ -210,67 +211,6 @@ fn a_bind_holds_what_comes_after_it() {
         bench.wait_for_deadline();
     }
     assert_eq!(bench.answers(), [(3, Some(ResultCode::InvalidCredentials))]);
-}
-
-/// The time of the answer told who exists: a wrong password was refused at once where it was quick to check.
-#[test]
-fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
-    let mut bench = Bench::admin("");
-    let quick = "{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==";
-    let damaged = "{SSHA}1G904nLkTk";
-    let slow = String::from_utf8(password::hash(b"x")).unwrap();
-    let people = [
-        ("quick", Some(quick)),
-        ("slow", Some(slow.as_str())),
-        ("damaged", Some(damaged)),
-        ("foreign", Some("{SASL}x@Y")),
-        (
-            "costly",
-            Some("{PBKDF2}2000000000$c2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAA"),
-        ),
-        ("none", None),
-    ];
-    for (number, (name, password)) in (10..).zip(people) {
-        let mut attributes = vec![("objectClass", "person"), ("cn", name), ("sn", "x")];
-        attributes.extend(password.map(|password| ("userPassword", password)));
-        bench.receive(&add(number, &format!("cn={name},o=X"), &attributes));
-        bench.wait();
-    }
-    let added = bench.answers();
-    assert!(
-        added
-            .iter()
-            .all(|(_, code)| *code == Some(ResultCode::Success))
-    );
-    let names = people.map(|(name, _)| format!("cn={name},o=X"));
-    let others = ["cn=nobody,o=X", "o=Y", "no DN", ADMIN, "o=X"].map(str::to_owned);
-    let long = format!("cn={},o=X", "x".repeat(9000));
-    for name in names.iter().chain(&others).chain([&long]) {
-        let least = 2 * bench.session.service.hashers.hash_time();
-        let came = Instant::now();
-        bench.receive(&[bind(100, name, "wrong"), extended(101, WHO_AM_I, None)].concat());
-        assert_eq!(bench.answers(), [], "{name}");
-        if bench.session.deadline().is_none() {
-            bench.wait();
-        }
-        // On a busy machine the hash may have taken that long itself.
-        if bench.session.deadline().is_some() {
-            assert!(!bench.session.is_idle() && !bench.session.wants_input());
-            bench.session.expire();
-            assert!(
-                bench.answers().is_empty() || came.elapsed() >= least,
-                "{name}"
-            );
-            if bench.session.deadline().is_some() {
-                bench.wait_for_deadline();
-            }
-        }
-        assert!(came.elapsed() >= least, "{name}");
-        let answer = &Answer::all(bench.session.output())[0];
-        answer.expect(ResultCode::InvalidCredentials);
-        assert_eq!((&*answer.diagnostic, &*answer.matched), ("", ""), "{name}");
-        assert_eq!(bench.answers().len(), 2, "{name}");
-    }
 }
 
 #[test]
