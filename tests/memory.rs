@@ -54,6 +54,13 @@ fn a_thousand_hostile_clients_take_bounded_memory() {
     let more = hostile(HOSTILE_CLIENTS, address, &half[..900]);
     is_served(&mut client);
     peak.check("stalled in a request");
+    // A part of a TLS handshake that says it is longer.
+    let mut hello = b"\x16\x03\x01\x40\x00\x01\x00\xea\x60\x03\x03".to_vec();
+    hello.resize(10_000, b'x');
+    let shaking_hands = hostile(HOSTILE_CLIENTS, server.ldaps_address(), &hello);
+    is_served(&mut client);
+    peak.check("stalled in a handshake");
+    drop(shaking_hands);
     // Those who are not bound do not keep one who is from a long request.
     let dn = format!("cn=large,{SUFFIX}");
     let large = "y".repeat(LARGE_BYTES);

@@ -68,6 +68,7 @@ pub(crate) enum Kind {
     Transactions,
     Searches,
     Answers,
+    Handshakes,
     Connections,
     /// Connections that wait for a place.
     Newcomers,

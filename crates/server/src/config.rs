@@ -164,6 +164,8 @@ pub struct Limits {
     /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the
     /// memory; 0 means that nobody is closed for this.
     pub stalled_seconds_max: u64,
+    /// Seconds that a TLS handshake may take.
+    pub handshake_seconds_max: u64,
     /// Bytes of answers that are kept for one connection before they are written.
     pub output_bytes_max: usize,
     /// Bytes of answers that wait to be written, over all connections.
@@ -323,6 +325,7 @@ impl Default for Limits {
             unread_seconds_max: 120,
             snapshot_seconds_max: 60,
             stalled_seconds_max: 20,
+            handshake_seconds_max: 30,
             output_bytes_max: 64 << 10,
             answers_bytes_max: 6 << 20,
             input_bytes_max: 5 << 20,
@@ -462,6 +465,8 @@ impl Config {
         at_least("password_cost_ms_max", cost_ms, 100)?;
         let seconds = usize::try_from(self.archive.seconds_max).unwrap_or(usize::MAX);
         at_least("seconds_max", seconds, 1)?;
+        let seconds = usize::try_from(limits.handshake_seconds_max).unwrap_or(usize::MAX);
+        at_least("handshake_seconds_max", seconds, 1)?;
         at_least(
             "transaction_idle_seconds_max",
             usize::try_from(limits.transaction_idle_seconds_max).unwrap_or(usize::MAX),

@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::admission::Admission;
 use crate::closing::Reason;
+use crate::handshake_memory::HandshakeMemory;
 use crate::input_memory::InputMemory;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
 use crate::processors::Seat;
@@ -36,8 +37,6 @@ mod tests;
 const TURN_BYTES: u64 = 64 << 10;
 /// Bytes of a long request that are read at once: some ten microseconds.
 const READ_BYTES_MAX: usize = 256 << 10;
-/// Seconds that a TLS handshake may take.
-const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
 /// Seconds in which the peer of a closing connection must take some of them: a server that stops waits for it.
@@ -290,13 +289,17 @@ impl<E: Engine> Connection<E> {
 
     async fn shake_hands(&mut self) -> io::Result<()> {
         let tls = self.service.tls.as_ref();
-        let of_all = self.session.settings().config.tls.client_certificates;
+        let config = &self.session.settings().config;
+        let of_all = config.tls.client_certificates;
+        let seconds_max = Duration::from_secs(config.limits.handshake_seconds_max);
         let asks = self.tls_use.client_certificates.unwrap_or(of_all);
         let acceptor = tls.and_then(|tls| tls.acceptor(asks));
         let acceptor = acceptor.ok_or(io::ErrorKind::Unsupported)?;
         self.forget_input();
-        let seconds_max = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
-        let mut handshake = pin!(timeout(seconds_max, self.stream.start_tls(acceptor)));
+        let pool = self.service.memory.handshakes.clone();
+        let memory = HandshakeMemory::new(pool, Arc::clone(self.session.claimant()));
+        let handshake = self.stream.start_tls(acceptor, memory);
+        let mut handshake = pin!(timeout(seconds_max, handshake));
         let completed = &mut self.completed;
         let established = poll_fn(|cx| {
             while let Poll::Ready(Some(completion)) = completed.poll_recv(cx) {
@@ -308,7 +311,8 @@ impl<E: Engine> Connection<E> {
                 return Poll::Ready(Err(io::Error::other(why)));
             }
             let done = ready!(handshake.as_mut().poll(cx));
-            Poll::Ready(done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())))
+            let late = "it took too long (limits.handshake_seconds_max)";
+            Poll::Ready(done.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, late))))
         })
         .await?;
         self.session.secured(established);

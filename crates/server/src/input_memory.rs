@@ -13,14 +13,62 @@ use crate::memory::{
 };
 use crate::session::Session;
 
+/// A wait for a share, if there is one. Meanwhile peers that are too slow are closed.
+pub(crate) struct Waiting {
+    wait: Option<Wait>,
+    /// When it looks again for a peer that is too slow.
+    way: Pin<Box<Sleep>>,
+}
+
+impl Waiting {
+    /// For nothing so far.
+    pub(crate) fn new() -> Self {
+        Self {
+            wait: None,
+            way: Box::pin(sleep_until(Instant::now())),
+        }
+    }
+
+    /// Waits for a share; the wait keeps its place until it is over.
+    pub(crate) fn poll(
+        &mut self,
+        pool: &Pool,
+        begin: impl FnOnce() -> Wait,
+        cx: &mut Context<'_>,
+    ) -> Poll<Share> {
+        let wait = match &mut self.wait {
+            Some(wait) => wait,
+            none => {
+                self.way.as_mut().reset(Instant::now());
+                none.insert(begin())
+            }
+        };
+        if let Poll::Ready(share) = wait.poll(cx) {
+            self.wait = None;
+            return Poll::Ready(share);
+        }
+        while self.way.as_mut().poll(cx).is_ready() {
+            let next = pool.make_way(std::time::Instant::now());
+            self.way.as_mut().reset(Instant::from_std(next));
+        }
+        Poll::Pending
+    }
+
+    fn is_there(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    fn end(&mut self) {
+        self.wait = None;
+    }
+}
+
 /// What a connection's input holds of the shared memory.
 pub(crate) struct InputMemory {
     share: Share,
     /// The request that is arriving, while it holds shared memory.
     receiving: Option<Receiving>,
-    wait: Option<Wait>,
-    /// When a wait looks again for a peer that is too slow.
-    way: Pin<Box<Sleep>>,
+    waiting: Waiting,
     /// The last that was read did not fit into what is free of shares.
     is_long: bool,
 }
@@ -30,8 +78,7 @@ impl InputMemory {
         Self {
             share: Share::default(),
             receiving: None,
-            wait: None,
-            way: Box::pin(sleep_until(Instant::now())),
+            waiting: Waiting::new(),
             is_long: false,
         }
     }
@@ -61,7 +108,7 @@ impl InputMemory {
             self.receiving = None;
             self.share = Share::default();
         }
-        if self.wait.is_none() {
+        if !self.waiting.is_there() {
             // Requests that come one at a time are short.
             if !self.is_long && session.fits_free_input() {
                 return Some(INPUT_FREE_BYTES);
@@ -74,8 +121,11 @@ impl InputMemory {
                 return Some(INPUT_FREE_BYTES);
             }
         }
-        let begin = |_: &mut Self| pools.buffers.wait(session.claimant(), INPUT_BYTES);
-        self.share = self.poll_wait(&pools.buffers, begin, cx)?;
+        let begin = || pools.buffers.wait(session.claimant(), INPUT_BYTES);
+        let Poll::Ready(share) = self.waiting.poll(&pools.buffers, begin, cx) else {
+            return None;
+        };
+        self.share = share;
         Some(INPUT_BYTES)
     }
 
@@ -86,7 +136,7 @@ impl InputMemory {
         session: &mut Session<E>,
     ) -> Option<usize> {
         let behind_first = session.first_bytes() + INPUT_FREE_BYTES;
-        if self.share.bytes() == 0 && self.wait.is_none() && !session.fits_free_input() {
+        if self.share.bytes() == 0 && !self.waiting.is_there() && !session.fits_free_input() {
             let share = pools.buffers.try_take(session.claimant(), INPUT_BYTES);
             self.share = share.unwrap_or_default();
         }
@@ -106,8 +156,11 @@ impl InputMemory {
         cx: &mut Context<'_>,
     ) -> Option<usize> {
         if !pool.owns(&self.share) {
-            let begin = |_: &mut Self| pool.wait(session.claimant(), needed);
-            self.share = self.poll_wait(pool, begin, cx)?;
+            let begin = || pool.wait(session.claimant(), needed);
+            let Poll::Ready(share) = self.waiting.poll(pool, begin, cx) else {
+                return None;
+            };
+            self.share = share;
             self.receiving = self.share.receive();
         }
         Some(needed)
@@ -138,16 +191,18 @@ impl InputMemory {
         if arrived < room(held) {
             return Some(room(held));
         }
-        let begin = |this: &mut Self| {
-            if !matches!(&this.receiving, Some(known) if known.is_in(pool)) {
-                this.receiving = None;
+        let receiving = &mut self.receiving;
+        let begin = || {
+            if !matches!(receiving, Some(known) if known.is_in(pool)) {
+                *receiving = None;
             }
-            let begin = || pool.receive(0, needed);
-            let receiving = this.receiving.get_or_insert_with(begin);
+            let receiving = receiving.get_or_insert_with(|| pool.receive(0, needed));
             receiving.awaits_peer(false);
             receiving.grow(session.claimant(), pool.grown(arrived), held)
         };
-        let share = self.poll_wait(pool, begin, cx)?;
+        let Poll::Ready(share) = self.waiting.poll(pool, begin, cx) else {
+            return None;
+        };
         if held > 0 {
             self.share.add(share);
         } else {
@@ -157,31 +212,6 @@ impl InputMemory {
             receiving.awaits_peer(true);
         }
         Some(room(self.share.bytes()))
-    }
-
-    /// Waits for a share; the wait keeps its place until it is over. Meanwhile peers that are too slow are closed.
-    fn poll_wait(
-        &mut self,
-        pool: &Pool,
-        begin: impl FnOnce(&mut Self) -> Wait,
-        cx: &mut Context<'_>,
-    ) -> Option<Share> {
-        let mut wait = match self.wait.take() {
-            Some(wait) => wait,
-            None => {
-                self.way.as_mut().reset(Instant::now());
-                begin(self)
-            }
-        };
-        if let Poll::Ready(share) = wait.poll(cx) {
-            return Some(share);
-        }
-        self.wait = Some(wait);
-        while self.way.as_mut().poll(cx).is_ready() {
-            let next = pool.make_way(std::time::Instant::now());
-            self.way.as_mut().reset(Instant::from_std(next));
-        }
-        None
     }
 
     /// Notes that bytes have come, which make so many with those before them.
@@ -194,7 +224,7 @@ impl InputMemory {
 
     /// The connection waits, and keeps more input than is free of shares.
     pub(crate) fn keep(&mut self, wants_input: bool) {
-        let awaits_peer = wants_input && self.wait.is_none();
+        let awaits_peer = wants_input && !self.waiting.is_there();
         match &self.receiving {
             Some(receiving) => receiving.awaits_peer(awaits_peer),
             None if awaits_peer => self.receiving = self.share.receive(),
@@ -210,7 +240,7 @@ impl InputMemory {
 
     /// Gives back what it holds, and waits for no more.
     pub(crate) fn end(&mut self) {
-        self.wait = None;
+        self.waiting.end();
         self.give_back();
     }
 

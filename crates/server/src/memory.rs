@@ -10,6 +10,9 @@
 //!    theirs, which never wait for memory;
 //! 4. `answers`: what waits to be written.
 //!
+//! `handshakes` are of connections that have nothing of these: TLS ones of more than
+//! [`HANDSHAKE_FREE_BYTES`](crate::handshake_memory::HANDSHAKE_FREE_BYTES).
+//!
 //! The first two are there twice, so that nobody can keep those who are bound waiting without being bound.
 //!
 //! # Shares are fair
@@ -63,6 +66,8 @@ const ANONYMOUS_PART: usize = 4;
 /// Bytes of searches under way, besides one small search that each connection may have: of four with the largest
 /// filters.
 const SEARCHES_BYTES_MAX: usize = 32 << 20;
+/// Bytes of long TLS handshakes under way, of 32 KiB each.
+const HANDSHAKES_BYTES_MAX: usize = 2 << 20;
 /// So many times what is left of a pool a claimant may hold.
 const FAIR_MULTIPLE: usize = 7;
 /// What is left of a pool then, if nobody else holds any of it; less is short.
@@ -81,6 +86,7 @@ pub(crate) struct Memory {
     pub(crate) transactions: Pool,
     pub(crate) searches: Pool,
     pub(crate) answers: Pool,
+    pub(crate) handshakes: Pool,
 }
 
 /// Where requests are received.
@@ -117,6 +123,7 @@ impl Memory {
             transactions: Pool::new(Kind::Transactions, limits.open_transactions_bytes_max),
             searches: Pool::new(Kind::Searches, SEARCHES_BYTES_MAX),
             answers: Pool::new(Kind::Answers, limits.answers_bytes_max),
+            handshakes: Pool::new(Kind::Handshakes, HANDSHAKES_BYTES_MAX),
         }
     }
 

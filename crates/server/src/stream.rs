@@ -4,18 +4,15 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::io::ioctl_fionread;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use crate::handshake_memory::HandshakeMemory;
 use crate::tls::{Acceptor, Established};
-
-/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. It has some hundred, and
-/// with a client's certificates some thousand; behind it a record of the first requests may come.
-const HANDSHAKE_BYTES_MAX: usize = 36 << 10;
 
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -163,7 +160,11 @@ impl Stream {
     }
 
     /// Shakes hands for TLS. Until something has come, nothing is kept for it.
-    pub(crate) async fn start_tls(&mut self, acceptor: Acceptor) -> io::Result<Established> {
+    pub(crate) async fn start_tls(
+        &mut self,
+        acceptor: Acceptor,
+        memory: HandshakeMemory,
+    ) -> io::Result<Established> {
         let Self::Tcp(stream) = std::mem::replace(self, Self::Gone) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
@@ -172,10 +173,10 @@ impl Stream {
         }
         let stream = UnderTls {
             stream,
-            shaking_hands: Some(0),
+            handshake: Some(Box::new(memory)),
         };
         let mut stream = acceptor.tls.accept(stream).await?;
-        stream.get_mut().0.shaking_hands = None;
+        stream.get_mut().0.handshake = None;
         let established = acceptor.established(stream.get_ref().1);
         *self = Self::Tls(Box::new(stream));
         Ok(established)
@@ -185,8 +186,8 @@ impl Stream {
 /// What TLS reads from and writes to.
 pub(crate) struct UnderTls {
     stream: TcpStream,
-    /// Bytes that the handshake under way has read.
-    shaking_hands: Option<usize>,
+    /// The memory of the handshake under way.
+    handshake: Option<Box<HandshakeMemory>>,
 }
 
 impl AsyncRead for UnderTls {
@@ -196,16 +197,18 @@ impl AsyncRead for UnderTls {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = buffer.filled().len();
-        if this.shaking_hands >= Some(HANDSHAKE_BYTES_MAX) {
-            let why = format!("the handshake is longer than {HANDSHAKE_BYTES_MAX} bytes");
-            return Poll::Ready(Err(io::Error::other(why)));
-        }
-        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        if let Some(bytes) = &mut this.shaking_hands {
-            *bytes += buffer.filled().len() - before;
-        }
-        read
+        let stream = Pin::new(&mut this.stream);
+        let Some(handshake) = &mut this.handshake else {
+            return stream.poll_read(cx, buffer);
+        };
+        let has_unread = || ioctl_fionread(&*stream).is_ok_and(|bytes| bytes > 0);
+        let room = ready!(handshake.poll_room(has_unread, cx))?;
+        let mut some = ReadBuf::new(buffer.initialize_unfilled_to(room.min(buffer.remaining())));
+        ready!(stream.poll_read(cx, &mut some))?;
+        let count = some.filled().len();
+        buffer.advance(count);
+        handshake.came(count);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -12,9 +12,12 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I};
-use sapwood_ldap::message::Scope;
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::{ChangeKind, OctetStringsBuf};
+use sapwood_ldap::message::{AddRequest, Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::password;
+use sapwood_testkit::requests::message;
 use sapwood_testkit::{Client, SUFFIX, TestServer, requests, tls_client};
 
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
@@ -75,6 +78,32 @@ fn start_tls() -> Vec<u8> {
 }
 
 #[test]
+fn a_handshake_has_its_length_and_its_time() {
+    let lines = Lines::collect();
+    let server = TestServer::with("[limits]\nhandshake_seconds_max = 1\n");
+    let ends = |bytes: &[u8], reason| {
+        let stream = server.tcp_from(HONEST, 1);
+        let who = format!("peer={} ", stream.local_addr().unwrap());
+        let mut client = Client::new(stream);
+        // It may have ended before all is sent.
+        let _ = client.try_send(bytes);
+        while client.receive_raw() {}
+        lines.expect("INFO", &who, reason);
+    };
+    // A client's hello of 60,000 bytes, in records of 16 KiB.
+    let mut hello = b"\x01\x00\xea\x60\x03\x03".to_vec();
+    hello.resize(60_004, b'x');
+    let record = |part: &[u8]| {
+        let length = u16::try_from(part.len()).unwrap().to_be_bytes();
+        [&b"\x16\x03\x01"[..], &length, part].concat()
+    };
+    let records: Vec<u8> = hello.chunks(16 << 10).flat_map(record).collect();
+    ends(&records, "longer than 36864 bytes");
+    ends(&records[..10], "handshake_seconds_max");
+    ends(&records[..20_000], "handshake_seconds_max");
+}
+
+#[test]
 fn anonymous_requests_that_arrive_slowly_do_not_keep_others_waiting() {
     let server = TestServer::start();
     for address in [ATTACKER, HONEST] {
@@ -132,6 +161,78 @@ fn a_users_slow_long_requests_do_not_keep_others_waiting() {
         honest.finish(id)[0].succeeded();
     }
     assert_eq!(connections(&server), 5, "nobody had to give way");
+}
+
+fn person(name: &str) -> [(&str, &str); 3] {
+    [("objectClass", "person"), ("cn", name), ("sn", "x")]
+}
+
+/// With a group of 650,000 members one added member took two seconds, in which nobody else's update went on.
+#[test]
+fn a_users_slow_updates_do_not_keep_others_waiting() {
+    // So many wait at once at most, and less than others leave of the memory for them.
+    const UPDATES: u32 = 6;
+    let server = TestServer::start();
+    server.configure(&[(
+        ChangeKind::Replace,
+        "olcAccess",
+        &["to * by users write by anonymous auth"],
+    )]);
+    let hash = String::from_utf8(password::hash(b"slow")).unwrap();
+    let user = format!("cn=slow,{SUFFIX}");
+    let attributes = [&person("slow")[..], &[("userPassword", &hash)]].concat();
+    server.add(&[(user.as_str(), &attributes)]);
+    let mut slow = Client::new(server.tcp_from(ATTACKER, 0));
+    slow.bind(&user, b"slow").succeeded();
+    let mut honest = server.admin();
+    let values: Vec<String> = (0..15_000)
+        .map(|number| format!("{number} is one"))
+        .collect();
+    let long = |id, name: &str| {
+        let mut list = requests::attributes(&person(name));
+        list.push(b"description", values.iter().map(String::as_bytes));
+        let op = AddRequest {
+            dn: &format!("cn={name},{SUFFIX}"),
+            attributes: list.view(),
+        };
+        message(id, Request::Add(op))
+    };
+    let mut number_of = {
+        let mut reader = server.admin();
+        move |name: &str| {
+            let attributes = OctetStringsBuf::from_iter([b"entryCSN".as_slice()]);
+            let dn = format!("cn={name},{SUFFIX}");
+            let request = SearchRequest {
+                attributes: attributes.view(),
+                ..SearchRequest::new(&dn, Scope::Base, Filter::OBJECT_CLASS_PRESENT)
+            };
+            let found = reader.ask_all(Request::Search(request), &[]);
+            found[0].values("entryCSN").remove(0)
+        }
+    };
+    // Those that waited before it may be done before it comes, but not each time.
+    for round in 0..20 {
+        let last = format!("last{round}");
+        let names = (1..UPDATES).map(|number| format!("p{round}-{number}"));
+        let names = names.chain([last.clone()]);
+        let adds = (1..).zip(names).flat_map(|(id, name)| long(id, &name));
+        slow.send(&[adds.collect(), who_am_i(99)].concat());
+        let mut answered = 0;
+        // This shows that they have been taken in.
+        while slow.receive().unwrap().id != 99 {
+            answered += 1;
+        }
+        let name = format!("honest{round}");
+        let add = requests::add(9, &format!("cn={name},{SUFFIX}"), &person(&name));
+        honest.tell(&add).succeeded();
+        for id in answered + 1..=UPDATES {
+            slow.finish(id)[0].succeeded();
+        }
+        if number_of(&name) < number_of(&last) {
+            return;
+        }
+    }
+    panic!("it waited for all that came before it");
 }
 
 #[test]

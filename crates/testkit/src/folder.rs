@@ -1,6 +1,7 @@
 //! Directories that `sapwood init` makes and `sapwood serve` serves.
 
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -140,6 +141,12 @@ impl Running {
     /// The port of `ldap://`.
     pub fn port(&self) -> u16 {
         self.urls[0].rsplit(':').next().unwrap().parse().unwrap()
+    }
+
+    /// The address of `ldaps://`.
+    pub fn ldaps_address(&self) -> SocketAddr {
+        let address = self.urls[1].trim_start_matches("ldaps://");
+        address.parse().unwrap()
     }
 
     /// The URL with `ldaps://` and the name that is in the certificate.
