@@ -132,6 +132,7 @@ mod tests {
                 Poll::Ready(more) => {
                     assert_eq!(more, HANDSHAKE_BYTES_MAX - HANDSHAKE_FREE_BYTES);
                     long.push(one);
+                    assert!(long.len() < 1000, "as many as it likes");
                 }
                 Poll::Pending => break one,
             }
@@ -172,6 +173,7 @@ mod tests {
                     std::future::poll_fn(|cx| Poll::Ready(one.poll_room(|| false, cx).is_ready()));
                 if has_room.await {
                     stopped.push(one);
+                    assert!(stopped.len() < 1000, "as many as it likes");
                     continue;
                 }
                 // It waits until one of the others is told to go.
