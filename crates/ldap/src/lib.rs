@@ -14,5 +14,6 @@ pub mod list;
 pub mod message;
 pub mod result;
 pub mod schema;
+mod steps;
 pub mod url;
 pub mod x509;

@@ -5,6 +5,7 @@
 use std::io::{self, Read};
 
 use super::{Options, Record, Records, Rejected};
+use crate::steps;
 
 /// The size of the blocks that [`Blocks`] cuts, unless a single record is longer.
 pub const BLOCK_BYTES: usize = 1 << 20;
@@ -96,6 +97,7 @@ impl<R: Read> Blocks<R> {
             if is_first && searched == 0 && text.starts_with(BYTE_ORDER_MARK) {
                 text.drain(..BYTE_ORDER_MARK.len());
             }
+            steps::count(text.len() - searched);
             if let Some(end) = last_record_end(&text, searched) {
                 self.ahead
                     .extend_from_slice(text.get(end..).unwrap_or_default());
@@ -113,6 +115,7 @@ impl<R: Read> Blocks<R> {
         }
         let first_line = self.line;
         self.line += count_lines(&text);
+        steps::count(text.len());
         if too_long.is_some() {
             self.skip_record(&text)?;
             text.truncate(SHOWN_BYTES);
@@ -129,6 +132,7 @@ impl<R: Read> Blocks<R> {
         let wanted = BLOCK_BYTES.saturating_sub(text.len()).max(BLOCK_BYTES / 2);
         text.reserve(wanted);
         let read = self.source.by_ref().take(wanted as u64).read_to_end(text)?;
+        steps::count(read);
         self.at_end = read < wanted;
         Ok(())
     }
@@ -143,6 +147,7 @@ impl<R: Read> Blocks<R> {
         loop {
             let seen = rest.len();
             self.read_more(&mut rest)?;
+            steps::count(rest.len());
             if let Some(end) = first_record_end(&rest) {
                 self.ahead = rest.split_off(end);
                 self.line += count_lines(rest.get(seen..).unwrap_or_default());

@@ -9,7 +9,7 @@ use super::{
     Rejected,
 };
 use crate::attribute::{AttributeDescription, is_numeric_oid};
-use crate::base64;
+use crate::{base64, steps};
 
 /// Most entries have no more values than this, so that one allocation holds them.
 const VALUES_EXPECTED: usize = 24;
@@ -195,6 +195,7 @@ impl<'a> Records<'a> {
         };
         let end = memchr::memchr(b'\n', text)?;
         let length = description.len() + 1 + end;
+        steps::count(length);
         if text.get(end + 1) == Some(&b' ') || length > self.options.line_bytes_max {
             return None;
         }
@@ -379,6 +380,7 @@ impl<'a> Records<'a> {
         let (end, length) = newline.map_or((self.rest.len(), self.rest.len()), |newline| {
             (newline, newline + 1)
         });
+        steps::count(length);
         let line = self.rest.get(..end).unwrap_or_default();
         Some((line.strip_suffix(b"\r").unwrap_or(line), length))
     }

@@ -4,6 +4,7 @@ use std::io::Read;
 use proptest::prelude::*;
 
 use super::*;
+use crate::steps::is_linear;
 
 /// What became of each record: its text form, or the line and the reason of its rejection.
 fn read(text: &str) -> Vec<Result<String, (u64, Reason)>> {
@@ -499,4 +500,33 @@ fn read_lossy(mut reader: Reader<'_, &[u8]>) -> Vec<String> {
         all.push(format!("{record:?}"));
     }
     all
+}
+
+#[test]
+fn a_text_is_read_in_proportion_to_its_length() {
+    type Text = fn(usize) -> String;
+    let texts: [Text; 9] = [
+        |n| "dn: cn=x,o=x\ncn: x\n\n".repeat(n),
+        |n| format!("dn: o=x\n{}", "o: x\n".repeat(n)),
+        |n| format!("dn: o=x\no: x{}\n", "\n x".repeat(n)),
+        |n| format!("dn: o=x\no:: {}\n", "eHh4\n ".repeat(n)),
+        |n| format!("{}dn: o=x\no: x\n", "# a comment\n\n".repeat(n)),
+        |n| format!("dn: o=x\n{}o: x\n", "# a comment\n".repeat(n)),
+        |n| {
+            let controls = "control: 1.2.3 true: x\n".repeat(n);
+            format!("dn: o=x\n{controls}changetype: delete\n")
+        },
+        |n| {
+            let changes = "add: o\no: x\n-\n".repeat(n);
+            format!("dn: o=x\nchangetype: modify\n{changes}")
+        },
+        // No record at all.
+        |n| format!("dn: o=x\n{}", "nothing\n".repeat(n)),
+    ];
+    for text in texts {
+        // Of one block and, of long lines, of several.
+        for n in [3000, 50_000] {
+            is_linear(n, |n| drop(read(&text(n))));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     AttributeType, AttributeUsage, ContentRule, Extension, MatchingRule, MatchingRuleUse, NameForm,
     ObjectClass, ObjectClassKind, StructureRule, Syntax,
 };
+use crate::steps;
 
 /// The longest description that is read.
 pub const DEFINITION_BYTES_MAX: usize = 1 << 20;
@@ -318,6 +319,7 @@ impl<'k> Fields<'k> {
                 other => return Err(unexpected(offset, "a keyword or )", other)),
             };
             let upper = keyword.to_ascii_uppercase();
+            steps::count(keywords.len() + fields.found.len());
             if let Some((known, shape)) = keywords.iter().find(|(known, _)| *known == upper) {
                 if fields.found.iter().any(|(name, _)| name == known) {
                     return Err(ParseError {
@@ -503,6 +505,13 @@ struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     fn next(&mut self) -> Result<Option<Token<'a>>, ParseError> {
+        let before = self.offset;
+        let token = self.read_next();
+        steps::count(self.offset - before);
+        token
+    }
+
+    fn read_next(&mut self) -> Result<Option<Token<'a>>, ParseError> {
         let rest = self.text.get(self.offset..).unwrap_or_default();
         let trimmed = rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
         self.offset += rest.len() - trimmed.len();

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::steps::is_linear;
 
 /// RFC 4512 §4.1 and §4.2, RFC 4519, RFC 4517: descriptions as published, in canonical form.
 #[test]
@@ -261,4 +262,42 @@ proptest! {
         }
         let _ = parse_file(&text, &mut Macros::default());
     }
+}
+
+#[test]
+fn a_description_is_read_in_proportion_to_its_length() {
+    let list = |n: usize, item: &str, separator: &str| vec![item; n].join(separator);
+    let read = |keyword: &str, text: String| {
+        Definition::parse(keyword, &text).unwrap().unwrap();
+    };
+    is_linear(2000, |n| {
+        let names = list(n, "'name'", " ");
+        read(
+            "attributeTypes",
+            format!("( 1.2.3 NAME ( {names} ) SUP name )"),
+        );
+    });
+    for keyword in ["SUP", "MAY", "MUST"] {
+        is_linear(2000, |n| {
+            let names = list(n, "cn", " $ ");
+            read("objectClasses", format!("( 1.2.3 {keyword} ( {names} ) )"));
+        });
+    }
+    is_linear(2000, |n| {
+        let extensions = list(n, "X-NOTE ( 'one' 'two' )", " ");
+        read("objectClasses", format!("( 1.2.3 {extensions} )"));
+    });
+    is_linear(2000, |n| {
+        let text = list(n, r"it\27s", " ");
+        read("objectClasses", format!("( 1.2.3 DESC '{text}' )"));
+    });
+    // Directives of a file, some in several lines.
+    is_linear(500, |n| {
+        let text = list(
+            n,
+            "attributetype ( 1.2.3\n  NAME 'x'\n  SUP name )\n# a comment\n",
+            "",
+        );
+        assert_eq!(parse_file(&text, &mut Macros::default()).unwrap().len(), n);
+    });
 }
