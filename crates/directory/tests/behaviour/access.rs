@@ -2,6 +2,7 @@
 
 mod acting;
 mod disclosure;
+mod evaluator;
 mod rules;
 mod under_way;
 mod updates;

@@ -1,0 +1,482 @@
+//! An evaluator that follows slapd.access(5) word by word, however slowly, and generated rules that the compiled ones
+//! must agree with it about.
+//!
+//! It knows nothing of what the directory knows: names are compared as text, which the names here are in normal form
+//! for, and each entry and attribute is decided by itself, from the first rule on.
+
+use super::*;
+use sapwood_directory::access::{By, Grant, Group, Peer, Then};
+use sapwood_testkit::Random;
+
+const ANNE: &str = "uid=anne,ou=people,dc=example,dc=com";
+const BERT: &str = "uid=bert,ou=people,dc=example,dc=com";
+const CARL: &str = "uid=carl,ou=staff,ou=people,dc=example,dc=com";
+const PEOPLE: &str = "ou=people,dc=example,dc=com";
+const STAFF: &str = "ou=staff,ou=people,dc=example,dc=com";
+const GROUP: &str = "cn=group,ou=people,dc=example,dc=com";
+
+/// What has a name and attributes.
+struct Entry {
+    dn: &'static str,
+    attributes: &'static [(&'static str, &'static str)],
+}
+
+const ENTRIES: [Entry; 7] = [
+    Entry {
+        dn: SUFFIX,
+        attributes: &[("objectClass", "domain"), ("dc", "example")],
+    },
+    Entry {
+        dn: PEOPLE,
+        attributes: &[("objectClass", "organizationalUnit"), ("ou", "people")],
+    },
+    Entry {
+        dn: STAFF,
+        attributes: &[
+            ("objectClass", "organizationalUnit"),
+            ("ou", "staff"),
+            ("description", "red"),
+        ],
+    },
+    Entry {
+        dn: ANNE,
+        attributes: &[
+            ("objectClass", "person"),
+            ("uid", "anne"),
+            ("cn", "anne"),
+            ("sn", "anne"),
+            ("seeAlso", BERT),
+        ],
+    },
+    Entry {
+        dn: BERT,
+        attributes: &[
+            ("objectClass", "person"),
+            ("uid", "bert"),
+            ("cn", "bert"),
+            ("sn", "bert"),
+            ("description", "red"),
+        ],
+    },
+    Entry {
+        dn: CARL,
+        attributes: &[
+            ("objectClass", "person"),
+            ("uid", "carl"),
+            ("cn", "carl"),
+            ("sn", "carl"),
+            ("seeAlso", ANNE),
+        ],
+    },
+    Entry {
+        dn: GROUP,
+        attributes: &[
+            ("objectClass", "groupOfNames"),
+            ("cn", "group"),
+            ("member", CARL),
+        ],
+    },
+];
+
+const ASKED: [&str; 9] = [
+    "entry",
+    "children",
+    "objectClass",
+    "sn",
+    "cn",
+    "uid",
+    "description",
+    "seeAlso",
+    "member",
+];
+
+fn rdns(dn: &str) -> Vec<&str> {
+    dn.split(',').filter(|rdn| !rdn.is_empty()).collect()
+}
+
+/// "the entry whose DN is equal to", "one level below", "any entry in the subtree", "any entry below": how a DN stands
+/// to another one.
+fn stands(dn: &str, scope: DnScope, to: &str) -> bool {
+    let (own, other) = (rdns(dn), rdns(to));
+    let levels = own.len() as i64 - other.len() as i64;
+    let is_in = levels >= 0 && own[levels as usize..] == other[..];
+    match scope {
+        DnScope::Base => is_in && levels == 0,
+        DnScope::One => is_in && levels == 1,
+        DnScope::Subtree => is_in,
+        DnScope::Children => is_in && levels > 0,
+        DnScope::Level(level) => is_in && levels == i64::from(level),
+        DnScope::Regex => panic!("no expressions here"),
+    }
+}
+
+/// The expressions that rules here have, and what they match.
+fn matches(pattern: &str, dn: &str) -> bool {
+    match pattern {
+        "ou=people,dc=example,dc=com$" => dn.ends_with(PEOPLE),
+        "^uid=[ab]" => dn.starts_with("uid=a") || dn.starts_with("uid=b"),
+        "^uid=([^,]+),(.*)$" => dn.starts_with("uid="),
+        _ => panic!("{pattern}"),
+    }
+}
+
+impl Entry {
+    fn has(&self, attribute: &str, value: &str) -> bool {
+        let mut attributes = self.attributes.iter();
+        attributes.any(|(name, known)| *name == attribute && (value == "*" || *known == value))
+    }
+
+    fn passes(&self, filter: &str) -> bool {
+        match filter.strip_prefix("(!") {
+            Some(inner) => !self.passes(inner.strip_suffix(')').unwrap()),
+            None => {
+                let inner = filter.strip_prefix('(').unwrap().strip_suffix(')').unwrap();
+                let (attribute, value) = inner.split_once('=').unwrap();
+                self.has(attribute, value)
+            }
+        }
+    }
+}
+
+/// Who asks: the one as whom is acted, and who has authenticated; nobody has no name.
+struct Asker {
+    dn: &'static str,
+    real: &'static str,
+}
+
+/// The attributes of person, which are all that is asked of the classes here.
+const OF_PERSON: [&str; 4] = ["objectClass", "sn", "cn", "description"];
+const ALSO_OF_PERSON: &str = "seeAlso";
+
+fn is_about(what: &What, entry: &Entry, attribute: &str) -> bool {
+    let is_here = what
+        .entries
+        .as_ref()
+        .is_none_or(|pattern| match pattern.scope {
+            DnScope::Regex => matches(&pattern.dn, entry.dn),
+            scope => stands(entry.dn, scope, &pattern.dn),
+        });
+    let passes = what
+        .filter
+        .as_ref()
+        .is_none_or(|filter| entry.passes(filter));
+    let is_attribute = !["entry", "children"].contains(&attribute);
+    let of_person = OF_PERSON.contains(&attribute) || attribute == ALSO_OF_PERSON;
+    let is_named = what.attributes.is_empty()
+        || what.attributes.iter().any(|named| match named {
+            Attributes::Entry => attribute == "entry",
+            Attributes::Children => attribute == "children",
+            Attributes::Type(name) => is_attribute && name == attribute,
+            Attributes::Class(_) => is_attribute && of_person,
+            // "entry" and "children" are attributes of no class.
+            Attributes::NotClass(_) => !is_attribute || !of_person,
+        });
+    is_here && passes && is_named
+}
+
+/// What `$1` and `$2` stand for in the clauses of the one rule that has groups.
+fn expanded(text: &str, dn: &str) -> String {
+    let (uid, above) = dn.split_once(',').unwrap_or((dn, ""));
+    let uid = uid.strip_prefix("uid=").unwrap_or_default();
+    text.replace("$1", uid).replace("$2", above)
+}
+
+fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry) -> bool {
+    match who {
+        Who::Anyone => true,
+        Who::Anonymous => dn.is_empty(),
+        Who::Users => !dn.is_empty(),
+        Who::SelfEntry => !dn.is_empty() && dn == entry.dn,
+        Who::SelfLevel(level) => {
+            let (lower, upper) = match *level < 0 {
+                true => (entry.dn, dn),
+                false => (dn, entry.dn),
+            };
+            !dn.is_empty() && stands(lower, DnScope::Level(level.unsigned_abs()), upper)
+        }
+        Who::Dn(pattern) if pattern.scope == DnScope::Regex => matches(&pattern.dn, dn),
+        Who::Dn(pattern) => !dn.is_empty() && stands(dn, pattern.scope, &pattern.dn),
+        Who::ExpandedDn(pattern) => {
+            !dn.is_empty() && stands(dn, pattern.scope, &expanded(&pattern.dn, entry.dn))
+        }
+        Who::DnAttribute(attribute) => !dn.is_empty() && entry.has(attribute, dn),
+        Who::Real(who) => is_meant(who, asker, asker.real, entry),
+        Who::Group(Group { dn: group, .. }) => {
+            let mut entries = ENTRIES.iter();
+            let group = entries.find(|entry| entry.dn == group);
+            !dn.is_empty() && group.is_some_and(|group| group.has("member", dn))
+        }
+        // Nobody is connected here.
+        Who::Peer(Peer::Ip { .. }) => false,
+        Who::Strength { .. } => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// "The ordering of access directives": the first that is about the entry and the attribute counts.
+fn rights(rules: &[Rule], asker: &Asker, entry: &Entry, attribute: &str) -> Rights {
+    let mut granted = Rights::NONE;
+    'rules: for rule in rules {
+        if !is_about(&rule.to, entry, attribute) {
+            continue;
+        }
+        for By {
+            who, grant, then, ..
+        } in &rule.by
+        {
+            // "all the <who> fields must match".
+            if !who.iter().all(|who| is_meant(who, asker, asker.dn, entry)) {
+                continue;
+            }
+            granted = match grant {
+                Grant::Set(rights) => *rights,
+                Grant::Add(rights) => granted | *rights,
+                Grant::Remove(rights) => granted & !*rights,
+            };
+            match then {
+                Then::Stop => return granted,
+                Then::Break => continue 'rules,
+                Then::Continue => {}
+            }
+        }
+        // "implicitly ... by * none stop".
+        return Rights::NONE;
+    }
+    // "access to * by * none".
+    Rights::NONE
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Dn,
+    Other,
+}
+
+fn who(random: &mut Random, expands: bool) -> (Kind, String) {
+    let dns = [SUFFIX, PEOPLE, STAFF, ANNE, BERT, CARL, GROUP];
+    let who = match random.below(16) {
+        0..=2 => return (Kind::Other, "*".to_owned()),
+        3 => "users".to_owned(),
+        4 => "anonymous".to_owned(),
+        5 => "self".to_owned(),
+        6 => random.of(&["self.level{1}", "self.level{-1}"]).to_owned(),
+        7 => format!("dn.exact=\"{}\"", random.of(&dns)),
+        8 => format!("dn.children=\"{}\"", random.of(&dns)),
+        9 => "dn.regex=\"^uid=[ab]\"".to_owned(),
+        10 if expands => "dn.exact,expand=\"uid=$1,$2\"".to_owned(),
+        10 | 11 => return (Kind::Other, "dnattr=seeAlso".to_owned()),
+        12 => return (Kind::Other, format!("group.exact=\"{GROUP}\"")),
+        13 => {
+            let words = [
+                "realself",
+                "realusers",
+                "realanonymous",
+                "realdnattr=seeAlso",
+            ];
+            return (Kind::Other, random.of(&words).to_owned());
+        }
+        14 => return (Kind::Other, format!("realdn.exact=\"{}\"", random.of(&dns))),
+        _ => {
+            let words = ["peername.ip=127.0.0.1", "ssf=1"];
+            return (Kind::Other, random.of(&words).to_owned());
+        }
+    };
+    (Kind::Dn, who)
+}
+
+fn generated(random: &mut Random) -> String {
+    let dns = [SUFFIX, PEOPLE, STAFF, ANNE, BERT, CARL, GROUP];
+    let mut text = String::new();
+    for _ in 0..1 + random.below(12) {
+        text.push_str("access to");
+        let mut expands = false;
+        match random.below(6) {
+            0 => text.push_str(" *"),
+            1 => text.push_str(" dn.regex=\"ou=people,dc=example,dc=com$\""),
+            2 => {
+                expands = true;
+                text.push_str(" dn.regex=\"^uid=([^,]+),(.*)$\"");
+            }
+            _ => {
+                let style = random.of(&["base", "one", "subtree", "children"]);
+                text.push_str(&format!(" dn.{style}=\"{}\"", random.of(&dns)));
+            }
+        }
+        if random.once_in(4) {
+            let filters = ["(objectClass=person)", "(description=*)", "(!(sn=anne))"];
+            text.push_str(&format!(" filter={}", random.of(&filters)));
+        }
+        if random.once_in(2) {
+            let named = ["@person", "!person"];
+            let all = || ASKED.iter().chain(&named).copied().collect::<Vec<_>>();
+            let names: Vec<_> = (0..1 + random.below(3))
+                .map(|_| random.of(&all()))
+                .collect();
+            text.push_str(&format!(" attrs={}", names.join(",")));
+        }
+        for _ in 0..1 + random.below(4) {
+            text.push_str("\n    by");
+            let (kind, mut who) = who(random, expands);
+            // Words that ask for different things are asked for together.
+            if kind == Kind::Dn && random.once_in(4) {
+                let more = random.of(&[
+                    "dnattr=seeAlso",
+                    "realusers",
+                    "realself",
+                    "realdn.children=\"ou=people,dc=example,dc=com\"",
+                ]);
+                who = format!("{who} {more}");
+            }
+            text.push_str(&format!(" {who}"));
+            let grants = [
+                "none", "disclose", "auth", "compare", "search", "read", "write", "add", "delete",
+                "manage", "=xw", "+r", "+w", "-w", "-r", "=rscxd", "+s", "=0", "+a", "-z",
+            ];
+            text.push_str(&format!(" {}", random.of(&grants)));
+            text.push_str(random.of(&["", "", "", " stop", " continue", " break"]));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn people() -> Directory {
+    let directory = in_memory();
+    for Entry { dn, attributes } in &ENTRIES {
+        let lines: String = attributes
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\n"))
+            // A person has no uid of its own.
+            .map(|line| line.replace("objectClass: person", "objectClass: inetOrgPerson"))
+            .collect();
+        succeed(&directory, add(dn, &lines));
+    }
+    let policy = [(Replace, "olcAuthzPolicy", ["to"].as_slice())];
+    succeed(&directory, modify("cn=config", &policy));
+    directory
+}
+
+#[test]
+fn compiled_rules_agree_with_the_words_of_slapd() {
+    let directory = people();
+    // Anne acts as Bert.
+    succeed(&directory, modify(ANNE, &[(Replace, "authzTo", &["dn:*"])]));
+    let mut random = Random::new(1);
+    for _ in 0..400 {
+        let text = generated(&mut random);
+        let rules = rules_of(&text);
+        // She must be allowed to, whatever the rules.
+        directory.set_access(&Policy::default()).unwrap();
+        let snapshot = directory.snapshot().unwrap();
+        let anne = directory.requester(user(&directory, ANNE));
+        let mut work = u64::MAX;
+        let acting =
+            snapshot.through(|snapshot| snapshot.acting(&anne, user(&directory, BERT), &mut work));
+        let acting = acting.unwrap().unwrap();
+        directory.set_access(&Policy::from(rules.clone())).unwrap();
+        let askers = [
+            (Asker { dn: "", real: "" }, Identity::Anonymous),
+            (
+                Asker {
+                    dn: ANNE,
+                    real: ANNE,
+                },
+                user(&directory, ANNE),
+            ),
+            (
+                Asker {
+                    dn: CARL,
+                    real: CARL,
+                },
+                user(&directory, CARL),
+            ),
+        ];
+        let mut askers: Vec<_> = askers
+            .into_iter()
+            .map(|(asker, identity)| (asker, directory.requester(identity)))
+            .collect();
+        askers.push((
+            Asker {
+                dn: BERT,
+                real: ANNE,
+            },
+            acting,
+        ));
+        for (asker, requester) in &askers {
+            for entry in &ENTRIES {
+                let expected = |attribute: &str| rights(&rules, asker, entry, attribute);
+                for attribute in ASKED {
+                    let explained = snapshot.through(|snapshot| {
+                        snapshot.explain_access(requester, entry.dn, attribute)
+                    });
+                    assert_eq!(
+                        explained.unwrap().rights,
+                        expected(attribute),
+                        "{}, acted as by {:?}, on {attribute} of {}:\n{text}",
+                        asker.dn,
+                        asker.real,
+                        entry.dn
+                    );
+                }
+                found_as_granted(&snapshot, requester, entry, &expected, &text);
+            }
+        }
+    }
+}
+
+/// An entry is found by who may search it and its class, and read by who may read it: with the attributes that may be.
+fn found_as_granted<E: Engine>(
+    snapshot: &sapwood_directory::Snapshot<E>,
+    requester: &Arc<Requester>,
+    entry: &Entry,
+    rights: &dyn Fn(&str) -> Rights,
+    text: &str,
+) {
+    let filter = filter_text::parse(EVERYTHING).unwrap();
+    let request = SearchRequest::new(entry.dn, Scope::Base, filter.as_filter());
+    let mut search = Search::new(
+        snapshot.clone(),
+        requester,
+        &request,
+        SearchOptions::default(),
+    );
+    let mut found = Vec::new();
+    let budget = Budget {
+        entries: u32::MAX,
+        work: u64::MAX,
+        out_bytes: usize::MAX,
+    };
+    loop {
+        let mut wire = Wire::new(&mut found, 1, Controls::EMPTY);
+        match search.step(&mut wire, budget).unwrap() {
+            Step::Done(_) => break,
+            Step::Fetch => snapshot.fetch().unwrap(),
+            Step::More | Step::Room(_) => {}
+        }
+    }
+    let answers = Answer::all(&found);
+    let is_found = rights("entry").has(Rights::SEARCH | Rights::READ)
+        && rights("objectClass").has(Rights::SEARCH);
+    assert_eq!(
+        answers.len(),
+        usize::from(is_found),
+        "{}:\n{text}",
+        entry.dn
+    );
+    for answer in &answers {
+        let mut shown: Vec<&str> = answer
+            .attributes
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let mut expected: Vec<&str> = entry
+            .attributes
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| rights(name).has(Rights::READ))
+            .collect();
+        shown.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(shown, expected, "{}:\n{text}", entry.dn);
+    }
+}
