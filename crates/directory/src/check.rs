@@ -458,10 +458,14 @@ impl NameCheck {
         report: &mut CheckReport,
     ) -> Result<()> {
         let (view, parent) = (snapshot.view(), entry.parent());
-        if let Err(Error::Engine(engine::Error::Corrupt(problem))) =
-            self.superiors.superior(view, parent).map(drop)
-        {
-            report.problem(format!("entry {id}: {problem}"));
+        match self.superiors.superior(view, parent) {
+            Err(Error::Engine(engine::Error::Corrupt(problem))) => {
+                report.problem(format!("entry {id}: {problem}"));
+            }
+            Err(error @ Error::NameTooLong(_)) => {
+                report.problem(format!("entry {id}: {error}"));
+            }
+            _ => {}
         }
         let Ok(rdn) = entry.rdn() else {
             report.problem(format!("entry {id}: its RDN is not UTF-8"));

@@ -17,7 +17,7 @@ use crate::entry::{Damaged, Entry, RecordBuilder};
 use crate::error::{Error, Result};
 use crate::names::{self, Superior};
 use crate::operational::{Operational, Vocabulary};
-use crate::schema::{OperationalAttribute, Schema};
+use crate::schema::{NormalDn, OperationalAttribute, Schema};
 use crate::search;
 use crate::state::State;
 use crate::subtree::{Subtree, has_class};
@@ -48,9 +48,13 @@ const AREAS_MAX: usize = 10_000;
 
 /// One of them.
 #[derive(Debug)]
-struct Governing {
+pub(crate) struct Governing {
+    /// The subentry.
+    pub(crate) id: EntryId,
     /// Its DN as written.
-    dn: String,
+    pub(crate) dn: String,
+    /// Its DN in normal form.
+    pub(crate) normal: NormalDn,
     /// The administrative point.
     point: EntryId,
     subtree: Subtree,
@@ -159,18 +163,17 @@ impl Collective {
         Ok(true)
     }
 
-    /// Hands the DN of each subentry that an entry is governed by to `each`.
+    /// Hands each subentry that an entry is governed by to `each`.
     pub(crate) fn each_subentry<R: Read>(
         &self,
         reading: (&R, Vocabulary<'_>),
         id: EntryId,
         entry: &Entry<'_>,
         superior: Option<&Superior>,
-        mut each: impl FnMut(&str),
+        each: impl FnMut(&Governing) -> Result<()>,
     ) -> Result<()> {
         let governing = self.governing(reading, id, entry, superior)?;
-        governing.iter().for_each(|subentry| each(&subentry.dn));
-        Ok(())
+        governing.into_iter().try_for_each(each)
     }
 
     /// Makes the record of an entry with the collective attributes that it has, in place of `record`; whether it has
@@ -265,7 +268,9 @@ impl Governing {
             }
         }
         Ok(Some(Governing {
+            id,
             dn: names::dn_of(view, id)?,
+            normal: names::normal_dn_of(view, schema, id)?,
             point: entry.parent(),
             subtree,
             attributes: held,

@@ -35,7 +35,7 @@ use crate::subentries;
 use crate::synthetic::config::LocalConfig;
 use crate::synthetic::root_dse::{Channel, RootDse};
 use crate::synthetic::{Context, SyntheticContext, SyntheticContexts};
-use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
+use crate::update::{Allowance, Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -408,8 +408,7 @@ impl<E: Engine> Directory<E> {
         self.run(Work::Updates(updates), shards, None)
     }
 
-    /// The same, as long as `goes_on`, which is asked after each update, says so: those behind are not applied and have
-    /// no outcome.
+    /// The same, as far as the allowance goes: updates behind are not applied and have no outcome.
     ///
     /// # Errors
     /// As [`Directory::apply`].
@@ -417,9 +416,9 @@ impl<E: Engine> Directory<E> {
         &self,
         updates: &[Update],
         shards: StoreSet,
-        goes_on: &mut dyn FnMut() -> bool,
+        allowance: &mut dyn Allowance,
     ) -> Result<Applied<Commit<E>>> {
-        self.run(Work::Updates(updates), shards, Some(goes_on))
+        self.run(Work::Updates(updates), shards, Some(allowance))
     }
 
     /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper:
@@ -490,7 +489,7 @@ impl<E: Engine> Directory<E> {
         &self,
         work: Work<'_>,
         shards: StoreSet,
-        goes_on: Option<&mut dyn FnMut() -> bool>,
+        allowance: Option<&mut dyn Allowance>,
     ) -> Result<Applied<Commit<E>>> {
         let Shared {
             writers,
@@ -509,13 +508,13 @@ impl<E: Engine> Directory<E> {
         let mut writer = writers[usize::from(shards.least()).min(writers.len() - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let goes_on = goes_on.map(|goes_on| goes_on as &mut dyn FnMut() -> bool);
+        let allowance = allowance.map(|allowance| allowance as &mut dyn Allowance);
         // What one store shows comes in the order of its writer.
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
         let given = (options, access.rules(), accounts, synthetic);
-        let mut batch = Batch::new(given, work, shards, feed, &mut writer, goes_on);
+        let mut batch = Batch::new(given, work, shards, feed, &mut writer, allowance);
         let ticket = self.shared.engine.write(&mut batch)?;
         // Updates that come behind are judged by them, whether anybody has looked at the data since or not.
         if let Some((schema, policy)) = batch.new_policy() {

@@ -1,7 +1,9 @@
 //! What can go wrong with a directory as a whole. What a client did wrong is an [`crate::Outcome`] instead.
 
+use sapwood_ldap::dn::{DN_BYTES_MAX, RDNS_MAX};
+
 use crate::access::PolicyError;
-use crate::engine::{self, Verdict};
+use crate::engine::{self, EntryId, Verdict};
 
 /// An error of the directory itself, never of one client's request.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,13 @@ pub enum Error {
     /// A naming context, index or limit that cannot be.
     #[error("{0}")]
     Config(String),
+    /// An entry whose name became too long when an entry above it was moved or renamed: it has none until one of them
+    /// is again.
+    #[error(
+        "the name of entry {0} would have more than {RDNS_MAX} parts, or more than {DN_BYTES_MAX} bytes: move an entry \
+         above it up, or give it a shorter name"
+    )]
+    NameTooLong(EntryId),
     /// Reading or writing a file beside the store failed.
     #[error("{what}: {source}")]
     File {

@@ -67,7 +67,8 @@ pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use outcome::{Outcome, Settlement};
 pub use password_policy::{
-    AccountChange, BindVerdict, PasswordChange, read_values as read_password_policy_values,
+    AccountChange, BindVerdict, PasswordChange,
+    read_values as read_password_policy_values,
 };
 pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
@@ -76,6 +77,6 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, UniqueRule, Update,
-    UpdateRequest,
+    Allowance, Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, UniqueRule,
+    Update, UpdateRequest,
 };

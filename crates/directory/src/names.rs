@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use sapwood_ldap::dn::{Dn, RDNS_MAX};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::access::{Asked, Requester};
@@ -21,8 +22,8 @@ use crate::schema::{AttributeTypeId, NormalDn, Schema};
 const KEY_RDN_BYTES_MAX: usize = 400;
 const HASH_BYTES: usize = 16;
 
-/// Deepest entry: no DN of the directory has more RDNs below its naming context.
-pub(crate) const DEPTH_MAX: usize = 1000;
+/// Most entries that are read on the way up from one before those that lie deepest are known to have too long a name.
+const READ_UPWARD_MAX: usize = 2 * RDNS_MAX;
 
 /// Replaces `key` by the key of the child of `parent` with an RDN in normal form.
 pub(crate) fn name_key(parent: EntryId, rdn: &[u8], key: &mut Vec<u8>) {
@@ -241,10 +242,11 @@ pub(crate) fn child<R: Read>(
     }
 }
 
-/// The DNs of the entries above those a search meets, each built once. Bounded: when it is full it begins anew.
+/// The DNs of the entries above those a search meets, each built once; none of what has [too long a
+/// name](Error::NameTooLong). Bounded: when it is full it begins anew.
 #[derive(Debug, Default)]
 pub(crate) struct DnCache {
-    known: HashMap<EntryId, Arc<Superior>, BuildHasherDefault<IdHasher>>,
+    known: HashMap<EntryId, Option<Arc<Superior>>, BuildHasherDefault<IdHasher>>,
     last: Option<(EntryId, Arc<Superior>)>,
 }
 
@@ -296,6 +298,9 @@ impl DnCache {
     }
 
     /// The superior with this id; `None` for the root. Siblings that follow each other cost one comparison.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`] if it has no DN.
     #[inline]
     pub(crate) fn superior<R: Read>(
         &mut self,
@@ -318,17 +323,16 @@ impl DnCache {
         // From the entry upward until one is known, then back down.
         let mut unknown = Vec::new();
         let mut at = id;
-        let mut superior = loop {
+        let mut above = loop {
             if at.is_root() {
-                break None;
+                break Ok(None);
             }
             if let Some(known) = self.known.get(&at) {
-                break Some(known.clone());
+                break known.clone().map(Some).ok_or(Error::NameTooLong(id));
             }
-            if unknown.len() > DEPTH_MAX {
-                return Err(Error::corrupt(format!(
-                    "entry {id} is deeper than {DEPTH_MAX} or its own superior"
-                )));
+            if unknown.len() == READ_UPWARD_MAX {
+                unknown.truncate(RDNS_MAX);
+                break Err(Error::NameTooLong(id));
             }
             let record = view.get(Table::Entry, &at.to_key())?.ok_or_else(|| {
                 Error::corrupt(format!("entry {at} has children but does not exist"))
@@ -344,20 +348,31 @@ impl DnCache {
         if self.known.len() + unknown.len() > Self::SUPERIORS_MAX {
             self.known.clear();
         }
-        for (id, rdn) in unknown.into_iter().rev() {
-            let dn = match &superior {
-                Some(parent) => format!("{rdn},{}", parent.dn),
-                None => rdn,
-            };
-            let next = Arc::new(Superior {
-                dn,
-                parent: superior,
-                id,
+        for (at, rdn) in unknown.into_iter().rev() {
+            above = above.and_then(|parent| {
+                let dn = match &parent {
+                    Some(parent) => format!("{rdn},{}", parent.dn),
+                    None => rdn,
+                };
+                // A part takes more than two bytes.
+                match dn.len() > 2 * RDNS_MAX && Dn::parse(&dn).is_err() {
+                    true => Err(Error::NameTooLong(id)),
+                    false => Ok(Some(Arc::new(Superior { dn, parent, id: at }))),
+                }
             });
-            self.known.insert(id, next.clone());
-            superior = Some(next);
+            let known = above.as_ref().ok();
+            self.known.insert(at, known.cloned().flatten());
         }
-        superior.ok_or_else(|| Error::corrupt(format!("entry {id} has no DN")))
+        above?.ok_or_else(|| Error::corrupt(format!("entry {id} has no DN")))
+    }
+}
+
+/// What was found, unless an entry has [too long a name](Error::NameTooLong): nobody can ask for it.
+pub(crate) fn if_named<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::NameTooLong(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -92,7 +92,12 @@ impl From<Outcome> for Stop {
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
-        Stop::Failed(error)
+        match error {
+            Error::NameTooLong(_) => {
+                Stop::refuse(ResultCode::AdminLimitExceeded, error.to_string())
+            }
+            error => Stop::Failed(error),
+        }
     }
 }
 

@@ -13,6 +13,10 @@ use crate::outcome::Outcome;
 use crate::schema::{OperationalAttribute, Schema};
 use crate::state::State;
 
+/// Bytes of the URLs of a referral result, for which no memory is set aside: names of targets come from clients, and
+/// each URL has them, with up to three bytes for one.
+const REFERRAL_BYTES_MAX: usize = 8 << 10;
+
 /// The `ref` values of a referral object, as they are stored.
 pub(crate) fn references<R: Read>(
     view: &R,
@@ -60,17 +64,28 @@ pub(crate) fn outcome<R: Read>(
     let below = leading_rdns(target, above);
     let referrals = references(view, schema, state, id)?;
     let matched = names::dn_of(view, id)?;
-    let referrals: Box<[String]> = referrals
-        .iter()
-        .filter_map(|url| rewritten(url, &matched, below, scope))
-        .collect();
-    if referrals.is_empty() {
+    let (mut urls, mut bytes) = (Vec::new(), 0);
+    for url in referrals {
+        let Some(url) = rewritten(&url, &matched, below, scope) else {
+            continue;
+        };
+        bytes += url.len();
+        if bytes > REFERRAL_BYTES_MAX {
+            let diagnostic = format!(
+                "another server holds this entry, and the URLs that name it there would have more than \
+                 {REFERRAL_BYTES_MAX} bytes: name it by a shorter DN"
+            );
+            return Ok(Outcome::new(ResultCode::AdminLimitExceeded, diagnostic).matched(matched));
+        }
+        urls.push(url);
+    }
+    if urls.is_empty() {
         let diagnostic = "the referral object on the way to this entry names no server";
         return Ok(Outcome::new(ResultCode::UnknownError, diagnostic).matched(matched));
     }
     let outcome = Outcome::new(ResultCode::Referral, "").matched(matched);
     Ok(Outcome {
-        referrals: Some(referrals),
+        referrals: Some(urls.into()),
         ..outcome
     })
 }

@@ -601,6 +601,14 @@ impl Drop for Receiving {
     }
 }
 
+/// Where somebody's answers get their memory that are as long as what is read for them: those of updates with read
+/// controls. They cannot wait for it, for others' updates would wait with them.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerRoom {
+    pub(crate) answers: Pool,
+    pub(crate) claimant: Arc<Claimant>,
+}
+
 /// A part of a [`Pool`], given back when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Share(Option<Held>);

@@ -21,13 +21,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::{self, Engine, Ticket as _};
-use sapwood_directory::{Commit, Directory, Outcome, StoreSet, Update, UpdateRequest};
+use sapwood_directory::{Allowance, Commit, Directory, Outcome, StoreSet, Update, UpdateRequest};
 use sapwood_ldap::result::ResultCode;
 
 use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::committed::Committed;
-use crate::memory::Share;
+use crate::memory::{AnswerRoom, Share};
 use crate::slices;
 
 /// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next
@@ -45,8 +45,9 @@ pub(crate) trait Recipient: Clone + Send + 'static {
     /// What it needs to answer one update: the writer hands it back as it came.
     type Reply: Send;
 
-    /// Takes the outcomes of updates with the same shards, which are durable if they are a success.
-    fn answer(&self, shards: StoreSet, answers: Vec<(Self::Reply, Outcome)>);
+    /// Takes the outcomes of updates with the same shards, which are durable if they are a success, and the memory that
+    /// their response controls hold.
+    fn answer(&self, shards: StoreSet, answers: Vec<(Self::Reply, Outcome)>, room: Share);
 }
 
 /// The updates of one burst of one session.
@@ -60,6 +61,8 @@ pub(crate) struct Unit<R: Recipient> {
     /// hold.
     pub(crate) share: Share,
     pub(crate) transactions: Vec<Share>,
+    /// Where response controls get their memory; none if no update has asked for any.
+    pub(crate) answer_room: Option<AnswerRoom>,
 }
 
 impl<R: Recipient> Default for Unit<R> {
@@ -70,12 +73,13 @@ impl<R: Recipient> Default for Unit<R> {
             shards: Vec::new(),
             share: Share::default(),
             transactions: Vec::new(),
+            answer_room: None,
         }
     }
 }
 
 struct Batch<E: Engine, R: Recipient> {
-    units: Vec<(Vec<R::Reply>, R)>,
+    units: Vec<(Vec<R::Reply>, R, Share)>,
     shards: StoreSet,
     outcomes: Vec<Outcome>,
     ticket: Option<Commit<E>>,
@@ -106,6 +110,7 @@ struct Part<R: Recipient> {
     session: R,
     /// What the unit holds of the shared memory, until all its parts are applied.
     shares: Arc<(Share, Vec<Share>)>,
+    answer_room: Option<AnswerRoom>,
 }
 
 /// The threads of the writer of one store.
@@ -164,6 +169,7 @@ impl<R: Recipient> Writer<R> {
             replies,
             session: session.clone(),
             shares: Arc::clone(&shares),
+            answer_room: unit.answer_room.clone(),
         };
         let mut shards = unit.shards.iter().copied();
         let first = shards.next().unwrap_or(StoreSet::FIRST);
@@ -187,8 +193,7 @@ impl<R: Recipient> Writer<R> {
     fn send(&self, part: Part<R>) {
         let store = usize::from(part.shards.least()).min(self.queues.len() - 1);
         // All updates of a unit are of the one who is bound, whomever they act as.
-        let first = part.updates.first();
-        let whose = first.and_then(|update| Holder::of_identity(update.requester.real()));
+        let whose = part.updates.first().and_then(whose);
         if let Err(part) = self.queues[store].push(whose, part) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![
@@ -199,7 +204,7 @@ impl<R: Recipient> Writer<R> {
                 part.updates.len()
             ];
             let answers = part.replies.into_iter().zip(outcomes).collect();
-            part.session.answer(part.shards, answers);
+            part.session.answer(part.shards, answers, Share::default());
         }
     }
 }
@@ -266,6 +271,48 @@ struct PartOf<R: Recipient> {
     replies: Vec<R::Reply>,
     session: R,
     shares: Arc<(Share, Vec<Share>)>,
+    answer_room: Option<AnswerRoom>,
+    /// What the response controls of its updates hold, by their numbers in the batch.
+    controls: Vec<(usize, Share)>,
+}
+
+impl<R: Recipient> PartOf<R> {
+    /// What is left of it when its updates have been applied.
+    fn answered(self) -> (Vec<R::Reply>, R, Share) {
+        let mut room = Share::default();
+        for (_, share) in self.controls {
+            room.add(share);
+        }
+        (self.replies, self.session, room)
+    }
+}
+
+/// What a batch may do while it is applied.
+struct Turns<'g, R: Recipient, G> {
+    goes_on: G,
+    parts: &'g mut [PartOf<R>],
+}
+
+impl<R: Recipient, G: FnMut(&[PartOf<R>]) -> bool> Allowance for Turns<'_, R, G> {
+    fn goes_on(&mut self) -> bool {
+        (self.goes_on)(self.parts)
+    }
+
+    fn has_room(&mut self, update: usize, bytes: usize) -> bool {
+        let at = self.parts.partition_point(|part| part.end <= update);
+        let Some(part) = self.parts.get_mut(at) else {
+            return true;
+        };
+        let Some(AnswerRoom { answers, claimant }) = &part.answer_room else {
+            return true;
+        };
+        // A batch may be run again.
+        part.controls.retain(|(known, _)| *known != update);
+        let share = answers.try_take(claimant, bytes);
+        let has_room = share.is_some();
+        part.controls.extend(share.map(|share| (update, share)));
+        has_room
+    }
 }
 
 impl<R: Recipient> Gathered<R> {
@@ -291,6 +338,8 @@ impl<R: Recipient> Gathered<R> {
             replies: part.replies,
             session: part.session,
             shares: part.shares,
+            answer_room: part.answer_room,
+            controls: Vec::new(),
         });
     }
 
@@ -307,17 +356,21 @@ impl<R: Recipient> Gathered<R> {
         // When the last update of each part was done.
         let mut ends: Vec<Instant> = Vec::new();
         let mut done = 0;
-        let mut goes_on = || {
+        let goes_on = |parts: &[PartOf<R>]| {
             let now = Instant::now();
             done += 1;
             // A batch may be run again, after the end of its last part.
-            let part = self.parts.get(ends.len()).filter(|_| !is_of_one);
+            let part = parts.get(ends.len()).filter(|_| !is_of_one);
             if part.is_some_and(|part| part.end == done) {
                 ends.push(now);
             }
             now - start < SLOW || is_of_one && !waiting.others_wait(first)
         };
-        let (outcomes, ticket) = match directory.apply_while(&self.updates, shards, &mut goes_on) {
+        let mut turns = Turns {
+            goes_on,
+            parts: &mut self.parts,
+        };
+        let (outcomes, ticket) = match directory.apply_while(&self.updates, shards, &mut turns) {
             Ok(batch) => (batch.outcomes, batch.ticket),
             Err(error) => {
                 tracing::error!(
@@ -344,7 +397,7 @@ impl<R: Recipient> Gathered<R> {
         }
         let units = self.parts.into_iter();
         Batch {
-            units: units.map(|part| (part.replies, part.session)).collect(),
+            units: units.map(PartOf::answered).collect(),
             shards,
             outcomes,
             ticket,
@@ -365,6 +418,7 @@ impl<R: Recipient> Gathered<R> {
                 replies: part.replies.split_off(count.saturating_sub(begin)),
                 session: part.session.clone(),
                 shares: Arc::clone(&part.shares),
+                answer_room: part.answer_room.clone(),
             };
             waiting.put_back(part.whose, rest);
             if begin < count {
@@ -425,10 +479,19 @@ fn finish<E: Engine, R: Recipient>(batch: Batch<E, R>, committed: &Committed) {
         }
     }
     let mut outcomes = outcomes.into_iter();
-    for (replies, session) in batch.units {
+    for (replies, session, room) in batch.units {
         // Not more of the outcomes than there are replies.
         let answers = replies.into_iter().zip(outcomes.by_ref()).collect();
-        session.answer(batch.shards, answers);
+        session.answer(batch.shards, answers, room);
+    }
+}
+
+/// Whose an update is. What the server keeps of binds is nobody's, whoever has tried them: the administrator, in whose
+/// name it is done, does not wait for it.
+fn whose(update: &Update) -> Whose {
+    match update.request {
+        UpdateRequest::Account { .. } => None,
+        _ => Holder::of_identity(update.requester.real()),
     }
 }
 
@@ -437,7 +500,9 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
     use sapwood_directory::Error;
     let code = match error {
         Error::Engine(engine::Error::Conflict) => ResultCode::Busy,
-        Error::Engine(engine::Error::TooLarge { .. }) => ResultCode::AdminLimitExceeded,
+        Error::Engine(engine::Error::TooLarge { .. }) | Error::NameTooLong(_) => {
+            ResultCode::AdminLimitExceeded
+        }
         Error::Engine(engine::Error::Unavailable(_)) => ResultCode::Unavailable,
         // What a search reads is kept no longer.
         Error::Engine(engine::Error::TooOld) => ResultCode::TimeLimitExceeded,
@@ -449,8 +514,8 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sapwood_directory::Requester;
     use sapwood_directory::engine::{Embedded, EntryId, Shy};
+    use sapwood_directory::{AccountChange, Requester};
     use sapwood_testkit::directories::{as_admin, config, options, person, seed};
 
     #[derive(Clone)]
@@ -460,7 +525,7 @@ mod tests {
         /// A message id.
         type Reply = u32;
 
-        fn answer(&self, _: StoreSet, _: Vec<(u32, Outcome)>) {}
+        fn answer(&self, _: StoreSet, _: Vec<(u32, Outcome)>, _: Share) {}
     }
 
     fn part(ids: std::ops::Range<u32>) -> Part<Nobody> {
@@ -474,6 +539,7 @@ mod tests {
             replies: ids.collect(),
             session: Nobody,
             shares: Arc::default(),
+            answer_room: None,
         }
     }
 
@@ -484,6 +550,21 @@ mod tests {
         };
         assert_eq!(part.updates.len(), part.replies.len());
         part.replies
+    }
+
+    #[test]
+    fn what_is_kept_of_binds_waits_in_nobodys_queue() {
+        let update = |request| Update {
+            requester: Requester::administrator("cn=admin"),
+            request,
+        };
+        let of_bind = UpdateRequest::Account {
+            entry: EntryId(5),
+            change: AccountChange::Unlock,
+        };
+        assert_eq!(whose(&update(of_bind)), None);
+        let own = UpdateRequest::Message(Vec::new());
+        assert_eq!(whose(&update(own)), Some(Holder::Admin));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::names::{DnCache, IdHasher, Superior, normal_dn_of};
+use crate::names::{DnCache, IdHasher, Superior, if_named, normal_dn_of};
 use crate::outcome::Outcome;
 use crate::steps;
 
@@ -142,7 +142,9 @@ impl Following {
         let parent = Entry::new(&record)
             .map_err(|damaged| Error::corrupt(format!("entry {alias}: {damaged}")))?
             .parent();
-        let superior = names.superior(locator.view, parent)?;
+        let Some(superior) = if_named(names.superior(locator.view, parent))? else {
+            return Ok(LOOK_WORK);
+        };
         let superior = superior.map(|superior| &**superior);
         if covered.contains(alias, parent, superior) {
             let (work, vertex) = lead(alias, locator, names)?;
@@ -238,7 +240,9 @@ fn lead<R: Read>(
         referral_scope: None,
     };
     if let Some(viewer) = locator.viewer {
-        let dn = normal_dn_of(locator.view, locator.schema, alias)?;
+        let Some(dn) = if_named(normal_dn_of(locator.view, locator.schema, alias))? else {
+            return Ok((FOLLOW_WORK, None));
+        };
         let by = locator.schema.well_known().aliased_object_name;
         let asked = Asked {
             view: locator.view,
@@ -254,7 +258,9 @@ fn lead<R: Read>(
         return Ok((FOLLOW_WORK, None));
     };
     let vertex = match locator.locate(&target, manner)? {
-        Ok(found) => names.superior(locator.view, found.id)?.cloned(),
+        Ok(found) => if_named(names.superior(locator.view, found.id))?
+            .flatten()
+            .cloned(),
         Err(_) => None,
     };
     let work = FOLLOW_WORK + BYTE_WORK * target.len() as u64;

@@ -21,6 +21,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use sapwood_ldap::dn::RDNS_MAX;
+
 use crate::engine::EntryId;
 
 const FORM: u8 = 2;
@@ -48,8 +50,8 @@ pub(crate) struct Level {
     pub(crate) is_due: bool,
 }
 
-/// Deepest walk a cookie describes; cookies are echoed by clients and not to be trusted.
-const LEVELS_MAX: usize = crate::names::DEPTH_MAX;
+/// Deepest walk: what lies below has no name. Cookies, which describe it, are echoed by clients and not to be trusted.
+pub(super) const LEVELS_MAX: usize = RDNS_MAX;
 
 /// Makes a cookie.
 pub(crate) fn to_cookie(

@@ -93,6 +93,7 @@ impl<T: Write> Run<'_, T> {
 
         let rdn = target::rdn_as_written(request.dn, vacancy.parent.is_none());
         let parent = vacancy.parent_id();
+        self.require_short(parent, &rdn, vacancy.normal.len())?;
         let frame = Frame {
             parent,
             flags,

@@ -9,11 +9,12 @@ use super::draft::Records;
 use super::prefetch::{Prefetched, UPDATES_PREFETCHED};
 use super::reindex;
 use super::rules::{CANDIDATES_MAX, Origin, Queue};
-use super::{Run, Update, UpdateRequest};
+use super::{Run, TRANSACTION_RECORD_BYTES_MAX, Update, UpdateRequest};
 use crate::access::{AccessRules, Policy, Requester};
 use crate::changes::clock::{Drawing, HybridClock};
 use crate::changes::record::RecordBuf;
 use crate::changes::{Added, watermark};
+use crate::collective::Collective;
 use crate::definition;
 use crate::directory::Options;
 use crate::engine::{self, Bundle, CommitNo, EntryId, StoreSet, Verdict, Write};
@@ -31,6 +32,28 @@ use crate::synthetic::SyntheticContexts;
 /// Bytes of the response controls of all updates of a batch, of any number of users: more is kept until the batch is
 /// durable for a single one only.
 const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
+
+/// What is asked while a batch is applied.
+pub trait Allowance {
+    /// Whether the next update is to be applied: asked after each.
+    fn goes_on(&mut self) -> bool;
+
+    /// Whether there is memory for so many bytes of response controls of the update with this number in the batch,
+    /// until they are sent. Without it the update is undone, and may be sent again. Asked again when the batch is run
+    /// again.
+    fn has_room(&mut self, update: usize, bytes: usize) -> bool;
+}
+
+/// Without a limit of memory.
+impl<F: FnMut() -> bool> Allowance for F {
+    fn goes_on(&mut self) -> bool {
+        self()
+    }
+
+    fn has_room(&mut self, _: usize, _: usize) -> bool {
+        true
+    }
+}
 
 /// What became of a batch.
 #[derive(Debug)]
@@ -90,13 +113,14 @@ pub(crate) struct Batch<'b> {
     accounts: &'b Arc<Accounts>,
     synthetic: &'b SyntheticContexts,
     work: Work<'b>,
-    /// Asked after each update whether the next is to be applied.
-    goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
+    allowance: Option<&'b mut (dyn Allowance + 'b)>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
     /// The same for what keeps it, such as the grants of access rules that ask for the data.
     shared: SharedState,
+    /// The collective attributes, as far as they were asked for.
+    collective: Option<Option<Arc<Collective>>>,
     /// How many attribute numbers the state had before the batch gave any, once it has begun.
     begun_with: Option<usize>,
     /// The commit that a run is going to be, and what it leaves in the change feed: they count once it is settled.
@@ -158,7 +182,7 @@ impl<'b> Batch<'b> {
         shards: StoreSet,
         (clock, drawing, is_read): (&'b HybridClock, Option<&'b Drawing<'b>>, bool),
         writer: &'b mut WriterState,
-        goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
+        allowance: Option<&'b mut (dyn Allowance + 'b)>,
     ) -> Batch<'b> {
         Batch {
             options,
@@ -166,11 +190,12 @@ impl<'b> Batch<'b> {
             accounts,
             synthetic,
             work,
-            goes_on,
+            allowance,
             outcomes: Vec::new(),
             writer,
             state: State::default(),
             shared: SharedState::default(),
+            collective: None,
             begun_with: None,
             finished: None,
             next: Vec::new(),
@@ -214,9 +239,13 @@ impl<'b> Batch<'b> {
 }
 
 impl Batch<'_> {
-    /// An update's outcome, unless there are too many response controls with its own: then it is not done, and may be
-    /// sent again.
-    fn with_room(&mut self, outcome: Outcome, verdict: Verdict) -> (Outcome, Verdict) {
+    /// An update's outcome, unless there is no memory for its response controls: then it is not done.
+    fn with_room(
+        &mut self,
+        operation: usize,
+        outcome: Outcome,
+        verdict: Verdict,
+    ) -> (Outcome, Verdict) {
         let settled = outcome
             .settlement
             .iter()
@@ -229,6 +258,14 @@ impl Batch<'_> {
                 "what updates that came together ask to have read takes more than {} MiB: send fewer at a time",
                 BATCH_CONTROLS_BYTES_MAX >> 20
             );
+            return (Outcome::new(ResultCode::Busy, diagnostic), Verdict::Undo);
+        }
+        if bytes > 0
+            && let Some(allowance) = &mut self.allowance
+            && !allowance.has_room(operation, bytes)
+        {
+            let diagnostic = "memory for what updates ask to have read is short: read the answers before you send more \
+                              of them";
             return (Outcome::new(ResultCode::Busy, diagnostic), Verdict::Undo);
         }
         self.controls_bytes = all;
@@ -286,12 +323,14 @@ impl Batch<'_> {
             key: &mut self.writer.key,
             changes: &mut self.writer.changes,
             names: &mut self.writer.names,
+            collective: &mut self.collective,
             rules: rules.as_deref(),
             queue: &mut self.writer.queue,
             forgotten: &mut self.writer.forgotten,
             origin: Origin::Client,
             is_authorized: false,
             in_transaction,
+            record_bytes_left: TRANSACTION_RECORD_BYTES_MAX,
             begins_indexes: &mut self.begins_indexes,
             changes_access: &mut self.changes_access,
             response: None,
@@ -332,7 +371,7 @@ impl Batch<'_> {
             }
         };
         let (outcome, verdict) = match done {
-            Ok(outcome) => self.with_room(outcome, verdict),
+            Ok(outcome) => self.with_room(operation, outcome, verdict),
             Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
             Err(Stop::Failed(error)) => return Err(error.into()),
         };
@@ -391,9 +430,10 @@ impl Bundle for Batch<'_> {
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.next.clear();
         self.shared = SharedState::default();
+        self.collective = None;
+        self.controls_bytes = 0;
         self.now = None;
         self.writer.changes.clear();
-        self.controls_bytes = 0;
         self.finished = None;
         self.writer.prefetched.forget();
         self.writer.names = DnCache::default();
@@ -447,6 +487,7 @@ impl Bundle for Batch<'_> {
         if !matches!(applied, Ok(Verdict::Keep)) {
             self.state.attributes.truncate(numbers);
             self.shared = SharedState::default();
+            self.collective = None;
             self.writer.changes.undo(changes);
             self.writer.forgotten.truncate(forgotten);
             self.writer.names = DnCache::default();
@@ -467,8 +508,8 @@ impl Bundle for Batch<'_> {
             }
             applied => applied?,
         };
-        if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
-            && !goes_on()
+        if let (Some(allowance), Work::Updates(updates)) = (&mut self.allowance, self.work)
+            && !allowance.goes_on()
         {
             self.work = Work::Updates(&updates[..=operation]);
         }

@@ -100,12 +100,16 @@ impl<T: Write> Run<'_, T> {
         if !self.state.attributes.has_collective() {
             return Ok(None);
         }
+        if let Some(known) = &*self.collective {
+            return Ok(known.clone());
+        }
         // They are found by their class.
         let object_class = self.schema.well_known().object_class;
         if let Some(indexes) = self.state.indexes.of(object_class) {
             self.txn.open_index(indexes.index(IndexKind::Equality))?;
         }
-        Ok(Collective::of(self.schema, self.state, self.txn)?)
+        let read = Collective::of(self.schema, self.state, self.txn)?;
+        Ok(self.collective.insert(read).clone())
     }
 
     /// What is granted on the target; nothing is to be asked of who is above the rules. Who has not the right that a

@@ -27,6 +27,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
+use sapwood_ldap::dn::DN_BYTES_MAX;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
@@ -42,6 +43,7 @@ use crate::attributes::AttributeTable;
 use crate::changes::clock::{Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
 use crate::changes::{ChangeKind, Former};
+use crate::collective::Collective;
 use crate::directory::Options;
 use crate::engine::{self, AttributeNo, EntryId, Table, Write};
 use crate::entry::{Entry, set_parent};
@@ -58,8 +60,8 @@ use crate::synthetic::{SyntheticContext, SyntheticContexts};
 use crate::target::{self, Target, Vacancy};
 
 pub(crate) use add::{described, flags_of, no_class, recognised};
-pub use batch::Applied;
 use batch::SharedState;
+pub use batch::{Allowance, Applied};
 pub(crate) use batch::{Batch, Work, WriterState};
 pub use passwords::PasswordHashing;
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
@@ -68,6 +70,20 @@ pub use rules::UniqueRule;
 /// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
 /// it, and all is kept until the end. More than this, clients would not take as one message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of the entries that the updates of a transaction write, each time that one is changed: what is done in a
+/// second or less, in which nobody else's updates go on.
+const TRANSACTION_RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes to which who is limited by access rules may have an entry grow: all of it is read and written at once. Of
+/// large attributes, which are kept value by value, none count.
+const LIMITED_ENTRY_BYTES_MAX: usize = 16 << 20;
+
+/// Names of at most so many parts, of which the last has at most so many bytes, are not added up.
+const SHALLOW_RDNS: usize = 64;
+const SHORT_RDN_BYTES: usize = 64;
+/// Bytes of a name that is added up: with the others above it or below it, none has more than [`DN_BYTES_MAX`].
+const CHECKED_DN_BYTES_MAX: usize = DN_BYTES_MAX - SHALLOW_RDNS * (SHORT_RDN_BYTES + 1);
 
 /// One update while it is applied.
 pub(crate) struct Run<'r, T> {
@@ -86,6 +102,8 @@ pub(crate) struct Run<'r, T> {
     key: &'r mut Vec<u8>,
     changes: &'r mut RecordBuf,
     names: &'r mut DnCache,
+    /// The collective attributes, once they were read: until names, subentries or operational attributes change.
+    collective: &'r mut Option<Option<Arc<Collective>>>,
     rules: Option<&'r RuleSet>,
     queue: &'r mut Queue,
     /// What is forgotten of binds when the updates are done.
@@ -95,6 +113,8 @@ pub(crate) struct Run<'r, T> {
     is_authorized: bool,
     /// Whether it is one of a transaction's.
     in_transaction: bool,
+    /// Bytes of entries that a transaction may still write.
+    record_bytes_left: usize,
     /// Whether indexes were begun, which are to be built.
     begins_indexes: &'r mut bool,
     /// Becomes true when access rules are changed.
@@ -491,6 +511,8 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Puts the records of `self.records` together and writes them.
     fn write_records(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
+        // An administrative role may be among the operational attributes.
+        *self.collective = None;
         self.records.join(Vocabulary {
             schema: self.schema,
             attributes: &self.state.attributes,
@@ -519,16 +541,40 @@ impl<'r, T: Write> Run<'r, T> {
         (old, going): (Option<[Entry<'_>; 2]>, &[LargeValues]),
         coming: &[LargeValues],
     ) -> Result<(), Stop> {
+        if self.in_transaction {
+            self.count_written(stored.len())?;
+        }
+        if stored.len() > LIMITED_ENTRY_BYTES_MAX && self.limited().is_some() {
+            require_no_growth(&read(id, stored)?, old)?;
+        }
         self.txn.put(Table::Entry, &id.to_key(), stored)?;
         let old = Side {
             records: old,
             large: going,
         };
+        let user = read(id, stored)?;
+        if user.flags().is_subentry() {
+            *self.collective = None;
+        }
         let new = Side {
-            records: Some([read(id, stored)?, read(id, operational)?]),
+            records: Some([user, read(id, operational)?]),
             large: coming,
         };
         self.settle(id, &old, &new)
+    }
+
+    /// Refuses a transaction that writes so much that others would wait for long: each change of an entry writes all of
+    /// it again.
+    fn count_written(&mut self, bytes: usize) -> Result<(), Stop> {
+        let left = self.record_bytes_left.checked_sub(bytes);
+        self.record_bytes_left = left.ok_or_else(|| {
+            let diagnostic = format!(
+                "the updates of the transaction write more than {} MiB of entries: divide it",
+                TRANSACTION_RECORD_BYTES_MAX >> 20
+            );
+            Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic)
+        })?;
+        Ok(())
     }
 
     /// Makes the indexes agree with what became of an entry, and shows it to the rules.
@@ -632,6 +678,24 @@ impl<'r, T: Write> Run<'r, T> {
         Ok((uuid, dn))
     }
 
+    /// Refuses an entry whose name would be too long as it is written, which a request may spell shorter. `rdns` says
+    /// how many parts it has. Most names are so short that nothing is read: what such parts can add up to is kept free.
+    fn require_short(&mut self, parent: EntryId, rdn: &str, rdns: usize) -> Result<(), Stop> {
+        if rdn.len() <= SHORT_RDN_BYTES && rdns <= SHALLOW_RDNS {
+            return Ok(());
+        }
+        let superior = self.names.superior(self.txn, parent)?;
+        let above = superior.map_or(0, |superior| superior.dn.len() + 1);
+        if above + rdn.len() <= CHECKED_DN_BYTES_MAX {
+            return Ok(());
+        }
+        let diagnostic = format!(
+            "as it is written, the name of the entry would have {} bytes, and may have {CHECKED_DN_BYTES_MAX}",
+            above + rdn.len()
+        );
+        Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
+    }
+
     /// The id of a new entry.
     fn new_id(&mut self, vacancy: &Vacancy) -> Result<EntryId, Stop> {
         let mut partitioned = self.state.partitioned.iter();
@@ -652,6 +716,7 @@ impl<'r, T: Write> Run<'r, T> {
 
     fn put_name(&mut self, parent: EntryId, normal_rdn: &[u8], child: Child) -> Result<(), Stop> {
         self.prefetched.forget();
+        *self.collective = None;
         name_key(parent, normal_rdn, self.key);
         match self.txn.insert(Table::Name, self.key, &child.to_value()) {
             Ok(()) => Ok(()),
@@ -665,6 +730,7 @@ impl<'r, T: Write> Run<'r, T> {
 
     fn delete_name(&mut self, parent: EntryId, normal_rdn: &[u8]) -> Result<(), Stop> {
         self.prefetched.forget();
+        *self.collective = None;
         name_key(parent, normal_rdn, self.key);
         self.txn.delete(Table::Name, self.key)?;
         Ok(())
@@ -679,6 +745,20 @@ fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
         controls: Vec::new(),
     };
     settled(refused, settlement)
+}
+
+/// Refuses an entry that is too long already and longer than it was.
+#[cold]
+fn require_no_growth(new: &Entry<'_>, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
+    let before = old.map_or(0, |[user, _]| user.ber().len());
+    if new.ber().len() <= before {
+        return Ok(());
+    }
+    let diagnostic = format!(
+        "the entry would have more than {} MiB, which only the administrator may give it",
+        LIMITED_ENTRY_BYTES_MAX >> 20
+    );
+    Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
 }
 
 /// Counts the response controls of an update, and refuses the transaction when they are too many. That is no single

@@ -2,7 +2,7 @@
 //! parent by id.
 
 use sapwood_ldap::controls::RequestControls;
-use sapwood_ldap::dn::{Dn, Rdn};
+use sapwood_ldap::dn::{Dn, RDNS_MAX, Rdn};
 use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
@@ -12,12 +12,15 @@ use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
-use crate::engine::{Table, Write};
+use crate::engine::{Cursor as _, Direction, Range, Table, Write};
 use crate::error::Error;
 use crate::names::{self, Child, DnCache};
 use crate::outcome::{Outcome, Stop};
 use crate::schema::NormalDn;
 use crate::target::{self, Target};
+
+/// Most entries below one that is moved that are looked at.
+const LOOKED_AT_MAX: usize = 4096;
 
 impl<T: Write> Run<'_, T> {
     pub(super) fn rename(
@@ -45,16 +48,18 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "a naming context's own entry cannot be renamed";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
-        let parent = match new_superior {
+        let (parent, rdns) = match new_superior {
             Some((dn, normal)) => {
                 self.txn.guard_move()?;
-                self.new_parent(&target, dn, normal)?
+                let superior = self.new_parent(&target, dn, normal)?;
+                (superior.entry.id, superior.normal.len() + 1)
             }
             None => {
                 self.require_above(&target.normal, target.parent, Rights::ADD)?;
-                target.parent
+                (target.parent, target.normal.len())
             }
         };
+        self.require_short(parent, new_rdn.as_str(), rdns)?;
         let new_key = normal_rdn.bytes();
         names::name_key(parent, new_key, self.key);
         self.txn.guard(Table::Name, self.key)?;
@@ -69,13 +74,8 @@ impl<T: Write> Run<'_, T> {
         self.post_read(id, controls)
     }
 
-    /// The id of the new superior, after the checks that concern it.
-    fn new_parent(
-        &mut self,
-        target: &Target,
-        dn: &str,
-        normal: NormalDn,
-    ) -> Result<crate::engine::EntryId, Stop> {
+    /// The new superior, after the checks that concern it.
+    fn new_parent(&mut self, target: &Target, dn: &str, normal: NormalDn) -> Result<Target, Stop> {
         let wanted = (Slot::CHILDREN, Rights::ADD);
         let superior = self.find(dn, normal, false).map_err(|stop| match stop {
             Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
@@ -109,7 +109,40 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "an entry cannot be moved below itself";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
-        Ok(superior.entry.id)
+        self.require_depth(target, superior.normal.len() + 1)?;
+        Ok(superior)
+    }
+
+    /// Refuses to move entries so deep that they could not be named. Of a large subtree no more is looked at than soon
+    /// can be: what has [too long a name](Error::NameTooLong) afterwards is not found until it is moved again.
+    fn require_depth(&self, target: &Target, rdns: usize) -> Result<(), Stop> {
+        let mut rdns = rdns;
+        let is_deeper = rdns > target.normal.len();
+        let (mut level, mut looked_at) = (vec![target.entry.id], 0);
+        while is_deeper && !level.is_empty() {
+            if rdns > RDNS_MAX {
+                let diagnostic = format!(
+                    "there, an entry below this one would have a name of more than {RDNS_MAX} parts"
+                );
+                return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
+            }
+            let mut next = Vec::new();
+            for parent in level {
+                let (from, to) = parent.children_bounds();
+                let range = Range::between(&from, &to);
+                let mut children = self.txn.scan(Table::Name, range, Direction::Forward)?;
+                while let Some((_, child)) = children.next()? {
+                    next.push(Child::from_value(child)?.id);
+                    looked_at += 1;
+                    if looked_at == LOOKED_AT_MAX {
+                        return Ok(());
+                    }
+                }
+            }
+            level = next;
+            rdns += 1;
+        }
+        Ok(())
     }
 
     fn move_entry(

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::made::{Directory, in_memory};
-use sapwood_directory::{CompareOptions, IndexDefinition, UpdateRequest};
-use sapwood_ldap::controls::{ASSERTION, POST_READ, ReadEntry};
+use sapwood_directory::access::{DnScope, Rights, Rule, What, Who};
+use sapwood_directory::{
+    Budget, CompareOptions, Identity, IndexDefinition, Outcome, Policy, Search, SearchOptions,
+    Step, UpdateRequest, Wire,
+};
+use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, ReadEntry};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::Scope;
+use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::SUFFIX;
 use sapwood_testkit::directories::*;
@@ -246,6 +250,38 @@ fn entries_name_the_subentries_that_govern_them() {
     assert_eq!(governors(&directory, PEOPLE), lines(&[&outer_line]));
 }
 
+/// Their names told of entries that are as if they were not there.
+#[test]
+fn hidden_subentries_are_not_named() {
+    let directory = directory();
+    let hidden = format!("cn=hidden,{PEOPLE}");
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    succeed(&directory, collection(&hidden, "{}", "c-o: One"));
+    let hide = Rule::to(What::entries(DnScope::Base, &hidden)).by(Who::Anyone, Rights::NONE);
+    let show = Rule::to(What::everything()).by(Who::Anyone, Rights::UP_TO_READ);
+    directory
+        .set_access(&Policy::from(vec![hide, show]))
+        .unwrap();
+    let seen = |filter: &str| {
+        search(
+            &directory,
+            &Query {
+                identity: Identity::Anonymous,
+                attributes: &["collectiveAttributeSubentries"],
+                ..query(&dn("ann"), Scope::Base, filter)
+            },
+        )
+    };
+    let expected = lines(&[&format!("collectiveAttributeSubentries: {COLLECTION}")]);
+    assert_eq!(seen("(objectClass=*)").entries[0].1, expected);
+    let named = |name: &str| {
+        seen(&format!("(collectiveAttributeSubentries={name})"))
+            .entries
+            .len()
+    };
+    assert_eq!((named(COLLECTION), named(&hidden)), (1, 0));
+}
+
 #[test]
 fn a_specific_area_ends_the_one_around_it() {
     let directory = directory();
@@ -389,4 +425,93 @@ fn compares_assertions_and_reads_of_updates_see_them() {
     assert_eq!(outcome.code, ResultCode::Success);
     let shown = String::from_utf8_lossy(&outcome.controls).into_owned();
     assert!(shown.contains("c-l") && shown.contains("Bonn"), "{shown:?}");
+}
+
+/// What was read for one update is used for the next, until it changes.
+#[test]
+fn updates_of_a_batch_see_what_became_of_subentries_in_it() {
+    let directory = directory();
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    let names = OctetStringsBuf::from_iter([b"c-l".as_slice()]);
+    let mut value = Vec::new();
+    ReadEntry {
+        attributes: names.view(),
+    }
+    .encode(&mut value);
+    let read = || {
+        let changed = modify(&dn("ann"), &[(Replace, "sn", &["y"])]);
+        with(changed, &[(POST_READ, true, Some(&value))])
+    };
+    let other = format!("cn=other,{PEOPLE}");
+    let updates = [
+        read(),
+        read(),
+        modify(COLLECTION, &[(Replace, "c-l", &["Ulm"])]),
+        read(),
+        collection(&other, "{}", "c-l: Kiel"),
+        read(),
+        modify(
+            COLLECTION,
+            &[(Replace, "subtreeSpecification", &["{ minimum 9 }"])],
+        ),
+        read(),
+        rename(&other, "cn=x", true, None),
+        delete(&format!("cn=x,{PEOPLE}")),
+        read(),
+    ];
+    let applied = directory.apply(&updates.map(as_admin)).unwrap();
+    let contains = |outcome: &Outcome, town: &str| {
+        let mut windows = outcome.controls.windows(town.len());
+        windows.any(|part| part == town.as_bytes())
+    };
+    let towns: Vec<Vec<&str>> = (applied.outcomes.iter())
+        .inspect(|outcome| assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}"))
+        .filter(|outcome| !outcome.controls.is_empty())
+        .map(|outcome| {
+            let mut towns = vec!["Bonn", "Ulm", "Kiel"];
+            towns.retain(|town| contains(outcome, town));
+            towns
+        })
+        .collect();
+    let expected: [&[&str]; 6] = [
+        &["Bonn"],
+        &["Bonn"],
+        &["Ulm"],
+        &["Ulm", "Kiel"],
+        &["Kiel"],
+        &[],
+    ];
+    assert_eq!(towns, expected);
+}
+
+/// Entries are made with the attributes whatever the filter, which costs as much as they are long.
+#[test]
+fn what_is_made_for_candidates_counts_as_work() {
+    let directory = directory();
+    succeed(&directory, collection(COLLECTION, "{}", "c-l: Bonn"));
+    let long = "x".repeat(10_000);
+    for n in 0..40 {
+        let lines = format!("objectClass: person\ncn: p{n}\nsn: x\ndescription: {long}");
+        succeed(&directory, add(&dn(&format!("p{n}")), &lines));
+    }
+    let filter = filter_text::parse("(sn=none)").unwrap();
+    let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    let requester = directory.requester(admin());
+    let snapshot = directory.snapshot().unwrap();
+    let mut search = Search::new(snapshot, &requester, &request, SearchOptions::default());
+    let budget = Budget {
+        entries: 1000,
+        work: 50_000,
+        out_bytes: 1 << 20,
+    };
+    let (mut out, mut steps) = (Vec::new(), 1);
+    loop {
+        let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+        match search.step(&mut wire, budget).unwrap() {
+            Step::Done(_) => break,
+            Step::Fetch => search.snapshot().fetch().unwrap(),
+            _ => steps += 1,
+        }
+    }
+    assert!((8..40).contains(&steps), "{steps}");
 }

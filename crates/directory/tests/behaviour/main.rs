@@ -20,6 +20,7 @@ mod indexes;
 mod large_attributes;
 mod made;
 mod model;
+mod names;
 mod options;
 mod query;
 mod renewal;

@@ -533,3 +533,26 @@ fn the_assertions_of_a_transaction_have_an_update_s_work_together() {
     // The next one begins anew.
     assert_eq!(code(1), ResultCode::Success);
 }
+
+/// Each change writes all of the entry again: nobody else's updates went on for as long as that took.
+#[test]
+fn a_transaction_writes_so_much_and_no_more() {
+    let directory = peopled();
+    let anne = "uid=anne,ou=People,dc=example,dc=com";
+    let long = "x".repeat(8 << 20);
+    succeed(
+        &directory,
+        modify(anne, &[(Replace, "description", &[&long])]),
+    );
+    let updates =
+        |count: usize| transaction((0..count).map(|n| set_cn(anne, &n.to_string())), false);
+    let outcomes = commit(&directory, &[updates(40)]);
+    assert_eq!(outcomes[0].code, ResultCode::AdminLimitExceeded);
+    assert!(
+        outcomes[0].diagnostic.contains("256 MiB"),
+        "{}",
+        outcomes[0].diagnostic
+    );
+    let outcomes = commit(&directory, &[updates(10)]);
+    assert_eq!(outcomes[0].code, ResultCode::Success);
+}

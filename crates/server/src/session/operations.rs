@@ -75,6 +75,8 @@ pub(crate) enum Completion<E: Engine> {
     Updated {
         shards: StoreSet,
         answers: Vec<(Reply, Outcome)>,
+        /// What their response controls hold of the memory for answers.
+        room: Share,
     },
     /// The password of a bind has been checked.
     Verified { id: u32, verdict: Verdict },
@@ -178,7 +180,12 @@ impl<E: Engine> Session<E> {
     /// Takes in what another thread has finished. [`Session::process`] goes on.
     pub(crate) fn complete(&mut self, completion: Completion<E>) {
         match completion {
-            Completion::Updated { shards, answers } => {
+            Completion::Updated {
+                shards,
+                answers,
+                room,
+            } => {
+                self.output.room.add(room);
                 self.output.answers_due -= answers.len();
                 self.left(shards, answers.len());
                 for (reply, outcome) in answers {

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Completion;
 use super::bind::BindEnd;
+use crate::memory::Share;
 use crate::password::Password;
 use crate::writer::{self, Recipient};
 
@@ -19,9 +20,13 @@ pub(super) type Unit<E> = writer::Unit<Completions<E>>;
 impl<E: Engine> Recipient for Completions<E> {
     type Reply = Reply;
 
-    fn answer(&self, shards: StoreSet, answers: Vec<(Reply, Outcome)>) {
+    fn answer(&self, shards: StoreSet, answers: Vec<(Reply, Outcome)>, room: Share) {
         // The session may be gone; its updates stay.
-        let _ = self.send(Completion::Updated { shards, answers });
+        let _ = self.send(Completion::Updated {
+            shards,
+            answers,
+            room,
+        });
     }
 }
 

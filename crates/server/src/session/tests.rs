@@ -4,6 +4,7 @@ mod failed_binds;
 mod long;
 mod renewal;
 mod scan_ahead;
+mod updates;
 
 use super::*;
 use std::path::Path;
@@ -269,30 +270,6 @@ fn a_bind_waits_for_updates_before_it() {
     );
     bench.wait();
     assert_eq!(bench.answers(), [(12, Some(ResultCode::Success))]);
-}
-
-/// All counted as one, and the first answer as the last.
-#[test]
-fn updates_with_the_same_message_id_are_under_way_each() {
-    let mut bench = Bench::admin("operations_max = 2");
-    let same = |name: &str| add_person(10, name, "x");
-    bench.receive(&[same("a"), same("b"), same("c")].concat());
-    assert_eq!(bench.session.output.answers_due, 2);
-    let mut answers = 0;
-    while answers < 3 {
-        bench.wait();
-        answers += bench.answers().len();
-    }
-    assert!(bench.session.is_idle());
-    bench.receive(&same("d"));
-    bench.receive(&[same("e"), bind_external(11)].concat());
-    let mut answers = Vec::new();
-    while answers.len() < 3 {
-        bench.wait();
-        answers.extend(bench.answers());
-    }
-    let succeeded = |id| (id, Some(ResultCode::Success));
-    assert_eq!(answers, [10, 10, 11].map(succeeded));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::bind::{Hashing, stopped};
 use super::log::LoggedName;
 use super::password_policy::governed;
 use super::{Burst, Completion, Hashed, Session, Wanted};
-use crate::memory::Share;
+use crate::memory::{AnswerRoom, Share};
 use crate::password::{self, Hasher, Work};
 use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::workers::Turn;
@@ -82,9 +82,20 @@ impl<E: Engine> Session<E> {
             let request = RequestView::Message(bytes);
             self.join(at, request, reply, shards, share, &mut burst.unit);
         } else {
+            if controls.pre_read.is_some() || controls.post_read.is_some() {
+                burst.unit.answer_room = Some(self.answer_room());
+            }
             self.push((request(), by), reply, shards, share, &mut burst.unit);
         }
         true
+    }
+
+    /// Where the response controls of updates get their memory.
+    pub(super) fn answer_room(&self) -> AnswerRoom {
+        AnswerRoom {
+            answers: self.service.memory.answers.clone(),
+            claimant: Arc::clone(&self.context.claimant),
+        }
     }
 
     /// Whether an update with these shards could be applied before one that came earlier and that it may depend on.
@@ -175,6 +186,8 @@ impl<E: Engine> Session<E> {
             }
             (Ok(request), None) => {
                 let shards = self.service.directory.shards(&request);
+                // It may have read controls.
+                unit.answer_room = Some(self.answer_room());
                 self.push((request, &by), reply, shards, share, &mut unit);
             }
         }

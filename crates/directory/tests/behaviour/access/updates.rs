@@ -286,3 +286,27 @@ fn who_was_renamed_is_named_as_they_are_called_now() {
     assert_eq!(by_admin.code, ResultCode::NoSuchObject);
     assert!(!holds(&directory, ANNE, "userPassword", "{SSHA}new"));
 }
+
+#[test]
+fn who_is_limited_makes_no_entry_huge() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let writes = Rule::to(What::everything()).by(Who::Users, Rights::UP_TO_WRITE);
+    set(&directory, [writes]);
+    let long = "x".repeat(5 << 20);
+    let add = |attribute: &str| modify(ANNE, &[(Add, attribute, &[&long])]);
+    for attribute in ["description", "title", "st"] {
+        let added = apply_as(&directory, anne.clone(), add(attribute));
+        assert_eq!(added.code, ResultCode::Success);
+    }
+    let added = apply_as(&directory, anne.clone(), add("l"));
+    assert_eq!(added.code, ResultCode::AdminLimitExceeded);
+    assert!(added.diagnostic.contains("16 MiB"), "{}", added.diagnostic);
+    // The administrator may; what is shorter than before is so for everybody.
+    succeed(&directory, add("l"));
+    let deleted = modify(ANNE, &[(Replace, "mail", &["a@b"])]);
+    assert_eq!(
+        apply_as(&directory, anne, deleted).code,
+        ResultCode::Success
+    );
+}

@@ -380,6 +380,7 @@ impl<E: Engine> Session<E> {
                 kind: reply.kind,
             })),
         };
+        unit.answer_room = Some(self.answer_room());
         self.push((trial, &by), reply, shards, share, unit);
     }
 
@@ -444,6 +445,7 @@ impl<E: Engine> Session<E> {
                 let (shards, share) = (open.shards, Share::default());
                 self.push((transaction, &open.by), reply, shards, share, &mut burst.unit);
                 burst.unit.transactions.push(open.share);
+                burst.unit.answer_room = Some(self.answer_room());
             }
             Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),
             Err(outcome) => self.answer_extended(id, &outcome, None, None),
