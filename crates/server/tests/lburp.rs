@@ -499,7 +499,7 @@ fn a_bulk_update_and_a_transaction_exclude_each_other() {
 #[test]
 fn what_waits_for_its_turn_is_bounded() {
     let server = TestServer::with(
-        "[limits]\ntransaction_bytes_max = 3000\nopen_transactions_bytes_max = 5600\ntransaction_idle_seconds_max = 3\n",
+        "[limits]\ntransaction_bytes_max = 3000\nopen_transactions_bytes_max = 6200\ntransaction_idle_seconds_max = 3\n",
     );
     let (mut client, mut other) = (server.admin(), server.admin());
     client.begin();
@@ -528,6 +528,32 @@ fn what_waits_for_its_turn_is_bounded() {
     let waiting = update_message(60, &long.value(4));
     other.send(&[waiting, requests::extended(61, WHO_AM_I, None)].concat());
     other.finish(61)[0].succeeded();
+}
+
+/// A few bytes each, they took the memory of whole updates when their turn came.
+#[test]
+fn operations_that_wait_for_their_turn_count_as_what_they_become() {
+    let server = TestServer::with(
+        "[limits]\ntransaction_bytes_max = 20000\nopen_transactions_bytes_max = 40000\n",
+    );
+    let mut client = server.admin();
+    client.begin();
+    let list = (0..100).fold(List::default(), |list, _| list.push(&Request::Delete("")));
+    assert!(list.value(2).len() < 2000);
+    client.put(50, LBURP_UPDATE, &list.value(2));
+    client.put(51, WHO_AM_I, b"");
+    let answer = client.receive().unwrap();
+    assert_eq!(answer.id, 50);
+    answer.refused(ResultCode::AdminLimitExceeded, "transaction_bytes_max");
+    client.receive().unwrap();
+    let few = (0..10).fold(List::default(), |list, _| list.push(&Request::Delete("")));
+    for number in [4, 3, 2, 1] {
+        client.put(60 + number, LBURP_UPDATE, &few.value(number));
+    }
+    for number in 1..5 {
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.id, failed(&answer).len()), (60 + number, 10));
+    }
 }
 
 #[test]

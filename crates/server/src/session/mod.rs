@@ -209,8 +209,10 @@ impl<E: Engine> Session<E> {
     /// Whether there is work to do without more input: searches under way and room for their entries, or requests
     /// behind one whose beginning was enough for this turn.
     pub(crate) fn has_work(&self) -> bool {
-        let has_requests =
-            || self.turn_used && !self.input.bytes.is_empty() && self.takes_requests();
+        let has_requests = || {
+            let are_there = !self.input.bytes.is_empty() || self.operations.lburp.is_ready();
+            self.turn_used && are_there && self.takes_requests()
+        };
         self.has_room() && self.then != Then::Close && (self.can_step() || has_requests())
     }
 
@@ -265,7 +267,7 @@ impl<E: Engine> Session<E> {
             self.reserve_room();
         }
         (self.turn_used, self.turn_work) = (false, 0);
-        if self.operations.lburp.is_ready() && self.takes_requests() {
+        if self.operations.lburp.is_ready() {
             let mut unit = Unit::default();
             self.take_kept(&mut unit);
             self.submit(unit);

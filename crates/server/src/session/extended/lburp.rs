@@ -90,6 +90,8 @@ struct Kept {
     id: u32,
     value: Vec<u8>,
     share: Share,
+    /// What it counts for.
+    bytes: usize,
 }
 
 /// An update request with operations that are not done.
@@ -312,7 +314,11 @@ impl<E: Engine> Session<E> {
 
     /// Keeps a request until it is its turn.
     fn keep(&mut self, id: u32, number: u32, value: &[u8]) -> Result<(), Outcome> {
-        let bytes = value.len() + KEPT_BYTES;
+        // It has the memory of its operations from now on: in its turn they go to the writer's queue, which asks for
+        // none. A list that cannot be read is refused then, and has none.
+        let operations = operations_of(value, self.operations_max() as usize);
+        let operations = operations.map_or(0, |operations| operations.len());
+        let bytes = value.len() + KEPT_BYTES + operations * UPDATE_BYTES;
         let bytes_max = self.settings.config.limits.transaction_bytes_max;
         let share = self
             .service
@@ -341,32 +347,30 @@ impl<E: Engine> Session<E> {
             id,
             value: value.to_vec(),
             share,
+            bytes,
         };
         stream.kept.insert(number, kept);
         stream.kept_bytes += bytes;
         Ok(())
     }
 
-    /// Does the requests that were kept and are next.
+    /// Does the request that was kept and is next, if there is one. Another one behind it has a turn of its own.
     pub(in crate::session) fn take_kept(&mut self, unit: &mut Unit<E>) {
-        while self.operations.lburp.is_ready() && self.operations.exclusive.is_none() {
+        if self.takes_requests()
+            && let Some(stream) = &mut self.operations.lburp.stream
+            && let number = stream.next
+            && let Some(mut kept) = stream.kept.remove(&number)
+        {
+            let is_taken = self.take_operations(kept.id, &kept.value, Some(&mut kept.share), unit);
             let Some(stream) = &mut self.operations.lburp.stream else {
                 return;
             };
-            let number = stream.next;
-            let Some(mut kept) = stream.kept.remove(&number) else {
-                return;
-            };
-            let bytes = kept.value.len() + KEPT_BYTES;
-            if !self.take_operations(kept.id, &kept.value, Some(&mut kept.share), unit) {
-                if let Some(stream) = &mut self.operations.lburp.stream {
-                    stream.kept.insert(number, kept);
-                }
+            if !is_taken {
+                stream.kept.insert(number, kept);
                 return;
             }
-            if let Some(stream) = &mut self.operations.lburp.stream {
-                stream.kept_bytes -= bytes;
-            }
+            stream.kept_bytes -= kept.bytes;
+            self.turn_used |= self.operations.lburp.is_ready();
         }
         self.end_if_done();
     }
