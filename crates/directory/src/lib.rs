@@ -67,7 +67,7 @@ pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use outcome::{Outcome, Settlement};
 pub use password_policy::{
-    AccountChange, BindVerdict, PasswordChange,
+    AccountChange, BindFailure, BindVerdict, PasswordChange,
     read_values as read_password_policy_values,
 };
 pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};

@@ -3,7 +3,7 @@
 mod certificate;
 mod external;
 pub(crate) mod lookup;
-mod names;
+pub(crate) mod names;
 mod plain;
 mod scram;
 

@@ -38,7 +38,7 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    pub(crate) fn nobody(name: &str) -> Self {
+    pub(crate) fn nobody(name: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         Self::Nobody(hasher.finish())
@@ -51,7 +51,7 @@ impl From<&Identity> for Owner {
             Identity::Anonymous => Self::Anonymous,
             Identity::Admin { .. } => Self::Admin,
             Identity::User { entry, .. } => Self::Entry(entry.0),
-            Identity::External { dn } => Self::nobody(dn),
+            Identity::External { dn } => Self::nobody(dn.as_bytes()),
         }
     }
 }

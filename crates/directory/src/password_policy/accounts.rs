@@ -150,10 +150,16 @@ impl Accounts {
 
     /// What is kept of the binds of an entry.
     pub(crate) fn state<R: Read>(&self, view: &R, entry: EntryId) -> Result<AccountState> {
-        match self.lock().accounts.get(&entry) {
-            Some(known) => Ok(known.state.clone()),
+        match self.known_state(entry) {
+            Some(known) => Ok(known),
             None => stored(view, entry),
         }
+    }
+
+    /// The same as far as it is in memory. Nothing is read while others wait for the lock: that may take long.
+    fn known_state(&self, entry: EntryId) -> Option<AccountState> {
+        let known = self.lock();
+        known.accounts.get(&entry).map(|known| known.state.clone())
     }
 
     /// Changes it. `view` must be a snapshot that was taken just before.
@@ -163,11 +169,11 @@ impl Accounts {
         entry: EntryId,
         change: impl FnOnce(&mut AccountState) -> T,
     ) -> Result<T> {
+        let before = self.state(view, entry)?;
         let mut known = self.lock();
-        let mut state = match known.accounts.get(&entry) {
-            Some(gathered) => gathered.state.clone(),
-            None => stored(view, entry)?,
-        };
+        // Others may have changed it meanwhile.
+        let gathered = known.accounts.get(&entry);
+        let mut state = gathered.map_or(before, |gathered| gathered.state.clone());
         let done = change(&mut state);
         known.put(entry, state);
         known.has_unwritten = true;

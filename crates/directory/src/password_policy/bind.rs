@@ -23,6 +23,15 @@ pub struct BindVerdict {
     pub must_change: bool,
 }
 
+/// What comes of a bind with the wrong password.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BindFailure {
+    /// What the control of password policies says: of a lock, the same as to who has the right one.
+    pub response: PasswordPolicyResponse,
+    /// What is to be durable before the answer; see [`UpdateRequest::Account`](crate::UpdateRequest::Account).
+    pub change: Option<AccountChange>,
+}
+
 /// A change of what is stored with an entry that a bind makes. Times are in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountChange {

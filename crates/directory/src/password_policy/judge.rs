@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse};
 
 use super::{
-    Account, AccountChange, AccountState, BindVerdict, Governed, PasswordChange, PasswordPolicy,
+    Account, AccountState, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy,
 };
 use crate::access::{Asked, Identity, Requester, Rights};
 use crate::directory::{Directory, Snapshot};
@@ -70,28 +70,32 @@ impl<E: Engine> Snapshot<E> {
         Ok(is_locked.then(|| self.told_of_lock()))
     }
 
-    /// Notes that a bind as an entry has failed, for its password was wrong. What is to be done with
-    /// [`UpdateRequest::Account`](crate::UpdateRequest::Account) before that is answered. The snapshot must be one that
-    /// was just taken.
+    /// Notes that a bind as an entry has failed, for its password was wrong. The snapshot must be one that was just
+    /// taken.
     ///
     /// # Errors
     /// When the directory cannot be read. Nothing is noted then.
-    pub fn bind_failed(&self, entry: EntryId) -> Result<Option<AccountChange>> {
+    pub fn bind_failed(&self, entry: EntryId) -> Result<BindFailure> {
         let Some(Governing { policy, account }) = self.governing(entry)? else {
-            return Ok(None);
+            return Ok(BindFailure::default());
         };
-        if policy.max_recorded_failure == 0 {
-            return Ok(None);
-        }
-        let now = self.now_micros();
+        let (now, accounts) = (self.now_micros(), self.directory().accounts());
         let judge = |state: &mut AccountState| match policy.is_locked(&account, state, now) {
-            // Somebody else was faster.
-            true => None,
-            false => policy.fail(state, now),
+            // It was before the password was checked, or others were faster. The right one is told the same.
+            true => BindFailure {
+                change: None,
+                response: self.told_of_lock(),
+            },
+            false if policy.max_recorded_failure == 0 => BindFailure::default(),
+            false => BindFailure {
+                change: policy.fail(state, now),
+                response: PasswordPolicyResponse::default(),
+            },
         };
-        self.directory()
-            .accounts()
-            .change(self.view(), entry, judge)
+        match policy.max_recorded_failure {
+            0 => Ok(judge(&mut accounts.state(self.view(), entry)?)),
+            _ => accounts.change(self.view(), entry, judge),
+        }
     }
 
     /// Judges, and notes, a bind as an entry with the right password. The snapshot must be one that was just taken.
@@ -300,7 +304,7 @@ mod tests {
 
     use super::*;
     use crate::engine::Embedded;
-    use crate::password_policy::Accounts;
+    use crate::password_policy::{AccountChange, Accounts};
     use crate::schema::Schema;
     use crate::{Config, Options, PasswordPolicyOverlay, Settings, Update, UpdateRequest};
 
@@ -311,7 +315,10 @@ mod tests {
         let config = Config {
             naming_contexts: vec![BASE.into()],
             settings: Settings {
-                password_policy: Some(PasswordPolicyOverlay::default()),
+                password_policy: Some(PasswordPolicyOverlay {
+                    use_lockout: true,
+                    ..PasswordPolicyOverlay::default()
+                }),
                 ..Settings::default()
             },
             ..Config::default()
@@ -432,16 +439,14 @@ mod tests {
         };
         assert_eq!(
             directory.snapshot().unwrap().bind_failed(entry).unwrap(),
-            None
+            BindFailure::default()
         );
         assert_eq!(stored(&directory), AccountState::default());
         directory.write_accounts().unwrap();
         assert_eq!(stored(&directory).failures.len(), 1);
         // The second one locks at once, before that is stored.
-        assert!(matches!(
-            directory.snapshot().unwrap().bind_failed(entry).unwrap(),
-            Some(AccountChange::Lock(_))
-        ));
+        let failure = directory.snapshot().unwrap().bind_failed(entry).unwrap();
+        assert!(matches!(failure.change, Some(AccountChange::Lock(_))));
         assert!(
             directory
                 .snapshot()
@@ -450,14 +455,13 @@ mod tests {
                 .unwrap()
                 .is_some()
         );
-        assert!(
-            directory
-                .snapshot()
-                .unwrap()
-                .bind_succeeded(entry)
-                .unwrap()
-                .is_refused
-        );
+        let verdict = directory.snapshot().unwrap().bind_succeeded(entry).unwrap();
+        assert!(verdict.is_refused && verdict.is_locked);
+        let locked = Some(PasswordPolicyError::AccountLocked);
+        assert_eq!(verdict.response.error, locked);
+        // Where that is told, it does not tell the right password from others.
+        let failure = directory.snapshot().unwrap().bind_failed(entry).unwrap();
+        assert_eq!((failure.response, failure.change), (verdict.response, None));
         change(&directory, requests::message(1, Request::Delete(x)));
         directory.write_accounts().unwrap();
         assert_eq!(stored(&directory), AccountState::default());

@@ -26,7 +26,7 @@ mod values;
 
 pub(crate) use self::account::Account;
 pub(crate) use self::accounts::{AccountState, Accounts, FAILURES_SHOWN_MAX, Forgotten};
-pub use self::bind::{AccountChange, BindVerdict};
+pub use self::bind::{AccountChange, BindFailure, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};
 pub(crate) use self::policy::{Governed, PasswordPolicy};

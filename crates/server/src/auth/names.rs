@@ -1,10 +1,13 @@
 //! The names by which clients say who they are, and as whom they want to act.
 
+use std::borrow::Cow;
+
 use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Credentials, Outcome};
 use sapwood_ldap::dn::Dn;
 
 use super::Asked;
+use crate::workers::Owner;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 8 << 10;
@@ -42,6 +45,21 @@ pub(super) fn other(schema: &Schema, authzid: &str, authcid: &str) -> Option<Str
     (!is_own).then(|| authzid.to_owned())
 }
 
+/// What stands for a name that nobody has: the same however it is written, as an entry is the same by all its names.
+pub(crate) fn of_any_spelling<'n>(schema: &Schema, name: &'n str) -> Cow<'n, [u8]> {
+    let mut normal = NormalDn::new();
+    // Longer ones are nobody's, whatever there is.
+    match name.len() <= NAME_BYTES_MAX && normal.parse(schema, name.as_bytes()).is_ok() {
+        true => normal.bytes().to_vec().into(),
+        false => name.as_bytes().into(),
+    }
+}
+
+/// Who is charged for what is tried of a name that nobody has.
+pub(crate) fn nobody(schema: &Schema, name: &str) -> Owner {
+    Owner::nobody(&of_any_spelling(schema, name))
+}
+
 /// The passwords of the entry with a DN, if the access rules let it be bound by them: otherwise it is as if there were
 /// no such entry.
 pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credentials>, Outcome> {
@@ -55,6 +73,16 @@ pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credenti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Binds that fail wait behind those of the same name: with another spelling they did so if the entry was there.
+    #[test]
+    fn nobody_is_the_same_in_any_spelling() {
+        let schema = Schema::standard();
+        let own = nobody(&schema, "uid=anne,dc=example,dc=com");
+        assert_eq!(nobody(&schema, "UID = Anne, DC=EXAMPLE,dc=com"), own);
+        assert_ne!(nobody(&schema, "uid=bert,dc=example,dc=com"), own);
+        assert_ne!(nobody(&schema, "anne"), nobody(&schema, "bert"));
+    }
 
     #[test]
     fn who_is_named_in_another_way_is_the_same() {

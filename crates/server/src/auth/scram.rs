@@ -3,7 +3,6 @@
 //! gets a salt like others, which is always the same, and fails as a wrong password does.
 
 use base64ct::{Base64, Encoding};
-use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
@@ -110,7 +109,7 @@ impl Scram {
         let found = asked.verifier(&dn, self.hash)?;
         let owner = match &found {
             Some((identity, _)) => Owner::from(identity),
-            None => Owner::nobody(&dn),
+            None => names::nobody(asked.schema, &dn),
         };
         let (identity, verifier) = match found {
             Some((identity, verifier)) => (Some(identity), verifier),
@@ -199,16 +198,12 @@ impl Asked<'_> {
     /// The salt of a name without a verifier: however it is written, it has the same one, also after a restart. It is
     /// made of what only the server knows.
     fn salt_of_nobody(&self, dn: &str, hash: ScramHash) -> Vec<u8> {
-        let mut normal = NormalDn::new();
-        let name = match normal.parse(self.schema, dn.as_bytes()) {
-            Ok(()) => normal.bytes(),
-            Err(_) => dn.as_bytes(),
-        };
+        let name = names::of_any_spelling(self.schema, dn);
         let secret = hash.hmac(
             &self.settings.admin_password,
             b"salts of names that nobody has",
         );
-        let mut salt = hash.hmac(&secret, name);
+        let mut salt = hash.hmac(&secret, &name);
         salt.truncate(SCRAM_SALT_BYTES);
         salt
     }

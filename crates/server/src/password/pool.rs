@@ -99,7 +99,10 @@ impl HasherPool {
     /// that came now would take, waiting for its turn included.
     pub(crate) fn failure_delay(&self, claim: Claim) -> Duration {
         let threads = u32::try_from(self.workers.threads()).unwrap_or(u32::MAX);
-        2 * self.pace.lock().time_until(claim) / threads
+        let state = self.pace.lock();
+        // Several threads shorten the wait, not the hash.
+        let own = state.hash_time;
+        2 * (own + state.time_until(claim).saturating_sub(own) / threads)
     }
 
     /// What a hash of a new password takes, as measured.
@@ -177,6 +180,19 @@ mod tests {
     use crate::workers::tests::claim;
     use std::sync::mpsc;
 
+    /// With three threads the delay was two thirds of a hash.
+    #[test]
+    fn no_failed_bind_is_answered_before_a_hash_could_be_done_twice() {
+        let pool = HasherPool::start(4).unwrap();
+        let claim = claim(0, 0);
+        let delay = pool.failure_delay(claim);
+        assert!(delay >= 2 * pool.hash_time());
+        let _pending: Vec<_> = (0..4).map(|_| pool.delay(claim)).collect();
+        let behind = pool.failure_delay(claim);
+        let more = behind.abs_diff(delay + 2 * pool.hash_time());
+        assert!(more < Duration::from_micros(10), "{more:?}");
+    }
+
     #[test]
     fn a_failed_bind_takes_as_long_as_its_hash_would_have() {
         let pool = HasherPool::start(1).unwrap();
@@ -189,7 +205,7 @@ mod tests {
         });
         running.recv().unwrap();
         let nobody = |address: u8, name: &str| Claim {
-            owner: Owner::nobody(name),
+            owner: Owner::nobody(name.as_bytes()),
             ..claim(address, 0)
         };
         let alone = nobody(9, "x");

@@ -13,7 +13,7 @@ use std::time::Instant;
 use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    AccountChange, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester, Snapshot,
+    BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester, Snapshot,
 };
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, Whom,
@@ -30,7 +30,7 @@ use super::log::LoggedName;
 use super::password_policy::judge;
 use super::{Completion, Peer, Reader, Session};
 use crate::auth::lookup::Entries;
-use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait};
+use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
 use crate::service::Settings;
 use crate::workers::{Claim, Owner, Turn};
@@ -56,8 +56,8 @@ pub(crate) enum ActsAs {
 pub(crate) enum Verdict {
     /// It is right, as whom the client acts, and what password policies say.
     Bound(Identity, ActsAs, BindVerdict),
-    /// It is wrong, and what is to be stored with the entry before that is told.
-    Wrong(Option<(EntryId, AccountChange)>),
+    /// It is wrong, and what password policies make of that.
+    Wrong(Option<(EntryId, BindFailure)>),
     /// Policies could not be asked.
     Failed(Outcome),
     /// The check was stopped before.
@@ -312,7 +312,7 @@ impl<E: Engine> Session<E> {
         else {
             let claim = Claim {
                 origin: self.context.peer.origin(),
-                owner: Owner::nobody(name),
+                owner: names::nobody(&self.service.directory.schema(), name),
             };
             return Ok(self.fail(came, claim));
         };

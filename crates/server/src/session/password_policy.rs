@@ -7,8 +7,8 @@ use std::time::Instant;
 use sapwood_directory::access::Rights;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    AccountChange, BindVerdict, Directory, EntryId, Error, Identity, Outcome, PasswordChange,
-    Requester, Update, UpdateRequest,
+    AccountChange, BindFailure, BindVerdict, Directory, EntryId, Error, Identity, Outcome,
+    PasswordChange, Requester, Update, UpdateRequest,
 };
 use sapwood_ldap::controls::{
     Control, ControlsBuf, PASSWORD_EXPIRED, PASSWORD_EXPIRING, PasswordPolicyError,
@@ -151,28 +151,27 @@ impl<E: Engine> Session<E> {
         entry: Option<EntryId>,
         failure: (Instant, Claim),
     ) -> Result<Begun, Outcome> {
-        let change = match entry {
-            Some(entry) => self
-                .read(|snapshot| snapshot.bind_failed(entry))?
-                .map(|change| (entry, change)),
+        let judged = match entry {
+            Some(entry) => Some((entry, self.read(|snapshot| snapshot.bind_failed(entry))?)),
             None => None,
         };
-        Ok(self.judged_wrong(id, change, failure))
+        Ok(self.judged_wrong(id, judged, failure))
     }
 
     /// The same when policies have judged it.
     pub(super) fn judged_wrong(
         &mut self,
         id: u32,
-        change: Option<(EntryId, AccountChange)>,
+        judged: Option<(EntryId, BindFailure)>,
         (failure, claim): (Instant, Claim),
     ) -> Begun {
-        match change {
-            Some((entry, change)) => {
+        let (entry, judged) = judged.unwrap_or_default();
+        match judged.change {
+            Some(change) => {
                 let end = BindEnd::Failed { at: failure, claim };
                 self.change_account(id, entry, change, end);
             }
-            None => self.fail_at(failure, claim, PasswordPolicyResponse::default()),
+            None => self.fail_at(failure, claim, judged.response),
         }
         Begun::Waits
     }
@@ -260,8 +259,8 @@ pub(super) fn judge<E: Engine>(
             Ok(Verdict::Bound(identity, acts_as, verdict))
         }
         None => {
-            let change = snapshot.through(|snapshot| snapshot.bind_failed(entry))?;
-            Ok(Verdict::Wrong(change.map(|change| (entry, change))))
+            let failure = snapshot.through(|snapshot| snapshot.bind_failed(entry))?;
+            Ok(Verdict::Wrong(Some((entry, failure))))
         }
     }
 }
