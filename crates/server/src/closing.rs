@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::printable::Printable;
 use crate::session::Peer;
 
 /// Lines of each kind in one [`PERIOD`].
@@ -84,6 +85,7 @@ impl CloseLog {
         } else {
             String::new()
         };
+        let why = Printable(why);
         if reason.is_warning() {
             tracing::warn!(%peer, "closed a connection: {why}{more}");
         } else {

@@ -20,6 +20,7 @@ mod input_memory;
 pub mod listen;
 mod memory;
 pub mod password;
+mod printable;
 mod processors;
 pub mod server;
 mod service;

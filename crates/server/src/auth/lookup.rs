@@ -16,6 +16,7 @@ use sapwood_ldap::message::{Frame, Response, ResponseMessage, Scope, SearchReque
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 
+use crate::printable::Printable;
 use crate::service::Settings;
 
 /// What one step may do: an index that finds the entry needs less.
@@ -174,7 +175,7 @@ pub(crate) fn by_search<E: Engine>(
     }
     let reason =
         "finding the entry that you stand for takes too long: what is searched for needs an index";
-    tracing::warn!(filter = %wanted.filter, "{reason}");
+    tracing::warn!(filter = %Printable(&wanted.filter), "{reason}");
     Ok(Err(Outcome::new(ResultCode::AdminLimitExceeded, reason)))
 }
 

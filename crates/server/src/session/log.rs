@@ -10,6 +10,8 @@ use sapwood_ldap::dn::Dn;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::result::{ResultCode, shortened};
 
+use crate::printable::Printable;
+
 /// Bytes of the longest name that is logged.
 const NAME_BYTES_MAX: usize = 2 << 10;
 /// Bytes of the longest filter that is logged, as it was sent.
@@ -42,7 +44,7 @@ impl fmt::Display for LoggedName<'_> {
                 f,
                 "(a name of unknown or protected attributes, {bytes} bytes)"
             ),
-            false => f.write_str(self.name),
+            false => Printable(self.name).fmt(f),
         }
     }
 }
@@ -63,7 +65,7 @@ impl<'n> LoggedFilter<'n> {
 impl fmt::Display for LoggedFilter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.filter.as_ber().len() {
-            ..=FILTER_BYTES_MAX => self.filter.redacted(self.is_secret).fmt(f),
+            ..=FILTER_BYTES_MAX => Printable(self.filter.redacted(self.is_secret)).fmt(f),
             bytes => write!(f, "(a filter of {bytes} bytes)"),
         }
     }
@@ -85,14 +87,14 @@ fn base(description: &[u8]) -> &[u8] {
 
 /// The diagnostic of a result for the log, without what it quotes: that may come from the request. Not longer than the
 /// client is told.
-pub(super) fn diagnostic(outcome: &Outcome) -> Cow<'_, str> {
-    match outcome.code {
+pub(super) fn diagnostic(outcome: &Outcome) -> Printable<Cow<'_, str>> {
+    Printable(match outcome.code {
         ResultCode::UndefinedAttributeType => "an attribute type that is not defined".into(),
         _ => match unquoted(&outcome.diagnostic) {
             Cow::Borrowed(text) => shortened(text),
             Cow::Owned(text) => shortened(&text).into_owned().into(),
         },
-    }
+    })
 }
 
 fn unquoted(diagnostic: &str) -> Cow<'_, str> {
@@ -126,6 +128,9 @@ mod tests {
         for dn in ["", "cn=Ann,dc=example,dc=com", "UID=x+cn=y, o=z"] {
             assert_eq!(logged(dn), dn);
         }
+        // Nobody writes lines of their own.
+        let line = "cn=x\n2026-01-01T00:00:00Z INFO access: conn=1";
+        assert_eq!(logged(line), line.replace('\n', r"\n"));
         for secret in [
             "hunter2",
             "hunter=2",
@@ -163,8 +168,16 @@ mod tests {
             format!("'a' {} 'b' {0}", "x".repeat(1 << 20)),
         ] {
             let outcome = Outcome::new(ResultCode::Unavailable, long);
-            assert!(diagnostic(&outcome).len() <= RESULT_TEXT_BYTES_MAX);
+            assert!(diagnostic(&outcome).0.len() <= RESULT_TEXT_BYTES_MAX);
         }
+    }
+
+    #[test]
+    fn a_diagnostic_stays_on_its_line() {
+        let told = "the control 1.2\n3 is not known";
+        let outcome = Outcome::new(ResultCode::UnavailableCriticalExtension, told);
+        let logged = diagnostic(&outcome).to_string();
+        assert_eq!(logged, r"the control 1.2\n3 is not known");
     }
 
     #[test]

@@ -52,6 +52,7 @@ use self::reply::Unit;
 use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::memory::INPUT_FREE_BYTES;
+use crate::printable::Printable;
 use crate::service::{Service, Settings};
 use crate::tls::Established;
 
@@ -296,7 +297,7 @@ impl<E: Engine> Session<E> {
             .close_log
             .log(reason, &self.context.peer, diagnostic);
         if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.context.number, code = code.code(), diagnostic = %shortened(diagnostic), "disconnect");
+            tracing::info!(target: "access", conn = self.context.number, code = code.code(), diagnostic = %Printable(shortened(diagnostic)), "disconnect");
         }
         notice_of_disconnection(&mut self.output.bytes, code, diagnostic);
         self.sends_on = matches!(
