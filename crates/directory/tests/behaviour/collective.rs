@@ -504,14 +504,15 @@ fn what_is_made_for_candidates_counts_as_work() {
         work: 50_000,
         out_bytes: 1 << 20,
     };
-    let (mut out, mut steps) = (Vec::new(), 1);
+    let (mut out, mut steps) = (Vec::new(), 0);
     loop {
         let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
         match search.step(&mut wire, budget).unwrap() {
             Step::Done(_) => break,
             Step::Fetch => search.snapshot().fetch().unwrap(),
-            _ => steps += 1,
+            _ => {}
         }
+        steps += 1;
     }
-    assert!((8..40).contains(&steps), "{steps}");
+    assert!(steps >= 7, "{steps}");
 }
