@@ -127,6 +127,8 @@ pub(crate) struct TxnPages {
     pub(crate) only_frees: bool,
     /// No more looking through the free list, which is being changed.
     saving: bool,
+    /// It is noted where the bytes of changed pages stood before, for the log record.
+    is_traced: bool,
     /// Pages were written that no log record can tell of.
     appended: bool,
     /// The log was emptied to get at more pages.
@@ -174,6 +176,8 @@ impl TxnPages {
             may_use_reserve: false,
             only_frees: true,
             saving: false,
+            // Behind a commit that the log does not have there will hardly be a record.
+            is_traced: inner.wal.is_some() && !inner.region.ends_unlogged(),
             appended: false,
             reclaimed: false,
             has_cut: false,
@@ -682,13 +686,13 @@ impl WritePages for TxnPages {
         if self.born(number)? == self.commit {
             return Ok(None);
         }
-        let (to, commit) = (self.allocate_from(number)?, self.commit);
+        let (to, commit, is_traced) = (self.allocate_from(number)?, self.commit, self.is_traced);
         self.free(number, 1)?;
         // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
         let old = unsafe { self.view.mapped(number)? };
         // SAFETY: an own page that nobody looks at yet; `old` is another page.
         let (page, traces) = unsafe { self.place_and_traces(to)? };
-        let origins = traces.begin(to);
+        let origins = if is_traced { traces.begin(to) } else { None };
         Ok(Some(Successor::begin_traced(
             old, page, origins, to, commit,
         )))
