@@ -21,6 +21,7 @@ mod large_attributes;
 mod made;
 mod model;
 mod names;
+mod numbers;
 mod options;
 mod query;
 mod renewal;

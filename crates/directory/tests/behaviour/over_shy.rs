@@ -1,7 +1,7 @@
 //! What the directory does, on an engine whose reads are not here at first, and that runs bundles again and again: the
-//! same as on the embedded one. Left out are the tests of engines themselves, and those of large attributes: what
-//! reads a thousand values begins anew at each that is not here, and takes minutes. So is what has a search go on in
-//! another snapshot at each step: nothing would ever be here.
+//! same as on the embedded one. Left out are the tests of engines themselves, and those of large attributes and of very
+//! many names and descriptions: what reads a thousand values begins anew at each that is not here, and takes minutes.
+//! So is what has a search go on in another snapshot at each step: nothing would ever be here.
 
 #![allow(clippy::unwrap_used)]
 // Some of what the tests share is for those that are about an engine.
