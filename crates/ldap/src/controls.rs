@@ -264,7 +264,8 @@ impl From<Malformed> for Fault {
 
 impl<'m> RequestControls<'m> {
     /// Reads the controls of a request which takes those of a set. Others are ignored unless they are critical
-    /// (RFC 4511 §4.1.11).
+    /// (RFC 4511 §4.1.11), but for proxied authorization, which no request may have otherwise (RFC 4370 §3): nobody does
+    /// in the own name what was meant to be done in another's.
     ///
     /// # Errors
     /// For the first control that is in the way of the request.
@@ -281,6 +282,10 @@ impl<'m> RequestControls<'m> {
                     set.map_err(|fault| Refused::Faulty { oid, fault })?;
                 }
                 None if control.critical => return Err(Refused::Unavailable { oid }),
+                None if KnownControl::of(oid) == Some(KnownControl::ProxiedAuthorization) => {
+                    let fault = Fault::NotCritical;
+                    return Err(Refused::Faulty { oid, fault });
+                }
                 None => {}
             }
         }
@@ -485,8 +490,6 @@ mod tests {
             (POST_READ, Operation::Delete),
             (PAGED_RESULTS, Operation::Modify),
             (TRANSACTION_SPECIFICATION, Operation::Search),
-            (PROXIED_AUTHORIZATION, Operation::Bind),
-            (PROXIED_AUTHORIZATION_V1, Operation::Extended),
             (MANAGE_DSA_IT, Operation::Bind),
             (GET_SERVER_ID, Operation::Abandon),
         ] {
@@ -566,6 +569,24 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn proxied_authorization_is_ignored_nowhere() {
+        for oid in [PROXIED_AUTHORIZATION, PROXIED_AUTHORIZATION_V1] {
+            let control = |critical| Control {
+                oid,
+                critical,
+                value: Some(b""),
+            };
+            let read = |critical| {
+                let controls = std::iter::once(control(critical));
+                RequestControls::read(controls, ControlSet::EMPTY).map_err(|refused| refused.code())
+            };
+            assert_eq!(read(false).unwrap_err(), ResultCode::ProtocolError);
+            let unavailable = ResultCode::UnavailableCriticalExtension;
+            assert_eq!(read(true).unwrap_err(), unavailable);
+        }
     }
 
     #[test]

@@ -231,12 +231,8 @@ impl<'a, R: Read> Data<'a, R> {
                         let is_dn = named.parse(self.schema, dn.as_bytes()).is_ok();
                         Ok(is_dn && named == whom.dn)
                     }
-                    Some(Mapped::Search {
-                        base,
-                        scope,
-                        filter,
-                    }) => self.finds(asker, (&base, scope, &filter), whom, work),
-                    None => Ok(false),
+                    // Others may have the name as well, and would give it to themselves.
+                    Some(Mapped::Search { .. }) | None => Ok(false),
                 }
             }
             AuthzRule::Group {

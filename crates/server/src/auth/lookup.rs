@@ -93,6 +93,8 @@ pub(crate) fn by_mapping<E: Engine>(
             let dn = settings.config.admin.dn.clone();
             Ok(Ok(Some(Identity::Admin { dn })))
         }
+        // No name is nobody's.
+        Some(Mapped::Dn(dn)) if dn.trim().is_empty() => Ok(Ok(None)),
         Some(Mapped::Dn(dn)) => {
             let found = by_dn(snapshot, &dn)?;
             Ok(Ok(Some(found.unwrap_or(Identity::External { dn }))))
