@@ -264,8 +264,8 @@ impl From<Malformed> for Fault {
 
 impl<'m> RequestControls<'m> {
     /// Reads the controls of a request which takes those of a set. Others are ignored unless they are critical
-    /// (RFC 4511 §4.1.11), but for proxied authorization, which no request may have otherwise (RFC 4370 §3): nobody does
-    /// in the own name what was meant to be done in another's.
+    /// (RFC 4511 §4.1.11). Proxied authorization never is, and must be critical (RFC 4370 §3): otherwise somebody would
+    /// do in their own name what was meant to be done in another's.
     ///
     /// # Errors
     /// For the first control that is in the way of the request.
