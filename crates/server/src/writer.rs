@@ -486,7 +486,7 @@ fn finish<E: Engine, R: Recipient>(batch: Batch<E, R>, committed: &Committed) {
     }
 }
 
-/// Whose an update is. What the server keeps of binds is nobody's, whoever has tried them: the administrator, in whose
+/// Whose an update is. What the server keeps of binds is nobody's, not of those who tried: the administrator, in whose
 /// name it is done, does not wait for it.
 fn whose(update: &Update) -> Whose {
     match update.request {

@@ -440,7 +440,7 @@ fn visible_commits_survive_the_death_of_all_processes() {
     }
 }
 
-/// Also where the log does not have them, since there were many in a row: whoever comes next finds them, with the lock
+/// Also where the log does not have them, since there were many in a row: the next to come finds them, with the lock
 /// file or without it; and where others have taken the files away from it, there is an older state, and nothing half.
 #[test]
 fn commits_that_passed_by_the_log_survive_the_death_of_all_processes() {

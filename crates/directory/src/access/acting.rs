@@ -4,8 +4,8 @@
 //! others `authzTo` of who acts and `authzFrom` of who is acted as say so, as far as `olcAuthzPolicy` lets them, and as
 //! far as the access rules let who acts authenticate (`auth`) by these attributes.
 //!
-//! Whoever may act is decided by the data that the operation itself works on: by its snapshot, and of an update by what
-//! the updates before it have left. So a permission that is withdrawn is gone with the commit that withdraws it.
+//! The data that the operation itself works on decide: its snapshot, and for an update what the updates before it have
+//! left. So a permission that is withdrawn is gone with the commit that withdraws it.
 //!
 //! All that a decision takes is counted, and each value is looked at only while there is work left. When there is none
 //! the answer is no: somebody else's permissions are not to be measured, as they are not to be told.

@@ -17,8 +17,10 @@ const PATTERN_BYTES_MAX: usize = 1 << 12;
 const AUTOMATON_BYTES_MAX: usize = 1 << 20;
 /// The largest number of repetitions (POSIX: RE_DUP_MAX).
 const REPETITIONS_MAX: u32 = 255;
-/// Groups within groups.
+/// Groups within groups, and repetitions of repetitions.
 const DEPTH_MAX: usize = 50;
+/// So many bytes of a pattern take as long to be made ready as an empty one.
+const OVERHEAD_BYTES: u64 = 64;
 
 /// A regular expression that is ready.
 #[derive(Clone, Debug)]
@@ -111,19 +113,19 @@ pub(super) fn is_match(pattern: &str, text: &str) -> bool {
     made.is_ok_and(|automaton| automaton.is_match(text))
 }
 
-/// Bytes that a pattern has when its repetitions are written out, at most: as if each stood in the one before it.
+/// Bytes that a pattern has when its repetitions are written out, at most: as if each stood in the one before it. Some
+/// are added for what the shortest takes.
 pub(super) fn written_out(pattern: &str) -> u64 {
     let bounds = pattern.split('{').skip(1).map(|behind| {
         let bounds = behind.split('}').next().unwrap_or_default();
         let numbers = bounds.split(',').filter_map(|number| number.parse().ok());
         numbers.max().unwrap_or(1).max(1)
     });
-    bounds.fold(pattern.len() as u64, |bytes, times: u64| {
-        bytes.saturating_mul(times)
-    })
+    let once = pattern.len() as u64 + OVERHEAD_BYTES;
+    bounds.fold(once, |bytes, times: u64| bytes.saturating_mul(times))
 }
 
-/// Text with a backslash before whatever has a meaning in a pattern.
+/// Text with a backslash before what has a meaning in a pattern.
 pub(super) fn escape(text: &str, out: &mut String) {
     for letter in text.chars() {
         if r"\^$.[]|()*+?{}".contains(letter) {
@@ -143,6 +145,8 @@ fn translate(pattern: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = pattern.as_bytes();
     let mut depth = 0;
+    // Repetitions of the same item.
+    let mut stacked = 0;
     // Whether something stands before that can be repeated.
     let mut is_repeatable = false;
     while let Some((&byte, behind)) = rest.split_first() {
@@ -192,22 +196,42 @@ fn translate(pattern: &str) -> Result<String, String> {
                 is_repeatable = false;
             }
             b'.' => out.push('.'),
-            b'*' | b'+' | b'?' if before => repeat(&char::from(byte).to_string(), &mut out),
+            b'*' | b'+' | b'?' if before => repeat_often(char::from(byte), &mut out),
             b'{' if before && rest.first() == Some(&b',') => {
                 return Err("a number is missing behind {: write {0,m} for {,m}".into());
             }
             b'{' if before && rest.first().is_some_and(u8::is_ascii_digit) => {
                 let (times, behind) = bounds(rest)?;
+                stacked += 1;
+                if stacked > DEPTH_MAX {
+                    return Err(format!("more than {DEPTH_MAX} repetitions of repetitions"));
+                }
                 repeat(&times, &mut out);
                 rest = behind;
+                continue;
             }
             b'*' | b'+' | b'?' => return Err(format!("{:?} repeats nothing", char::from(byte))),
             byte => literal(byte, &mut out),
+        }
+        if !matches!(byte, b'*' | b'+' | b'?') {
+            stacked = 0;
         }
     }
     match depth {
         0 => Ok(out),
         _ => Err("a group is not closed".into()),
+    }
+}
+
+/// Repeats what was written last as `*`, `+` or `?` says. One of these on another is one of them, so that a row of them
+/// takes no longer to read than it is long.
+fn repeat_often(sign: char, out: &mut String) {
+    match out.pop() {
+        Some(last @ ('*' | '+' | '?')) => out.push(if last == sign { sign } else { '*' }),
+        last => {
+            out.extend(last);
+            repeat(sign.encode_utf8(&mut [0; 4]), out);
+        }
     }
 }
 
@@ -359,6 +383,23 @@ mod tests {
             .into_iter()
             .map(|span| span.map(|span| text[span].to_owned()));
         Some(found.collect())
+    }
+
+    #[test]
+    fn repetitions_of_repetitions_take_no_longer_than_they_are_long() {
+        for (many, one) in [
+            ("a***", "a*"),
+            ("a+++", "a+"),
+            ("a??", "a?"),
+            ("(a+*?)+", "(a*)+"),
+        ] {
+            assert_eq!(super::translate(many), super::translate(one), "{many}");
+        }
+        let long = format!("a{}", "*".repeat(4000));
+        assert_eq!(super::translate(&long), super::translate("a*"));
+        let stacked = |count| format!("a{}", "{1}*".repeat(count));
+        assert!(super::translate(&stacked(50)).is_ok());
+        assert!(super::translate(&stacked(51)).is_err());
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) struct Acting {
     known: VecDeque<(Named, Arc<Requester>)>,
 }
 
-/// Whom a request asks to act as; without a control, whoever the bind has asked for.
+/// Whom a request asks to act as; without a control, the one that the bind has asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Named {
     ByBind,
