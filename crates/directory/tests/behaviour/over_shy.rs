@@ -4,8 +4,6 @@
 //! So is what has a search go on in another snapshot at each step: nothing would ever be here.
 
 #![allow(clippy::unwrap_used)]
-// Some of what the tests share is for those that are about an engine.
-#![allow(dead_code)]
 
 mod access;
 mod aliases;
