@@ -1,6 +1,7 @@
 //! Referral objects (RFC 3296): what a client is told whose target is or lies below one.
 
 use sapwood_ldap::dn::Dn;
+use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url::{LdapUrl, Scope};
 
@@ -17,8 +18,12 @@ use crate::state::State;
 /// each URL has them, with up to three bytes for one.
 const REFERRAL_BYTES_MAX: usize = 8 << 10;
 
+/// Bytes of the URLs of a reference, the first not counted: each may have the whole name of its entry, and there may be
+/// any number. Any one of them leads on (RFC 4511 §4.1.10), so those beyond are left out.
+const REFERENCE_BYTES_MAX: usize = 64 << 10;
+
 /// The `ref` values of a referral object, as they are stored.
-pub(crate) fn references<R: Read>(
+fn references<R: Read>(
     view: &R,
     schema: &Schema,
     state: &State,
@@ -90,9 +95,33 @@ pub(crate) fn outcome<R: Read>(
     })
 }
 
+/// The URLs that stand in the answer to a search in the place of the referral object `id`, whose name is `dn` (RFC 3296
+/// §5.5).
+pub(crate) fn in_place_of<R: Read>(
+    view: &R,
+    schema: &Schema,
+    state: &State,
+    id: EntryId,
+    dn: &str,
+    scope: Scope,
+) -> Result<OctetStringsBuf> {
+    let mut urls = OctetStringsBuf::default();
+    for reference in references(view, schema, state, id)? {
+        let Some(url) = rewritten(&reference, dn, "", Some(scope)) else {
+            continue;
+        };
+        let before = urls.view();
+        if !before.is_empty() && before.as_ber().len() + url.len() > REFERENCE_BYTES_MAX {
+            break;
+        }
+        urls.push(url.as_bytes());
+    }
+    Ok(urls)
+}
+
 /// A `ref` value as it is sent: its label cut off, its DN (that of the referral object when it has none) completed by
 /// `below`, with the scope to go on with where a search has one. What is no LDAP URL is sent as it is.
-pub(crate) fn rewritten(
+fn rewritten(
     reference: &str,
     referral_dn: &str,
     below: &str,

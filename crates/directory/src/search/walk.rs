@@ -2,7 +2,6 @@
 
 use std::ops::Bound;
 
-use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
@@ -414,8 +413,7 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
                     let mut dn = String::new();
                     candidate.append_dn(&mut dn);
                     drop(candidate);
-                    self.refer(id, &dn)?;
-                    return Ok(Flow::Next);
+                    return self.refer(id, &dn);
                 }
             }
         }
@@ -462,23 +460,25 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         }
     }
 
-    /// Sends the references of a referral object (RFC 3296 §5.5).
-    fn refer(&mut self, id: EntryId, dn: &str) -> Result<()> {
+    /// Sends the references of a referral object (RFC 3296 §5.5), if there is room for them.
+    #[cold]
+    fn refer(&mut self, id: EntryId, dn: &str) -> Result<Flow> {
         let scope = match self.covered.scope() {
             Scope::OneLevel => url::Scope::Base,
             Scope::Base => url::Scope::Base,
             Scope::Subtree | Scope::Subordinates => url::Scope::Sub,
         };
-        let references = referral::references(self.view, self.schema, self.state, id)?;
-        let urls: Vec<String> = references
-            .iter()
-            .filter_map(|reference| referral::rewritten(reference, dn, "", Some(scope)))
-            .collect();
+        let urls = referral::in_place_of(self.view, self.schema, self.state, id, dn, scope)?;
+        let urls = urls.view();
         if urls.is_empty() {
-            return Ok(());
+            return Ok(Flow::Next);
         }
-        let urls: OctetStringsBuf = urls.iter().collect();
-        self.sink.put_reference(urls.view());
-        Ok(())
+        let bytes = self.sink.envelope_bytes_max() + urls.as_ber().len();
+        let room = self.budget.out_bytes.saturating_sub(self.sink.bytes());
+        if bytes > room {
+            return Ok(Flow::Room(bytes));
+        }
+        self.sink.put_reference(urls);
+        Ok(Flow::Next)
     }
 }

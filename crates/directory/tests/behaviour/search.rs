@@ -9,16 +9,18 @@ use proptest::prelude::*;
 use sapwood_directory::engine::{Engine, Model};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Clock, CompareOptions, Config, Identity, IndexDefinition, Options, SearchOptions, Ticket,
-    Update,
+    Budget, Clock, CompareOptions, Config, Identity, IndexDefinition, Options, Search,
+    SearchOptions, Step, Ticket, Update, Wire,
 };
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::Answer;
 use sapwood_testkit::directories::{self, admin, as_admin};
 
-use crate::query::{Found, Query, query, search, search_in, search_together};
+use crate::query::{Found, Query, asked, query, search, search_in, search_together};
 
 const SUFFIX: &str = "dc=example,dc=com";
 
@@ -343,6 +345,57 @@ fn referral_objects_refer() {
         references(below),
         ["ldap://other.example/cn=x,ou=There,dc=example,dc=org??sub"]
     );
+}
+
+/// They were written without a look at the room there was.
+#[test]
+fn references_wait_for_room_and_are_as_many_as_have_some() {
+    let directory = indexed();
+    let elsewhere = format!("ou=More,{SUFFIX}");
+    let urls: String = (0..2000)
+        .map(|number| format!("\nref: ldap://h{number}/"))
+        .collect();
+    let lines = format!("objectClass: referral\nobjectClass: extensibleObject\nou: More{urls}");
+    directories::succeed(&directory, directories::add(&elsewhere, &lines));
+    for scope in [Scope::Subtree, Scope::OneLevel] {
+        asked(&query(SUFFIX, scope, "(uid=nobody)"), |request| {
+            let requester = directory.requester(admin());
+            let snapshot = directory.snapshot().unwrap();
+            let options = SearchOptions::default();
+            let mut search = Search::new(snapshot, &requester, request, options);
+            let (mut out, mut waits, mut room) = (Vec::new(), 0, 10);
+            let outcome = loop {
+                let out_bytes = out.len() + room;
+                let budget = Budget {
+                    entries: 100,
+                    work: u64::MAX,
+                    out_bytes,
+                };
+                let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
+                let step = search.step(&mut wire, budget).unwrap();
+                assert!(out.len() <= out_bytes, "more than there was room for");
+                match step {
+                    Step::Done(outcome) => break outcome,
+                    Step::Room(bytes) => (waits, room) = (waits + 1, bytes),
+                    Step::Fetch => search.snapshot().fetch().unwrap(),
+                    Step::More => room = 10,
+                }
+            };
+            assert!(
+                outcome.code == ResultCode::Success && waits > 0,
+                "{outcome:?}"
+            );
+            let answers = Answer::all(&out);
+            let mut counts: Vec<usize> = answers.iter().map(|answer| answer.uris.len()).collect();
+            counts.sort_unstable();
+            // Each URL has the whole name besides: not all of them are sent.
+            assert!(
+                counts[0] == 1 && (1000..2000).contains(&counts[1]),
+                "{counts:?}"
+            );
+            assert!(counts.len() == 2 && out.len() < 80 << 10, "{}", out.len());
+        });
+    }
 }
 
 /// What the searches of a commit tell each other is of that commit alone.
