@@ -52,7 +52,7 @@ pub use changes::{
 };
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
-pub use config::{AuthzPolicy, PasswordPolicyOverlay, PasswordSchemes, Settings};
+pub use config::{AuthzPolicy, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes, Settings};
 pub use directory::{
     Commit, Config, Credentials, Directory, Options, Partition, RetiredSnapshot, Snapshot,
 };

@@ -28,6 +28,8 @@ pub struct Settings {
     pub search_entries_max: u32,
     /// Seconds that a search or compare of anyone but the administrator takes; 0 is no limit.
     pub search_seconds_max: u32,
+    /// What who is limited by access rules may have an entry grow to.
+    pub entry_bytes_max: EntryBytesMax,
     /// Whether connections without a bind read what users may read.
     pub anonymous_read: bool,
     /// The forms in which passwords are stored when they come in clear text.
@@ -47,6 +49,17 @@ pub struct Settings {
     /// Whether the rule for tests is there.
     #[cfg(test)]
     pub(crate) probe: bool,
+}
+
+/// Bytes to which who is limited by access rules may have an entry grow: all of it is read and written at once. Of
+/// large attributes, which are kept value by value, none count. [`usize::MAX`] is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryBytesMax(pub usize);
+
+impl Default for EntryBytesMax {
+    fn default() -> Self {
+        EntryBytesMax(16 << 20)
+    }
 }
 
 /// The forms in which passwords are stored when they come in clear text, besides `{ARGON2}`.
@@ -71,6 +84,9 @@ pub(crate) struct Setting {
     reset: fn(&mut Settings),
 }
 
+/// The name of [`Settings::entry_bytes_max`].
+pub(crate) const ENTRY_BYTES_MAX: &str = "sapwoodEntryBytesMax";
+
 /// What no value says of a limit.
 const UNLIMITED: &str = "unlimited";
 
@@ -94,6 +110,22 @@ const SETTINGS: &[Setting] = &[
             Ok(())
         },
         reset: |settings| settings.search_seconds_max = Settings::default().search_seconds_max,
+    },
+    Setting {
+        attribute: ENTRY_BYTES_MAX,
+        entry: DATA,
+        get: |settings| match settings.entry_bytes_max.0 {
+            usize::MAX => UNLIMITED.to_owned(),
+            bytes => bytes.to_string(),
+        },
+        set: |settings, value| {
+            settings.entry_bytes_max = EntryBytesMax(match limit(value, "bytes")? {
+                0 => usize::MAX,
+                bytes => bytes as usize,
+            });
+            Ok(())
+        },
+        reset: |settings| settings.entry_bytes_max = EntryBytesMax::default(),
     },
     Setting {
         attribute: "sapwoodAnonymousRead",
@@ -349,6 +381,7 @@ mod tests {
         let settings = Settings {
             search_entries_max: 7,
             search_seconds_max: 8,
+            entry_bytes_max: EntryBytesMax(9),
             anonymous_read: true,
             password_schemes: "{ARGON2} {SCRAM-SHA-256}".parse().unwrap(),
             authz_policy: AuthzPolicy::Any,

@@ -44,6 +44,7 @@ use crate::changes::clock::{Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
 use crate::changes::{ChangeKind, Former};
 use crate::collective::Collective;
+use crate::config::ENTRY_BYTES_MAX;
 use crate::directory::Options;
 use crate::engine::{self, AttributeNo, EntryId, Table, Write};
 use crate::entry::{Entry, set_parent};
@@ -74,10 +75,6 @@ const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the entries that the updates of a transaction write, each time that one is changed: what is done in a
 /// second or less, in which nobody else's updates go on.
 const TRANSACTION_RECORD_BYTES_MAX: usize = 256 << 20;
-
-/// Bytes to which who is limited by access rules may have an entry grow: all of it is read and written at once. Of
-/// large attributes, which are kept value by value, none count.
-const LIMITED_ENTRY_BYTES_MAX: usize = 16 << 20;
 
 /// Names of at most so many parts, of which the last has at most so many bytes, are not added up.
 const SHALLOW_RDNS: usize = 64;
@@ -544,8 +541,9 @@ impl<'r, T: Write> Run<'r, T> {
         if self.in_transaction {
             self.count_written(stored.len())?;
         }
-        if stored.len() > LIMITED_ENTRY_BYTES_MAX && self.limited().is_some() {
-            require_no_growth(&read(id, stored)?, old)?;
+        let bytes_max = self.state.settings.entry_bytes_max.0;
+        if stored.len() > bytes_max && self.limited().is_some() {
+            require_no_growth(&read(id, stored)?, old, bytes_max)?;
         }
         self.txn.put(Table::Entry, &id.to_key(), stored)?;
         let old = Side {
@@ -747,16 +745,20 @@ fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
     settled(refused, settlement)
 }
 
-/// Refuses an entry that is too long already and longer than it was.
+/// Refuses an entry that is too long and longer than it was.
 #[cold]
-fn require_no_growth(new: &Entry<'_>, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
+fn require_no_growth(
+    new: &Entry<'_>,
+    old: Option<[Entry<'_>; 2]>,
+    bytes_max: usize,
+) -> Result<(), Stop> {
     let before = old.map_or(0, |[user, _]| user.ber().len());
     if new.ber().len() <= before {
         return Ok(());
     }
     let diagnostic = format!(
-        "the entry would have more than {} MiB, which only the administrator may give it",
-        LIMITED_ENTRY_BYTES_MAX >> 20
+        "the entry would have more than {bytes_max} bytes ({ENTRY_BYTES_MAX}), which only the administrator may give \
+         it"
     );
     Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
 }

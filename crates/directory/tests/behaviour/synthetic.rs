@@ -184,6 +184,7 @@ fn the_configuration_is_shown() {
         "olcRootDN: cn=admin,o=other",
         "olcSizeLimit: unlimited",
         "olcTimeLimit: 30",
+        "sapwoodEntryBytesMax: 16777216",
         "sapwoodAnonymousRead: FALSE",
         "structuralObjectClass: olcMdbConfig",
         "olcDbIndex: cn pres,eq,sub",

@@ -301,12 +301,38 @@ fn who_is_limited_makes_no_entry_huge() {
     }
     let added = apply_as(&directory, anne.clone(), add("l"));
     assert_eq!(added.code, ResultCode::AdminLimitExceeded);
-    assert!(added.diagnostic.contains("16 MiB"), "{}", added.diagnostic);
+    let limit = "16777216 bytes (sapwoodEntryBytesMax)";
+    assert!(added.diagnostic.contains(limit), "{}", added.diagnostic);
     // The administrator may; what is shorter than before is so for everybody.
     succeed(&directory, add("l"));
     let deleted = modify(ANNE, &[(Replace, "mail", &["a@b"])]);
     assert_eq!(
-        apply_as(&directory, anne, deleted).code,
+        apply_as(&directory, anne.clone(), deleted).code,
         ResultCode::Success
     );
+    // It is as the administrator says.
+    let says = |value: &str| {
+        let data = "olcDatabase={1}mdb,cn=config";
+        succeed(
+            &directory,
+            modify(data, &[(Replace, "sapwoodEntryBytesMax", &[value])]),
+        );
+    };
+    let grow = |by: &str| {
+        apply_as(
+            &directory,
+            anne.clone(),
+            modify(ANNE, &[(Add, "mail", &[by])]),
+        )
+        .code
+    };
+    for (limit, code) in [
+        ("16777217", ResultCode::AdminLimitExceeded),
+        ("30000000", ResultCode::Success),
+        ("1000", ResultCode::AdminLimitExceeded),
+        ("unlimited", ResultCode::Success),
+    ] {
+        says(limit);
+        assert_eq!(grow(&format!("{limit}@b")), code, "{limit}");
+    }
 }
