@@ -529,6 +529,9 @@ fn many_lists_are_merged() {
     let items: String = (0..2 * groups)
         .map(|group| format!("(description=group {group})"))
         .collect();
+    let each_and_all: String = (0..groups)
+        .map(|group| format!("(&(description=group {group})(description=all))"))
+        .collect();
     for (filter, expected) in [
         (format!("(|{items})"), groups * members),
         (
@@ -536,6 +539,11 @@ fn many_lists_are_merged() {
             groups * members,
         ),
         (format!("(&(|{items})(cn=p7))"), 1),
+        (format!("(|{each_and_all})"), groups * members),
+        (
+            format!("(|(&(|{items})(description=all)){each_and_all})"),
+            groups * members,
+        ),
     ] {
         let (steps, found) = search(&directory, TREE, &filter, &["1.1"], u64::MAX);
         assert_eq!(found, expected, "{filter}");
@@ -543,6 +551,35 @@ fn many_lists_are_merged() {
         assert_eq!(again.1, expected, "{filter} in the smallest steps");
         assert!(again.0.len() >= steps.len());
     }
+}
+
+/// Each step opened all lists of a union again.
+#[test]
+fn a_step_goes_through_the_lists_that_it_passes_however_many_there_are() {
+    const EACH: usize = 20;
+    is_linear(24, |lists| {
+        let directory = directory();
+        for number in 0..lists * EACH {
+            let group = [format!("group {}", number % lists), "all".to_owned()];
+            add_person(&directory, &format!("p{number}"), &group);
+        }
+        let items: String = (0..lists)
+            .map(|list| format!("(description=group {list})"))
+            .collect();
+        // By themselves, and as parts of others.
+        let filters = [
+            format!("(|{items})"),
+            format!("(&(|{items})(description=all))"),
+            format!("(|(&(|{items})(description=all)){items})"),
+        ];
+        let all = filters.iter().map(|filter| {
+            let (steps, found) = search(&directory, TREE, filter, &["1.1"], 1);
+            assert_eq!(found, lists * EACH, "{filter}");
+            assert!(steps.len() >= lists * EACH, "{} steps", steps.len());
+            steps.iter().sum::<u64>()
+        });
+        all.sum()
+    });
 }
 
 #[test]

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use sapwood_ldap::result::ResultCode;
 
 use super::locate::{Locator, Manner};
-use super::plan::{Planner, Stream, Term};
+use super::plan::{Planner, Term};
 use super::scope::{self, Covered};
+use super::stream::Stream;
 use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
@@ -85,7 +86,7 @@ impl Following {
         work: u64,
     ) -> Result<Followed> {
         let aliases = aliases(planner)?;
-        let mut stream = Stream::open(planner.view, &aliases)?;
+        let mut stream = Stream::open(planner.view, &aliases, None);
         let mut left = work;
         loop {
             if self.remembered(covered) > REMEMBERED_MAX {
@@ -107,7 +108,7 @@ impl Following {
             } else if self.has_led && self.outside.is_none() && covered.adds_subtrees() {
                 self.outside = Some(HashMap::default());
                 self.next = EntryId::ROOT;
-                stream = Stream::open(planner.view, &aliases)?;
+                stream = Stream::open(planner.view, &aliases, None);
                 0
             } else {
                 return Ok(Followed::All);

@@ -129,6 +129,8 @@ impl<'r> Draft<'r> {
             ids: (EntryId::ROOT, EntryId(u64::MAX)),
             source: Source::Base,
             position: Position::Id(EntryId::ROOT),
+            lists: None,
+            is_beginning: false,
             fetched: None,
             limits: limits(request, &options, || snapshot.now_micros()),
             paged: None,

@@ -9,6 +9,7 @@
 //! | `locate` | finds the base |
 //! | `filter` | makes a filter ready |
 //! | `plan` | asks the indexes for candidates |
+//! | `stream` | reads the lists of candidates, a step at a time |
 //! | `scope` | which entries are covered |
 //! | `aliases` | where aliases lead from there |
 //! | `walk` | goes through the candidates |
@@ -35,6 +36,7 @@ mod prefetch;
 mod scope;
 mod selection;
 mod sink;
+mod stream;
 mod synthetic;
 mod unbegun;
 mod walk;
@@ -73,6 +75,7 @@ pub use prefetch::Searches;
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
 pub use sink::{EntrySink, Sink, Wire, WireEntry};
+use stream::Kept;
 use unbegun::Unbegun;
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
@@ -237,6 +240,10 @@ struct Running {
     ids: (EntryId, EntryId),
     source: Source,
     position: Position,
+    /// What is kept of the candidates' lists.
+    lists: Option<Box<Kept>>,
+    /// Whether they are being asked for their first ids, so that no candidate has been looked at.
+    is_beginning: bool,
     /// An entry that was fetched ahead, and where it is.
     fetched: Option<(EntryId, Place)>,
     limits: Limits,
@@ -282,6 +289,8 @@ enum Flow {
     Next,
     /// Enough for this step; the candidate was dealt with.
     Pause,
+    /// Enough for this step before the first candidate.
+    Beginning,
     /// Enough for this step in the middle of the candidate, which is not dealt with.
     Interrupted,
     /// The candidate's message takes up to so many bytes, for which there is no room: it was not sent.
@@ -327,7 +336,8 @@ impl<E: Engine> Search<E> {
         let Stage::Running(running) = &self.stage else {
             return;
         };
-        let is_at_rest = running.gathered.is_none() && running.assertion.is_none();
+        let is_at_rest =
+            running.gathered.is_none() && running.assertion.is_none() && !running.is_beginning;
         if !is_at_rest || matches!(running.source, Source::Synthetic) {
             return;
         }
@@ -667,7 +677,8 @@ impl Running {
             looked_at: 0,
             budget,
         };
-        let flow = walk::walk(&mut visitor, &self.source, &mut self.position);
+        let place = (&mut self.position, &mut self.lists);
+        let flow = walk::walk(&mut visitor, &self.source, place);
         self.sent = visitor.sent;
         // On an error, which may be that something is not here, what was sent stays sent, and what was found out of the
         // candidate at which it stopped counts for nothing.
@@ -677,6 +688,7 @@ impl Running {
         }
         snapshot.put_back_names(names);
         let flow = flow?;
+        self.is_beginning = flow == Some(Flow::Beginning);
         Ok(self.after(flow, snapshot))
     }
 
@@ -684,7 +696,7 @@ impl Running {
     fn after<E: Engine>(&self, flow: Option<Flow>, snapshot: &Snapshot<E>) -> Step {
         match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
-            Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
+            Some(Flow::Next | Flow::Pause | Flow::Beginning | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);

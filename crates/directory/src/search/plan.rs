@@ -5,12 +5,10 @@
 //! index may answer with too many, never with too few.
 
 use std::cell::Cell;
-use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::fmt;
 
-use crate::engine::{Cursor, Direction, EntryId, Index, IndexKind, Postings, Range, Read, Table};
+use crate::engine::{Cursor, Direction, EntryId, Index, IndexKind, Range, Read, Table};
 use crate::error::{Error, Result};
 use crate::indexes::{self, AttributeIndexes, Completeness};
 use crate::schema::{Assertion, AttributeTypeId, Schema, SubstringPattern};
@@ -24,7 +22,7 @@ const SELECTIVE_FACTOR: u64 = 16;
 /// Most lists of an intersection.
 const INTERSECTED_MAX: usize = 8;
 /// Terms of a union that are looked at one by one for each candidate.
-const UNION_SMALL_MAX: usize = 8;
+pub(super) const UNION_SMALL_MAX: usize = 8;
 /// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search
 /// lasts.
 const RANGE_IDS_MAX: u64 = 1 << 17;
@@ -32,7 +30,7 @@ const RANGE_IDS_MAX: u64 = 1 << 17;
 /// more.
 const GRAMS_MAX: usize = 64;
 /// Work of asking an index for a list, in about as many nanoseconds.
-const LIST_WORK: u64 = 1 << 10;
+pub(super) const LIST_WORK: u64 = 1 << 10;
 /// Work of reading an id of a range.
 const ID_WORK: u64 = 1 << 7;
 
@@ -524,7 +522,7 @@ fn bounds<'b>(from: &'b [u8], to: Option<&'b [u8]>) -> Range<'b> {
 }
 
 /// What any of the terms gives. Of many, the lists that are few ids become one, and those that are there twice are left
-/// out: what is left costs at each step of the search.
+/// out.
 fn union(mut terms: Vec<Term>) -> Term {
     if terms.len() <= UNION_SMALL_MAX {
         return Term::Union(terms);
@@ -573,141 +571,5 @@ fn intersection(mut terms: Vec<Term>) -> Option<Term> {
         terms.pop()
     } else {
         Some(Term::Intersection(terms))
-    }
-}
-
-/// The ids of a term being read in ascending order.
-pub(crate) enum Stream<'s, R: Read + 's> {
-    List {
-        postings: R::Postings<'s>,
-        current: Option<EntryId>,
-        begun: bool,
-    },
-    Union(Vec<Stream<'s, R>>),
-    Merged(Merged<'s, R>),
-    Intersection(Vec<Stream<'s, R>>),
-    Ids(&'s [EntryId]),
-}
-
-/// A union of many: each seek goes on with those alone that are behind.
-pub(crate) struct Merged<'s, R: Read> {
-    streams: Vec<Stream<'s, R>>,
-    /// The next id of each that has one, the least on top; of none before the first seek.
-    next: BinaryHeap<Reverse<(EntryId, usize)>>,
-    begun: bool,
-}
-
-impl<'s, R: Read> Merged<'s, R> {
-    fn new(streams: Vec<Stream<'s, R>>) -> Merged<'s, R> {
-        Merged {
-            streams,
-            next: BinaryHeap::new(),
-            begun: false,
-        }
-    }
-
-    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
-        if !self.begun {
-            self.begun = true;
-            for (at, stream) in self.streams.iter_mut().enumerate() {
-                steps::count(1);
-                self.next
-                    .extend(stream.seek(id)?.map(|next| Reverse((next, at))));
-            }
-        }
-        while let Some(mut top) = self.next.peek_mut() {
-            let Reverse((next, at)) = *top;
-            if next >= id {
-                return Ok(Some(next));
-            }
-            steps::count(1);
-            match self.streams[at].seek(id)? {
-                Some(next) => *top = Reverse((next, at)),
-                None => drop(PeekMut::pop(top)),
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl<'s, R: Read> Stream<'s, R> {
-    /// Opens a term, whose ranges were read.
-    pub(crate) fn open(view: &'s R, term: &'s Term) -> Result<Stream<'s, R>> {
-        let many = |terms: &'s [Term]| {
-            terms
-                .iter()
-                .map(|term| Stream::open(view, term))
-                .collect::<Result<Vec<_>>>()
-        };
-        Ok(match term {
-            Term::List { few, .. } if !few.is_empty() => Stream::Ids(few),
-            Term::List { index, key, .. } => Stream::List {
-                postings: view.postings(*index, key)?,
-                current: None,
-                begun: false,
-            },
-            Term::Union(terms) if terms.len() > UNION_SMALL_MAX => {
-                Stream::Merged(Merged::new(many(terms)?))
-            }
-            Term::Union(terms) => Stream::Union(many(terms)?),
-            Term::Intersection(terms) => Stream::Intersection(many(terms)?),
-            Term::Ids(ids) => Stream::Ids(ids),
-            // A range that was too large to be read does not drive, and never stands in an intersection.
-            Term::Range { .. } => Stream::Ids(&[]),
-        })
-    }
-
-    /// The first id from `id` on. Never goes back: `id` must not descend from call to call.
-    pub(crate) fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
-        match self {
-            Stream::List {
-                postings,
-                current,
-                begun,
-            } => {
-                if !*begun || current.is_some_and(|current| current < id) {
-                    *current = postings.seek(id)?;
-                    *begun = true;
-                }
-                Ok(*current)
-            }
-            Stream::Ids(ids) => {
-                let passed = ids.partition_point(|known| *known < id);
-                *ids = &ids[passed..];
-                Ok(ids.first().copied())
-            }
-            Stream::Union(streams) => {
-                let mut least = None;
-                for stream in streams {
-                    if let Some(next) = stream.seek(id)? {
-                        least = Some(least.map_or(next, |least: EntryId| least.min(next)));
-                    }
-                }
-                Ok(least)
-            }
-            Stream::Merged(merged) => merged.seek(id),
-            Stream::Intersection(streams) => {
-                let mut wanted = id;
-                'candidate: loop {
-                    let Some((first, others)) = streams.split_first_mut() else {
-                        return Ok(None);
-                    };
-                    let Some(candidate) = first.seek(wanted)? else {
-                        return Ok(None);
-                    };
-                    for other in others {
-                        match other.seek(candidate)? {
-                            Some(found) if found == candidate => {}
-                            Some(found) => {
-                                wanted = found;
-                                continue 'candidate;
-                            }
-                            None => return Ok(None),
-                        }
-                    }
-                    return Ok(Some(candidate));
-                }
-            }
-        }
     }
 }

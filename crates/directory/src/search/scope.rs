@@ -7,7 +7,8 @@ use sapwood_ldap::message::Scope;
 use crate::engine::{EntryId, Read};
 use crate::error::{Error, Result};
 use crate::names::Superior;
-use crate::search::plan::{Planner, Stream, Term};
+use crate::search::plan::{Planner, Term};
+use crate::search::stream::Stream;
 
 /// The entries a search covers.
 #[derive(Debug)]
@@ -159,7 +160,7 @@ fn has(ids: &HashSet<EntryId>, id: EntryId) -> bool {
 
 /// Every entry of a term.
 pub(super) fn entries_of<R: Read>(view: &R, term: &Term) -> Result<Vec<EntryId>> {
-    let mut stream = Stream::open(view, term)?;
+    let mut stream = Stream::open(view, term, None);
     let mut entries = Vec::new();
     let mut next = stream.seek(EntryId::ROOT)?;
     while let Some(entry) = next {

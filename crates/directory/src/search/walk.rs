@@ -19,10 +19,11 @@ use crate::search::candidate::{Candidate, Place as EntryPlace};
 use crate::search::evaluate::Evaluator;
 use crate::search::filter::{Node, Truth};
 use crate::search::page::{LEVELS_MAX, Level, Position};
-use crate::search::plan::Stream;
+use crate::search::plan::{LIST_WORK, Term};
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
 use crate::search::sink::Sink;
+use crate::search::stream::{Kept, Stream};
 use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
 
@@ -124,12 +125,12 @@ impl Treatment {
     }
 }
 
-/// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no
-/// more.
+/// Goes through the candidates from `position` on, which is moved past each that was dealt with; `lists` is what is
+/// kept of their lists. `None`: there are no more.
 pub(super) fn walk<R: Read, S: Sink>(
     visitor: &mut Visitor<'_, R, S>,
     source: &Source,
-    position: &mut Position,
+    (position, lists): (&mut Position, &mut Option<Box<Kept>>),
 ) -> Result<Option<Flow>> {
     match (source, position) {
         (Source::Base, Position::Id(at)) => {
@@ -143,28 +144,63 @@ pub(super) fn walk<R: Read, S: Sink>(
             }
         }
         (Source::Entries, Position::Id(at)) => entries(visitor, at),
-        (Source::Postings(term), Position::Id(at)) => {
-            let mut stream = Stream::open(visitor.view, term)?;
-            while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
-                let flow = match visitor.visit_id(id) {
-                    Err(error) if R::AHEAD > 0 && error.is_not_here() => {
-                        want_next(visitor.view, id, |id| stream.seek(EntryId(id.0 + 1)));
-                        return Err(error);
-                    }
-                    flow => flow?,
-                };
-                move_past(at, id, flow);
-                if flow != Flow::Next {
-                    return Ok(Some(flow));
-                }
-            }
-            Ok(None)
-        }
+        (Source::Postings(term), Position::Id(at)) => postings(visitor, term, at, lists),
         (Source::Names, Position::Levels(levels)) => names(visitor, levels),
         // A search begins with the position that fits its source, and a resumed one takes the source that fits its
         // position.
         _ => Ok(None),
     }
+}
+
+/// The candidates of posting lists.
+fn postings<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
+    term: &Term,
+    at: &mut EntryId,
+    lists: &mut Option<Box<Kept>>,
+) -> Result<Option<Flow>> {
+    let view = visitor.view;
+    let mut stream = Stream::open(view, term, lists.take());
+    let mut visited = None;
+    let flow = candidates(visitor, &mut stream, at, &mut visited);
+    *lists = stream.close();
+    if let (Err(error), Some(id)) = (&flow, visited)
+        && R::AHEAD > 0
+        && error.is_not_here()
+    {
+        // The next step has to go on from here: what is read ahead is read of a copy.
+        let mut ahead = Stream::open(view, term, lists.clone());
+        want_next(view, id, |id| ahead.seek(EntryId(id.0 + 1)));
+    }
+    flow
+}
+
+/// The same; `visited` becomes the candidate whose visit has failed.
+#[inline]
+fn candidates<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
+    stream: &mut Stream<'_, R>,
+    at: &mut EntryId,
+    visited: &mut Option<EntryId>,
+) -> Result<Option<Flow>> {
+    let terms_max = visitor.budget.work / LIST_WORK + 1;
+    let mut terms_left = terms_max;
+    let has_begun = stream.begin(*at, &mut terms_left);
+    if terms_left < terms_max {
+        let left = visitor.evaluator.work_left();
+        *left = left.saturating_sub(LIST_WORK.saturating_mul(terms_max - terms_left));
+    }
+    if !has_begun? {
+        return Ok(Some(Flow::Beginning));
+    }
+    while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
+        let flow = visitor.visit_id(id).inspect_err(|_| *visited = Some(id))?;
+        move_past(at, id, flow);
+        if flow != Flow::Next {
+            return Ok(Some(flow));
+        }
+    }
+    Ok(None)
 }
 
 fn entries<R: Read, S: Sink>(
