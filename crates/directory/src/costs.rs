@@ -401,6 +401,47 @@ fn adding_to_one_key_takes_as_long_however_many_are_filed_under_it() {
 }
 
 #[test]
+fn who_has_a_value_elsewhere_costs_the_same_however_deep_the_base_of_a_rule_is() {
+    const DEPTH: usize = 40;
+    let base = |depth: usize| {
+        let names: String = (0..depth)
+            .rev()
+            .map(|level| format!("ou={level},"))
+            .collect();
+        format!("{names}{SUFFIX}")
+    };
+    // The steps of one more with a value that so many have.
+    let steps_of = |elsewhere: usize| {
+        let directory = directory_with(vec![UniqueRule {
+            attributes: vec!["description".into()],
+            base: base(DEPTH),
+        }]);
+        for depth in 1..=DEPTH {
+            let class = ["organizationalUnit".to_owned()];
+            let ou = [(depth - 1).to_string()];
+            add(
+                &directory,
+                &base(depth),
+                &[("objectClass", &class), ("ou", &ou)],
+            );
+        }
+        for number in 0..elsewhere {
+            add_person(&directory, &format!("p{number}"), &["the same".to_owned()]);
+        }
+        let one = |value: &str| [value.to_owned()];
+        let attributes = [
+            ("objectClass", &one("person")[..]),
+            ("cn", &one("x")),
+            ("sn", &one("x")),
+            ("description", &one("the same")),
+        ];
+        add(&directory, &format!("cn=x,{}", base(DEPTH)), &attributes)
+    };
+    let (some, more) = (steps_of(100), steps_of(300));
+    assert!(some >= 100 && more - some <= 200 * 4, "{some} and {more}");
+}
+
+#[test]
 fn a_name_is_read_in_proportion_to_its_length() {
     let schema = Schema::standard();
     let steps_of = |dn: String| {

@@ -17,6 +17,7 @@ use crate::engine::{EntryId, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::steps;
 
 /// RDNs whose normal form is longer stand in keys as a prefix and a hash.
 const KEY_RDN_BYTES_MAX: usize = 400;
@@ -218,6 +219,7 @@ pub(crate) fn walk<R: Read>(
     };
     walk.entries.push(top);
     for rdn in dn.rdns().skip(context.len()) {
+        steps::count(1);
         match child(view, walk.last().id, rdn, &mut key)? {
             Some(next) => walk.entries.push(next),
             None => return Ok(Some(walk)),
@@ -248,6 +250,8 @@ pub(crate) fn child<R: Read>(
 pub(crate) struct DnCache {
     known: HashMap<EntryId, Option<Arc<Superior>>, BuildHasherDefault<IdHasher>>,
     last: Option<(EntryId, Arc<Superior>)>,
+    /// Entries that were read; see [`DnCache::take_read`].
+    read: u32,
 }
 
 /// An entry above others.
@@ -281,6 +285,7 @@ impl DnCache {
         DnCache {
             known: HashMap::default(),
             last: superior.map(|superior| (superior.id, superior.clone())),
+            read: 0,
         }
     }
 
@@ -289,7 +294,13 @@ impl DnCache {
         DnCache {
             known: HashMap::default(),
             last: self.last,
+            read: 0,
         }
+    }
+
+    /// How many entries were read to find superiors since this was asked before.
+    pub(crate) fn take_read(&mut self) -> u32 {
+        std::mem::take(&mut self.read)
     }
 
     /// The superior that was asked for last.
@@ -343,6 +354,7 @@ impl DnCache {
                 .rdn()
                 .map_err(|damaged| Error::corrupt(format!("entry {at}: {damaged}")))?;
             unknown.push((at, rdn.to_owned()));
+            self.read = self.read.saturating_add(1);
             at = entry.parent();
         };
         if self.known.len() + unknown.len() > Self::SUPERIORS_MAX {

@@ -36,8 +36,8 @@ const DEPTH_MAX: u32 = 8;
 const UPDATES_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// Entries that rules look at for an update of a client, or for all of a transaction: nobody else's update goes on
-/// meanwhile.
+/// Entries that rules look at for an update of a client, or for all of a transaction, those above them included that
+/// are read to know where they are: nobody else's update goes on meanwhile.
 pub(crate) const CANDIDATES_MAX: u32 = 10_000;
 
 /// Who asked for an update.

@@ -18,6 +18,7 @@ use crate::names;
 use crate::outcome::Stop;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
+use crate::steps;
 use crate::update::reindex::{KeySet, Side, index_keys, is_unchanged};
 
 /// An instance of the rule, as it is configured.
@@ -39,6 +40,15 @@ pub(super) struct Unique {
     base_dn: String,
 }
 
+/// Where the values of an entry may not be a second time.
+#[derive(Clone, Copy)]
+enum Extent {
+    Everywhere,
+    /// At this entry and below it.
+    Below(EntryId),
+    Nowhere,
+}
+
 impl Unique {
     pub(super) fn new(schema: &Schema, state: &State, rule: &UniqueRule) -> Result<Unique> {
         let wrong = |why: String| Error::Config(format!("olcUniqueURI: {why}"));
@@ -46,11 +56,12 @@ impl Unique {
             return Err(wrong("attributes: name one at least".into()));
         }
         let attribute = |name: &String| {
-            let known = schema.attribute_type(name.as_bytes()).ok_or_else(|| {
-                wrong(format!("attributes: the schema does not define '{name}'"))
-            })?;
+            let known = schema
+                .attribute_type(name.as_bytes())
+                .ok_or_else(|| wrong(format!("attributes: the schema does not define '{name}'")))?;
             if is_protected(schema, known.id()) {
-                let why = format!("attributes: whether a {name} is there already is nobody's business");
+                let why =
+                    format!("attributes: whether a {name} is there already is nobody's business");
                 return Err(wrong(why));
             }
             can_index(known, IndexKind::Equality)
@@ -73,7 +84,11 @@ impl Unique {
             }
         };
         Ok(Unique {
-            attributes: rule.attributes.iter().map(attribute).collect::<Result<_>>()?,
+            attributes: rule
+                .attributes
+                .iter()
+                .map(attribute)
+                .collect::<Result<_>>()?,
             base,
             base_dn: rule.base.clone(),
         })
@@ -92,30 +107,44 @@ impl Unique {
         let mut has = KeySet::default();
         let key = &mut Vec::new();
         for (side, keys) in [(&old, &mut had), (&new, &mut has)] {
-            index_keys(schema, attributes, indexed, IndexKind::Equality, side, keys, key)
-                .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
+            index_keys(
+                schema,
+                attributes,
+                indexed,
+                IndexKind::Equality,
+                side,
+                keys,
+                key,
+            )
+            .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
         }
         let view = update.view;
-        let mut is_below = None;
+        let mut extent = None;
         has.without(&had, |key| {
             let mut postings = view.postings(indexed.index(IndexKind::Equality), key)?;
             while let Some(other) = postings.next()? {
                 if other == update.id {
                     continue;
                 }
-                if is_below.is_none() {
-                    is_below = Some(self.covers(update, update.id)?);
-                }
-                if is_below == Some(false) {
-                    return Ok(());
-                }
-                if self.covers(update, other)? {
+                // The same for all that have the value, and mostly nobody has.
+                let extent = match extent {
+                    Some(extent) => extent,
+                    None => *extent.insert(self.extent(update)?),
+                };
+                steps::count(1);
+                let is_there = match extent {
+                    Extent::Everywhere => true,
+                    Extent::Below(base) => self.is_at_or_below(update, other, base)?,
+                    Extent::Nowhere => return Ok(()),
+                };
+                if is_there {
                     let diagnostic = format!(
                         "{name}: a value is that of another entry already, and must be unique"
                     );
                     return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
                 }
-                if let Some(left) = update.candidates_left.checked_sub(1) {
+                let looked_at = 1 + update.names.take_read();
+                if let Some(left) = update.candidates_left.checked_sub(looked_at) {
                     *update.candidates_left = left;
                 } else {
                     let diagnostic = format!(
@@ -138,14 +167,29 @@ impl Unique {
         Ok(walk.and_then(|walk| walk.found()).map(|found| found.id))
     }
 
-    /// Whether an entry is at or below the base.
-    fn covers<R: Read>(&self, update: &mut After<'_, R>, id: EntryId) -> Result<bool> {
+    /// Where the values of the entry that is updated may not be a second time.
+    fn extent<R: Read>(&self, update: &mut After<'_, R>) -> Result<Extent> {
         if self.base.is_none() {
-            return Ok(true);
+            return Ok(Extent::Everywhere);
         }
         let Some(base) = self.base_entry(update)? else {
-            return Ok(false);
+            return Ok(Extent::Nowhere);
         };
+        let is_there = self.is_at_or_below(update, update.id, base)?;
+        update.names.take_read();
+        Ok(match is_there {
+            true => Extent::Below(base),
+            false => Extent::Nowhere,
+        })
+    }
+
+    /// Whether an entry is at or below the base.
+    fn is_at_or_below<R: Read>(
+        &self,
+        update: &mut After<'_, R>,
+        id: EntryId,
+        base: EntryId,
+    ) -> Result<bool> {
         if id == base {
             return Ok(true);
         }
@@ -199,7 +243,10 @@ impl Unique {
 
 impl Rule for Unique {
     fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
-        let indexed = self.attributes.iter().filter_map(|id| state.indexes.of(*id));
+        let indexed = self
+            .attributes
+            .iter()
+            .filter_map(|id| state.indexes.of(*id));
         indexed.map(|indexed| indexed.index(IndexKind::Equality))
     }
 
@@ -237,7 +284,9 @@ impl Rule for Unique {
         for attribute in &self.attributes {
             if let Some(indexed) = complete(update.state, *attribute) {
                 let is_same = is_unchanged(&update.state.attributes, indexed, &sides.0, &sides.1)
-                    .map_err(|damaged| Error::corrupt(format!("entry {}: {damaged}", update.id)))?;
+                    .map_err(|damaged| {
+                    Error::corrupt(format!("entry {}: {damaged}", update.id))
+                })?;
                 if !is_same {
                     self.check_values(update, indexed, sides)?;
                 }
@@ -263,16 +312,13 @@ fn complete(state: &State, attribute: AttributeTypeId) -> Option<&AttributeIndex
 /// Whether an entry has values of an attribute.
 fn has_values(state: &State, attribute: AttributeTypeId, entry: &Entry<'_>) -> bool {
     let numbers = state.attributes.numbers_of(attribute);
-    let is_stored = |number: &AttributeNo| entry.attribute(*number).is_ok_and(|found| found.is_some());
+    let is_stored =
+        |number: &AttributeNo| entry.attribute(*number).is_ok_and(|found| found.is_some());
     numbers.iter().any(is_stored) || entry.large().any(|large| numbers.contains(&large.number))
 }
 
 /// Whether an entry has another name than before, not only another way to write it.
-fn is_renamed<R: Read>(
-    update: &After<'_, R>,
-    old: &Entry<'_>,
-    new: &Entry<'_>,
-) -> Result<bool> {
+fn is_renamed<R: Read>(update: &After<'_, R>, old: &Entry<'_>, new: &Entry<'_>) -> Result<bool> {
     if old.parent() != new.parent() {
         return Ok(true);
     }
