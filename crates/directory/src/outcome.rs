@@ -1,7 +1,7 @@
 //! How an operation ended: what becomes the LDAPResult of its response.
 
 use sapwood_ldap::controls::PasswordPolicyError;
-use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::result::{RESULT_TEXT_BYTES_MAX, ResultCode, near_superior, shortened_to};
 
 use crate::engine;
 use crate::error::Error;
@@ -57,6 +57,22 @@ impl Outcome {
             diagnostic: diagnostic.into(),
             ..Outcome::of(code)
         }
+    }
+
+    /// The same with a matchedDN and a diagnostic of at most so many bytes each.
+    pub fn shortened_to(mut self, text_bytes_max: usize) -> Outcome {
+        if self.matched_dn.len() > text_bytes_max {
+            self.matched_dn = near_superior(&self.matched_dn, text_bytes_max).to_owned();
+        }
+        if self.diagnostic.len() > text_bytes_max {
+            self.diagnostic = shortened_to(&self.diagnostic, text_bytes_max).into_owned();
+        }
+        self
+    }
+
+    /// The same without what is never sent of its texts: outcomes wait for their turn.
+    pub(crate) fn shortened(self) -> Outcome {
+        self.shortened_to(RESULT_TEXT_BYTES_MAX)
     }
 
     /// The same with a matchedDN.

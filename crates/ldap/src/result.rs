@@ -172,36 +172,43 @@ const ELLIPSIS: &str = "...";
 #[must_use]
 #[inline]
 pub fn shortened(text: &str) -> Cow<'_, str> {
-    match text.len() <= RESULT_TEXT_BYTES_MAX {
+    shortened_to(text, RESULT_TEXT_BYTES_MAX)
+}
+
+/// The same for a text of more than `bytes_max` bytes.
+#[must_use]
+#[inline]
+pub fn shortened_to(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    match text.len() <= bytes_max {
         true => Cow::Borrowed(text),
-        false => Cow::Owned(beginning(text)),
+        false => Cow::Owned(beginning(text, bytes_max)),
     }
 }
 
 #[cold]
-fn beginning(text: &str) -> String {
-    let end = text.floor_char_boundary(RESULT_TEXT_BYTES_MAX - ELLIPSIS.len());
+fn beginning(text: &str, bytes_max: usize) -> String {
+    let end = text.floor_char_boundary(bytes_max.saturating_sub(ELLIPSIS.len()));
     format!("{}{ELLIPSIS}", &text[..end])
 }
 
-/// A DN, or the nearest superior of it that is not longer than [`RESULT_TEXT_BYTES_MAX`]: a DN that was cut would name
-/// nothing.
+/// A DN, or the nearest superior of it that is not longer than `bytes_max`: a DN that was cut would name nothing.
+#[must_use]
 #[inline]
-fn near_superior(dn: &str) -> &str {
-    match dn.len() <= RESULT_TEXT_BYTES_MAX {
+pub fn near_superior(dn: &str, bytes_max: usize) -> &str {
+    match dn.len() <= bytes_max {
         true => dn,
-        false => nearest_short_superior(dn),
+        false => nearest_short_superior(dn, bytes_max),
     }
 }
 
 #[cold]
-fn nearest_short_superior(dn: &str) -> &str {
+fn nearest_short_superior(dn: &str, bytes_max: usize) -> &str {
     let Ok(parsed) = Dn::parse(dn) else {
         return "";
     };
     std::iter::successors(Some(parsed), |dn| dn.parent())
         .map(Dn::as_str)
-        .find(|superior| superior.len() <= RESULT_TEXT_BYTES_MAX)
+        .find(|superior| superior.len() <= bytes_max)
         .unwrap_or_default()
 }
 
@@ -261,7 +268,7 @@ impl<'a> LdapResult<'a> {
     /// Octets of its components.
     pub(crate) fn content_len(&self) -> usize {
         2 + ber::integer_len(i64::from(self.code.code()))
-            + ber::element_len(near_superior(self.matched_dn).len())
+            + ber::element_len(near_superior(self.matched_dn, RESULT_TEXT_BYTES_MAX).len())
             + ber::element_len(shortened(self.diagnostic).len())
             + self
                 .referral
@@ -273,7 +280,7 @@ impl<'a> LdapResult<'a> {
         ber::put_octets(
             out,
             ber::OCTET_STRING,
-            near_superior(self.matched_dn).as_bytes(),
+            near_superior(self.matched_dn, RESULT_TEXT_BYTES_MAX).as_bytes(),
         );
         ber::put_octets(
             out,

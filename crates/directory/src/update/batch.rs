@@ -372,7 +372,7 @@ impl Batch<'_> {
         };
         let (outcome, verdict) = match done {
             Ok(outcome) => self.with_room(operation, outcome, verdict),
-            Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
+            Err(Stop::Refused(outcome)) => (outcome.shortened(), Verdict::Undo),
             Err(Stop::Failed(error)) => return Err(error.into()),
         };
         self.note(operation, outcome);

@@ -1,6 +1,7 @@
 //! Extended operations (RFC 4511 §4.12): a file each, which says what the session has to know of it, and a line in the
 //! table below. The root DSE is made from the table.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
@@ -118,8 +119,11 @@ impl<E: Engine> Session<E> {
         self.log_result(id, Operation::Extended, outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
         let controls = self.response_controls(id, &[], outcome.password_policy);
-        let result =
-            LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
+        let told = match outcome.code {
+            ResultCode::Success => Cow::Borrowed(outcome),
+            _ => self.fitting(outcome),
+        };
+        let result = LdapResult::new(told.code, &told.diagnostic).matched(&told.matched_dn);
         let op = Response::Extended(ExtendedResponse {
             result,
             name,

@@ -186,9 +186,10 @@ impl<E: Engine> Session<E> {
                 room,
             } => {
                 self.output.room.add(room);
-                self.output.answers_due -= answers.len();
                 self.left(shards, answers.len());
                 for (reply, outcome) in answers {
+                    // One by one: what is kept for the others is not there for this one's texts.
+                    self.output.answers_due -= 1;
                     // That of a bulk update is removed with the last of its operations.
                     if !matches!(reply.kind, ReplyKind::LburpUpdate { .. }) {
                         self.operations.updating.remove(&reply.id);

@@ -1,20 +1,30 @@
 //! What is sent: answers gather in one buffer, for which there is room in the memory that all share.
 
+use std::borrow::Cow;
+
 use sapwood_directory::Outcome;
 use sapwood_directory::engine::Engine;
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{ExtendedResponse, Message, Operation, Response};
-use sapwood_ldap::result::{LdapResult, ResultCode};
+use sapwood_ldap::result::{LdapResult, RESULT_TEXT_BYTES_MAX, ResultCode};
 
 use super::{Session, Then, log};
 use crate::memory::{OUTPUT_FREE_BYTES, Share};
 
 /// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
 const HELD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of output that are kept for the answer of each update under way. Few answers are longer.
-const UPDATE_ANSWER_BYTES: usize = 256;
+/// Bytes of output that are kept for the answer of each update under way. Few answers are longer: one whose texts are
+/// is [cut](brief) where there is no room for it.
+pub(super) const UPDATE_ANSWER_BYTES: usize = 256;
+/// Bytes of an answer besides its texts and its response controls.
+const RESULT_BYTES_MAX: usize = 64;
+/// Bytes that a text of a result has where there is no room for more, a URL, too. A result has two of them.
+pub(super) const BRIEF_TEXT_BYTES: usize = 90;
+const _: () = assert!(RESULT_BYTES_MAX + 2 * BRIEF_TEXT_BYTES <= UPDATE_ANSWER_BYTES);
+/// Bytes that each URL of a referral takes besides its own.
+const URL_HEADER_BYTES: usize = 4;
 /// What the output begins with: few answers to one request are longer.
 pub(super) const OUTPUT_FIRST_BYTES: usize = 1 << 10;
 /// Room for output is taken in multiples of this.
@@ -153,6 +163,37 @@ impl<E: Engine> Session<E> {
             && unsent + UPDATE_ANSWER_BYTES <= self.open_room()
     }
 
+    /// An outcome, or as much of its texts as there is room for besides the answers of the updates under way: they are
+    /// as long as names are, and who does not read may have thousands of them wait.
+    #[cold]
+    pub(super) fn fitting<'o>(&mut self, outcome: &'o Outcome) -> Cow<'o, Outcome> {
+        let bytes = RESULT_BYTES_MAX + text_bytes(outcome);
+        let fits = |session: &Self| {
+            let output_bytes_max = session.settings.config.limits.output_bytes_max;
+            session.unsent_bytes() + bytes <= session.open_room().min(output_bytes_max)
+        };
+        let has_room =
+            bytes <= UPDATE_ANSWER_BYTES || fits(self) || self.reserve_room() && fits(self);
+        match has_room {
+            true => Cow::Borrowed(outcome),
+            false => Cow::Owned(brief(outcome, BRIEF_TEXT_BYTES)),
+        }
+    }
+
+    /// Whether there is room for one long answer, which may be more than a full output.
+    pub(super) fn take_room(&mut self, bytes: usize) -> bool {
+        let wanted = self.unsent_bytes() + bytes;
+        if wanted <= self.open_room() {
+            return true;
+        }
+        let more = (wanted - self.open_room()).next_multiple_of(ROOM_BYTES);
+        let answers = &self.service.memory.answers;
+        let share = answers.try_take_extra(&self.context.claimant, more);
+        let taken = share.is_some();
+        self.output.room.add(share.unwrap_or_default());
+        taken
+    }
+
     /// The bytes of room for output that a search waits for; see [`Session::granted_room`].
     pub(crate) fn wants_room(&self) -> Option<usize> {
         let needed = self.operations.searches.needed_max()?;
@@ -167,11 +208,19 @@ impl<E: Engine> Session<E> {
 
     /// Appends the response that ends an operation, if it has one.
     pub(super) fn answer(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        let fitting;
+        let told = match outcome.code {
+            ResultCode::Success => outcome,
+            _ => {
+                fitting = self.fitting(outcome);
+                &*fitting
+            }
+        };
         let mut referrals = OctetStringsBuf::default();
-        if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
+        if let Some(response) = Response::of_result(operation, result(told, &mut referrals)) {
             self.log_result(id, operation, outcome);
             self.output.queue_length = self.output.queue_length.saturating_sub(1);
-            let controls = self.response_controls(id, &outcome.controls, outcome.password_policy);
+            let controls = self.response_controls(id, &told.controls, told.password_policy);
             let controls = Controls::from_ber(&controls).unwrap_or_default();
             Message {
                 id,
@@ -204,6 +253,37 @@ pub(crate) fn notice_of_disconnection(out: &mut Vec<u8>, code: ResultCode, diagn
         controls: Controls::EMPTY,
     }
     .encode(out);
+}
+
+/// Bytes of the texts of a result, as they are sent.
+fn text_bytes(outcome: &Outcome) -> usize {
+    let urls = outcome.referrals.iter().flatten();
+    let urls: usize = urls.map(|url| URL_HEADER_BYTES + url.len()).sum();
+    outcome.matched_dn.len().min(RESULT_TEXT_BYTES_MAX)
+        + outcome.diagnostic.len().min(RESULT_TEXT_BYTES_MAX)
+        + urls
+}
+
+/// An outcome with texts of at most so many bytes. Of the URLs of a referral any one leads on (RFC 4511 §4.1.10): one
+/// that is short enough stays.
+pub(super) fn brief(outcome: &Outcome, text_bytes_max: usize) -> Outcome {
+    let short = |url: &&String| URL_HEADER_BYTES + url.len() <= text_bytes_max;
+    let mut urls = outcome.referrals.iter().flatten();
+    let (url, diagnostic) = match (&outcome.referrals, urls.find(short)) {
+        (None, _) => (None, outcome.diagnostic.as_str()),
+        (Some(_), Some(url)) => (Some(url), ""),
+        (Some(_), None) => {
+            let reason = "a referral has no room: read the answers that wait, and ask again";
+            return Outcome::new(ResultCode::Busy, reason);
+        }
+    };
+    let outcome = Outcome {
+        referrals: url.map(|url| [url.clone()].into()),
+        controls: outcome.controls.clone(),
+        password_policy: outcome.password_policy,
+        ..Outcome::new(outcome.code, diagnostic).matched(outcome.matched_dn.as_str())
+    };
+    outcome.shortened_to(text_bytes_max)
 }
 
 /// An outcome as LDAPResult; `referrals` keeps the URLs.

@@ -25,9 +25,10 @@ use super::{Call, ExtendedOperation};
 use crate::memory::Share;
 use crate::session::bind::stopped;
 use crate::session::log::{self, LoggedName};
+use crate::session::output::{BRIEF_TEXT_BYTES, UPDATE_ANSWER_BYTES, brief};
+use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::session::update::{UPDATE_BYTES, may_depend, target_dn};
 use crate::session::{Completion, Session, Wanted, result};
-use crate::session::reply::{Reply, ReplyKind, Unit};
 
 pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
     const {
@@ -39,10 +40,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
     }
 }
 
-const fn operation<E: Engine>(
-    oid: &'static str,
-    response: &'static str,
-) -> ExtendedOperation<E> {
+const fn operation<E: Engine>(oid: &'static str, response: &'static str) -> ExtendedOperation<E> {
     ExtendedOperation {
         oid,
         // RFC 4373 §9.1 registers it so.
@@ -56,6 +54,8 @@ const fn operation<E: Engine>(
 
 /// A request whose number is this far ahead of the one that is missing is refused.
 const AHEAD_MAX: u32 = 64;
+/// Bytes of a text of an operation's result.
+const FAILED_TEXT_BYTES_MAX: usize = 512;
 /// Bytes that a request which is kept counts for besides its own.
 const KEPT_BYTES: usize = 256;
 
@@ -296,7 +296,12 @@ impl<E: Engine> Session<E> {
     }
 
     /// RFC 4373 §5.3. `false` when it has to wait.
-    fn update_request(&mut self, id: u32, value: &[u8], unit: &mut Unit<E>) -> Result<bool, Outcome> {
+    fn update_request(
+        &mut self,
+        id: u32,
+        value: &[u8],
+        unit: &mut Unit<E>,
+    ) -> Result<bool, Outcome> {
         let stream = self.open_stream()?;
         // A request whose number can be read has its place in the stream, whatever else is wrong with it.
         let number = LburpUpdate::sequence_number(value).map_err(|error| malformed(&error))?;
@@ -527,7 +532,13 @@ impl<E: Engine> Session<E> {
                 operation: operation.number,
             };
             let (reply, share) = (Reply { id, kind }, std::mem::take(&mut queued));
-            self.push((operation.request, &by), reply, operation.shards, share, unit);
+            self.push(
+                (operation.request, &by),
+                reply,
+                operation.shards,
+                share,
+                unit,
+            );
         }
     }
 
@@ -608,7 +619,12 @@ impl<E: Engine> Session<E> {
     }
 
     /// An operation of an update request has its result, durable if it is success.
-    pub(in crate::session) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
+    pub(in crate::session) fn operation_done(
+        &mut self,
+        request: u64,
+        number: u32,
+        outcome: Outcome,
+    ) {
         let under_way = &mut self.operations.lburp.under_way;
         // They were numbered as they came.
         let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
@@ -617,7 +633,12 @@ impl<E: Engine> Session<E> {
         under_way[at].left -= 1;
         if outcome.code != ResultCode::Success {
             let mut failed = std::mem::take(&mut under_way[at].failed);
-            self.operation_failed(self.operations.lburp.under_way[at].id, number, outcome, &mut failed);
+            self.operation_failed(
+                self.operations.lburp.under_way[at].id,
+                number,
+                outcome,
+                &mut failed,
+            );
             self.operations.lburp.under_way[at].failed = failed;
         }
         // One whose passwords are being hashed is answered when the last of them is.
@@ -639,7 +660,8 @@ impl<E: Engine> Session<E> {
             let (conn, code) = (self.context.number, outcome.code.code());
             tracing::info!(target: "access", conn, id, operation, code, %diagnostic, "LBURP operation fails");
         }
-        failed.push((operation, outcome));
+        // They are kept until all are done.
+        failed.push((operation, brief(&outcome, FAILED_TEXT_BYTES_MAX)));
     }
 
     /// Answers an update request once all its operations are done (RFC 4373 §5.4).
@@ -660,13 +682,18 @@ impl<E: Engine> Session<E> {
             self.answer_extended(done.id, &Outcome::SUCCESS, name, None);
         } else {
             done.failed.sort_unstable_by_key(|(number, _)| *number);
-            let mut results = OperationResultsBuf::default();
-            for (number, outcome) in &done.failed {
-                let mut referrals = OctetStringsBuf::default();
-                results.push(*number, &result(outcome, &mut referrals));
+            let mut value = results_of(&done.failed);
+            if !self.take_room(value.len() + UPDATE_ANSWER_BYTES) {
+                // Which of them have failed, and how, without more words.
+                for (_, outcome) in &mut done.failed {
+                    *outcome = Outcome {
+                        matched_dn: String::new(),
+                        diagnostic: String::new(),
+                        ..brief(outcome, BRIEF_TEXT_BYTES)
+                    };
+                }
+                value = results_of(&done.failed);
             }
-            let mut value = Vec::new();
-            results.encode(&mut value);
             let reason = format!(
                 "{} of {} operations failed",
                 done.failed.len(),
@@ -709,6 +736,18 @@ impl<E: Engine> Session<E> {
 
 /// An operation whose passwords have been hashed, or its number and why they could not be.
 pub(crate) struct HashedOperation(Result<Accepted, (u32, Outcome)>);
+
+/// What a response tells of the operations that failed (RFC 4373 §5.4).
+fn results_of(failed: &[(u32, Outcome)]) -> Vec<u8> {
+    let mut results = OperationResultsBuf::default();
+    for (number, outcome) in failed {
+        let mut referrals = OctetStringsBuf::default();
+        results.push(*number, &result(outcome, &mut referrals));
+    }
+    let mut value = Vec::new();
+    results.encode(&mut value);
+    value
+}
 
 /// The operations of a request, each with what it may break of the protocol by itself.
 fn operations_of(

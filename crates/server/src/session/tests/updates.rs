@@ -1,6 +1,7 @@
 //! Updates under way: how many there are, and what their answers hold.
 
 use super::*;
+use crate::memory::OUTPUT_FREE_BYTES;
 use sapwood_ldap::controls::{POST_READ, ReadEntry};
 use sapwood_ldap::list::{ChangeKind, OctetStringsBuf};
 
@@ -26,6 +27,57 @@ fn updates_with_the_same_message_id_are_under_way_each() {
     }
     let succeeded = |id| (id, Some(ResultCode::Success));
     assert_eq!(answers, [10, 10, 11].map(succeeded));
+}
+
+/// Answers to failed updates had any length, of names that clients choose: those that nobody read were charged to
+/// nobody.
+#[test]
+fn answers_of_failed_updates_stay_within_their_room() {
+    const UPDATES: u32 = 500;
+    let long = format!("cn={}", "x".repeat(600));
+    let mut bench = Bench::admin("output_bytes_max = 8192");
+    bench.receive(&add(
+        5,
+        &format!("{long},o=X"),
+        &[("objectClass", "person"), ("cn", &long[3..]), ("sn", "x")],
+    ));
+    bench.wait();
+    assert_eq!(bench.answers(), [(5, Some(ResultCode::Success))]);
+    bench.session.take_output_buffer();
+    let dn = format!("cn=a,cn=missing{},{long},o=X", "y".repeat(300));
+    let request = |id| {
+        add(
+            id,
+            &dn,
+            &[("objectClass", "person"), ("cn", "a"), ("sn", "x")],
+        )
+    };
+    let requests: Vec<u8> = (10..10 + UPDATES).flat_map(request).collect();
+    bench.receive(&requests);
+    assert_eq!(bench.session.output.answers_due, UPDATES as usize);
+    while bench.session.output.answers_due > 0 {
+        bench.wait();
+        let (unsent, room) = (bench.session.unsent_bytes(), bench.session.open_room());
+        assert!(unsent <= room, "{unsent} bytes, and room for {room}");
+    }
+    let output = bench.session.output().to_vec();
+    bench.session.wrote(output.len(), true);
+    let answers = Answer::all(&output);
+    assert_eq!(answers.len(), UPDATES as usize);
+    for answer in &answers {
+        assert_eq!(answer.code, ResultCode::NoSuchObject);
+    }
+    // As long as there is room, all is told, and afterwards what there is room for: a near superior, and a beginning.
+    assert_eq!(answers[0].matched, format!("{long},o=X"));
+    let last = &answers[UPDATES as usize - 1];
+    assert_eq!((&*last.matched, last.diagnostic.len()), ("o=X", 90));
+    assert!(
+        answers[0]
+            .diagnostic
+            .starts_with(last.diagnostic.trim_end_matches("..."))
+    );
+    bench.session.take_output_buffer();
+    assert_eq!(bench.session.room(), OUTPUT_FREE_BYTES);
 }
 
 /// What was read for updates was charged to nobody: a client that did not read its answers had any amount of it kept.
