@@ -184,6 +184,7 @@ fn a_run_that_a_signal_ends_is_reported_until_then() {
     let (folder, server) = flat();
     let plan = folder.name_beside("plan");
     // When the signal comes, some connections are busy, and some sleep: for their next operation or for their first.
+    // What is not answered ten seconds later, on a slow machine, is told as that and nothing else.
     fs::write(
         &plan,
         "phase: counted\n\nsession: s\ncount: 100\n\nsearch: dc=example,dc=com\nscope: base\n\n\
@@ -215,7 +216,7 @@ fn a_run_that_a_signal_ends_is_reported_until_then() {
             assert r['is_cut_short']; \
             assert [(x['name'], x['is_cut_short']) for x in p]==[('counted', False), ('endless', True)]; \
             assert p[0]['total']['answered']==100; \
-            assert not p[1]['errors']";
+            assert all('after the stop' in e['reason'] for e in p[1]['errors'])";
         let checked = Command::new("python3")
             .args(["-c", check, &json])
             .status()

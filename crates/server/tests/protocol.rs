@@ -563,7 +563,8 @@ fn a_stopping_server_finishes_and_says_goodbye() {
     let mut idle = server.connect();
     idle.who_am_i();
     let mut busy = server.admin();
-    let adds: Vec<u8> = (10..60)
+    // No more than the slowest machine does in the time that a server takes to stop.
+    let adds: Vec<u8> = (10..18)
         .flat_map(|id| {
             let name = format!("p{id}");
             requests::add(
@@ -593,7 +594,7 @@ fn a_stopping_server_finishes_and_says_goodbye() {
             None => break,
         }
     }
-    assert_eq!(answered, 50, "what was taken is answered");
+    assert_eq!(answered, 8, "what was taken is answered");
     stopping.join().unwrap();
 }
 

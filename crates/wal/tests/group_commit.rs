@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{SMALL, append, create, open, read_all, start};
 use sapwood_testkit::storage::gated::{Gate, Gated};
@@ -30,6 +30,7 @@ fn all_who_come_during_a_sync_share_the_next_one() {
     let (gate, log) = gated_log();
     let first = append(&log, b"first").unwrap();
     gate.close();
+    let begin = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| log.sync_to(first.lsn).unwrap());
         gate.wait_for_somebody();
@@ -41,7 +42,13 @@ fn all_who_come_during_a_sync_share_the_next_one() {
         gate.open();
     });
     assert_eq!(log.durable(), log.end());
-    assert_eq!(log.syncs(), 2);
+    // Who has waited for a second leads a sync besides: where all of this takes so long.
+    let impatient = begin.elapsed().as_secs();
+    let syncs = log.syncs();
+    assert!(
+        (2..=2 + impatient).contains(&syncs),
+        "{syncs} syncs, {impatient} s"
+    );
 }
 
 #[test]
