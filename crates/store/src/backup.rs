@@ -20,13 +20,13 @@ use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::check::{Report, check_pages};
 use crate::commit::multi_store;
-use crate::env::Env;
-use crate::env::Inner;
 use crate::env::file_names::FileNames;
 use crate::env::mapping::{MappedPages, WINDOW_PAGES};
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::format::meta::{has_meta_pages, newest, read_metas, write_meta};
+use crate::format::meta::{
+    Meta, NO_LOG, StoreIdentity, has_meta_pages, newest, read_metas, write_meta,
+};
 use crate::format::page::PAGE_BYTES;
 use crate::format::roots::Head;
 use crate::guard::Guards;

@@ -9,13 +9,11 @@ use crate::error::{Error, Result};
 use crate::format::page::{Page, PageKind};
 use crate::format::pages::AppendPages;
 use crate::format::tree_record::{TreeKind, TreeRecord};
-use crate::ids::HeapNo;
-use crate::ids::PageNo;
+use crate::ids::{HeapNo, PageNo};
 use crate::limits::{HEIGHT_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::entries::{Entries, common_prefix};
 use crate::tree::node::{Child, InsertionRun, Mark, cell_bytes, encode_pair, slots_bytes};
-use crate::tree::value;
-use crate::tree::{Comparators, Order, Orders, is_inline};
+use crate::tree::{Comparators, Order, Orders, is_inline, value};
 
 use heap::{HeapBuilder, Placed};
 
@@ -238,16 +236,13 @@ impl TreeBuilder {
         current.written += 1;
         current.entries.write(
             0..end,
-            (&mut *self.page).into(),
+            &mut self.page,
             PageNo(0),
             pages.commit(),
             InsertionRun::default(),
         )?;
         let records = current.entries.records(0..end);
-        match level {
-            0 => self.tree.leaf_pages += 1,
-            _ => self.tree.branch_pages += 1,
-        }
+        *self.tree.pages_mut(level) += 1;
         Ok(Child {
             page: pages.append(&mut self.page)?,
             records,

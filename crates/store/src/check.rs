@@ -2,18 +2,16 @@
 
 mod heaps;
 
-use crate::env::Env;
-use crate::env::Inner;
 use crate::env::comparators::Registry;
 use crate::env::mapping::MappedPages;
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
 use crate::format::free_list::{FreeExtent, FreeRecord, PageRange};
 use crate::format::pointer::RecordPointer;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
 use crate::format::tree_record::TreeRecord;
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::sync::Arc;
 use crate::tree;
 use crate::tree::{CheckSink, View};

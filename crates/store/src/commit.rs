@@ -35,8 +35,7 @@ use crate::format::pages::ReadPages;
 use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
 use crate::ids::{CommitNo, PageNo};
-use crate::log::append::AppendLock;
-use crate::log::append::record_bytes_max;
+use crate::log::append::{AppendLock, record_bytes_max};
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
 use crate::log::record::{Parts, RecordHeader, encode_extent, encode_page};
@@ -216,12 +215,16 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
 /// that the first one then needs for which somebody does.
 const RELAXED_BEFORE_UNLOGGED: u64 = if cfg!(test) { 1 } else { 256 };
 
+/// A commit counts once more for each so many pages that it has changed: the checkpoint writes them all the same, and
+/// the log would be as long as they are.
+const PAGES_COUNTED: u64 = 16;
+
 /// Whether a relaxed commit may do without a record: the pages in the file are all that there is to it, no archive and
 /// no other store asks for its record, and either the one before has none or nobody has waited for many.
 fn may_pass_by(inner: &Inner, pages: &TxnPages, header: &RecordHeader) -> bool {
     let region = &inner.region;
     let is_alone = inner.regions.len() == 1 && inner.options.archive.is_none();
-    let relaxed = region.count_relaxed();
+    let relaxed = region.count_relaxed(1 + pages.own_count() / PAGES_COUNTED);
     inner.keeps_unlogged
         && is_alone
         && header.roots.segments.root == PageNo(0)
@@ -357,7 +360,7 @@ fn finish_pages(
             }
             pages.seal(number)?;
             if fits {
-                encode_page(pages.page(number)?, pages.base(number, base)?, record);
+                encode_page(pages.page(number)?, pages.base(base)?, record);
                 fits = record.len() <= max;
             }
         }

@@ -66,7 +66,7 @@ pub use typed::{
 /// Pages, for those who keep trees elsewhere than in an environment.
 pub mod page {
     pub use crate::format::page::{
-        PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut, Successor, checksum,
+        PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, checksum,
     };
     pub use crate::format::pages::{AppendPages, ReadPages, WritePages, WriteRecords};
     pub use crate::format::pointer::{RecordPointer, Segment};

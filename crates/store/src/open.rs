@@ -36,20 +36,14 @@ use crate::env::readers::{IdleReaders, give_back_all};
 use crate::env::region::Region;
 use crate::env::{Env, Inner, Owner};
 use crate::error::{Error, Result};
-use crate::format::meta::newest;
-use crate::format::meta::read_metas;
-use crate::format::meta::stores_of;
-use crate::format::meta::write_meta;
-use crate::format::meta::{Meta, NO_LOG, StoreIdentity};
+use crate::format::meta::{Meta, NO_LOG, StoreIdentity, newest, read_metas, stores_of, write_meta};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
 use crate::ids::CommitNo;
 use crate::limits::STORES_MAX;
-use crate::log::archive;
-use crate::log::checkpoint;
-use crate::log::recovery;
 use crate::log::recovery::Recovering;
+use crate::log::{archive, checkpoint, recovery};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
 
 /// The commit that a new store consists of: nothing.

@@ -1,14 +1,11 @@
 //! Figures about an open environment.
 
-use crate::env::Env;
-use crate::env::Inner;
-use crate::env::readers;
+use crate::env::{Env, Inner, readers};
 use crate::error::{Error, Result};
 use crate::format::free_list::{FreeExtent, FreePages, FreeRecord, PageRange};
 
 use crate::heap::{HeapUse, segment_key};
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::sync::{Arc, Ordering};
 use crate::tree::View;
 use crate::txn::snapshot::Snapshot;

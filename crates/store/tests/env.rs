@@ -239,6 +239,40 @@ fn a_relaxed_commit_is_visible_at_once_and_durable_later() {
 }
 
 #[test]
+fn large_commits_that_nobody_waits_for_soon_pass_by_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options()
+        .log_bytes(64 << 20)
+        .idle_checkpoint(None)
+        .durability(Durability::Relaxed);
+    let env = Env::open(folder.path().join("env"), &options).unwrap();
+    let commit = |round: u32| {
+        let mut txn = env.write().unwrap();
+        let id = match txn.tree("numbers").unwrap() {
+            Some(id) => id,
+            None => txn.create_tree("numbers", PLAIN).unwrap(),
+        };
+        for n in 0..1000 {
+            let key = (round * 1000 + n).to_be_bytes();
+            txn.put(id, &key, &[7; 1800]).unwrap();
+        }
+        drop(txn.commit().unwrap());
+        env.stat().unwrap().log_bytes_ever
+    };
+    let logged: Vec<u64> = (0..20).map(commit).collect();
+    assert!(
+        logged[2] > logged[1],
+        "the first ones are logged: {logged:?}"
+    );
+    assert_eq!(logged[19], logged[10], "{logged:?}");
+    env.sync().unwrap();
+    let snapshot = env.read().unwrap();
+    let numbers = snapshot.tree("numbers").unwrap().unwrap();
+    assert_eq!(numbers.record().records, 20_000);
+    assert!(env.check().unwrap().is_clean());
+}
+
+#[test]
 fn relaxed_commits_become_durable_by_themselves() {
     // Also while the log is written for want of room in memory all the time, long before a checkpoint is due.
     for (log_bytes, value_bytes) in [(1 << 20, 4), (64 << 20, 1800)] {

@@ -15,8 +15,7 @@ use crate::format::pointer::Segment;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
 use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::heap::segment_records;
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::tree::View;
 use crate::txn::snapshot::Snapshot;
 

@@ -15,17 +15,15 @@ use sapwood_wal::Position;
 use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::backup::{
-    COPIED_PAGES, complete, file_pages, new_folder, read_full, refuse_damage, remove,
+    COPIED_PAGES, Increment, check_follows, complete, file_pages, new_folder, read_full,
+    refuse_damage, remove,
 };
-use crate::backup::{Increment, check_follows};
 use crate::check::check_pages;
-use crate::env::file_names::DATA_NAME;
-use crate::env::file_names::FileNames;
+use crate::env::file_names::{DATA_NAME, FileNames};
 use crate::env::mapping::{DataFile, MappedPages};
 use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::format::meta::Meta;
-use crate::format::meta::{read_metas, stores_of};
+use crate::format::meta::{Meta, read_metas, stores_of};
 use crate::format::page::PAGE_BYTES;
 use crate::guard::Guards;
 use crate::ids::CommitNo;

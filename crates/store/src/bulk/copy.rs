@@ -6,10 +6,9 @@ use crate::error::{Error, Result};
 use crate::format::pages::{AppendPages, ReadPages};
 use crate::format::tree_record::{KeyOrder, TreeRecord};
 use crate::ids::PageNo;
-use crate::tree::View;
 use crate::tree::node::{Child, Mark, Node, NodeMut};
-use crate::tree::value;
 use crate::tree::value::ExtentPointer;
+use crate::tree::{View, value};
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
     /// Copies the whole tree behind the pages that `to` has so far, which need not be of the same store; the record of
@@ -45,7 +44,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         for slot in 0..node.len() {
             if let Some(payload) = self.copied_payload(&node, slot, level, to)? {
                 let kind = self.record.page_kind(level);
-                let mut node = NodeMut::open((&mut *copy).into(), number, kind, level)?;
+                let mut node = NodeMut::open(&mut copy, number, kind, level)?;
                 node.set_payload(slot, &payload)?;
             }
         }

@@ -10,8 +10,7 @@ use crate::format::tree_record::TreeRecord;
 use crate::heap::{
     HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_in_use, segment_key, segment_of,
 };
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::tree::{CheckSink, View};
 
 /// All segments of a store.

@@ -24,9 +24,8 @@ use std::ptr;
 
 use sapwood_wal::process::thread_number;
 
-use crate::env::Env;
-use crate::env::Inner;
 use crate::env::region::{Line, Region};
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::ids::CommitNo;
 use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};

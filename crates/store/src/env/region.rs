@@ -341,9 +341,9 @@ impl Layout {
             .fetch_min(self.applied().0, Ordering::SeqCst);
     }
 
-    /// Counts a commit that nobody waits for; how many there have been before it since anybody waited.
-    pub(crate) fn count_relaxed(&self) -> u64 {
-        self.unlogged.relaxed.fetch_add(1, Ordering::Relaxed)
+    /// Counts a commit that nobody waits for, as so many; how many there have been before it since anybody waited.
+    pub(crate) fn count_relaxed(&self, commits: u64) -> u64 {
+        self.unlogged.relaxed.fetch_add(commits, Ordering::Relaxed)
     }
 
     /// Somebody waits for a commit.

@@ -13,20 +13,11 @@
 //!      24        (of the kind)
 //! ```
 
-mod change;
-mod origins;
-mod successor;
-
 use std::fmt;
+use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::ids::CommitNo;
-use crate::ids::PageNo;
-
-pub(crate) use change::Before;
-pub use change::PageMut;
-pub(crate) use origins::{Origin, Origins};
-pub use successor::Successor;
+use crate::ids::{CommitNo, PageNo};
 
 /// The size of a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -172,6 +163,25 @@ impl Page {
             return Err(Error::corrupt(number, "carries another page's number"));
         }
         Ok(())
+    }
+
+    /// Stores bytes; `None` if they do not lie within the page.
+    pub(crate) fn store(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
+        let place = self.0.get_mut(at..at + bytes.len())?;
+        place.copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// Sets bytes to zero, as far as they lie within the page.
+    pub(crate) fn clear(&mut self, at: Range<usize>) {
+        if let Some(place) = self.0.get_mut(at) {
+            place.fill(0);
+        }
+    }
+
+    /// Moves bytes to where they stand from `to` on; positions outside of the page panic.
+    pub(crate) fn shift(&mut self, from: Range<usize>, to: usize) {
+        self.0.copy_within(from, to);
     }
 
     pub(crate) fn u16_at(&self, at: usize) -> u16 {

@@ -1,7 +1,7 @@
 //! Pages as those see them who read, change or append to trees.
 
 use crate::error::{Error, Result};
-use crate::format::page::{Page, PageMut, Successor};
+use crate::format::page::Page;
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf::PointerLeaf;
 use crate::ids::{CommitNo, HeapNo, PageNo, SnapshotId};
@@ -79,7 +79,7 @@ pub trait WritePages: ReadPages + WriteRecords {
     fn allocate_extent(&mut self, pages: u32) -> Result<PageNo>;
 
     /// An own page, to be changed.
-    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>>;
+    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page>;
 
     /// Writes the whole of an extent allocated by this transaction, from parts one after the other.
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()>;
@@ -89,19 +89,7 @@ pub trait WritePages: ReadPages + WriteRecords {
 
     /// Makes sure that the page is the transaction's own: an own page stays where it is, another one is copied to a new
     /// page (its number and commit in the header renewed) and the old one freed. Returns where it is now.
-    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
-        match self.succeed(number)? {
-            None => Ok(number),
-            Some(page) => {
-                let copied = page.copy_rest();
-                copied.ok_or_else(|| Error::corrupt(number, "is not of a page's length"))
-            }
-        }
-    }
-
-    /// Frees a page and takes a new one into use, which the caller puts together from it, to the end; `None` if the
-    /// page is the transaction's own already.
-    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>>;
+    fn touch(&mut self, number: PageNo) -> Result<PageNo>;
 
     /// Whether the page is known to be the transaction's own, without looking at it.
     fn is_own(&self, number: PageNo) -> bool {

@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pointer::RecordPointer;
 use crate::format::prefetch;
 use crate::ids::{CommitNo, PageNo};
@@ -235,18 +235,14 @@ impl PointerLeaf {
 }
 
 /// Has a page of the transaction's own, a leaf of pointers, say something else at a slot.
-pub(crate) fn set_pointer(
-    page: &mut PageMut<'_>,
-    slot: usize,
-    pointer: RecordPointer,
-) -> Option<()> {
+pub(crate) fn set_pointer(page: &mut Page, slot: usize, pointer: RecordPointer) -> Option<()> {
     let at = HEADER_BYTES + slot * PAIR_BYTES + KEY_BYTES;
     let is_inside = slot < PAIRS_MAX;
     page.store(at, &pointer.encode()).filter(|()| is_inside)
 }
 
 /// Has a page of the transaction's own, a leaf of pointers, say that nobody has stored in it.
-pub(crate) fn clear_changed(page: &mut PageMut<'_>) {
+pub(crate) fn clear_changed(page: &mut Page) {
     page.clear(CHANGED_AT..CHANGED_AT + size_of::<CommitNo>());
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn cell(page: &Page, at: usize) {
 
 /// Fetches a part of a page.
 #[inline]
-pub(crate) fn part(page: &Page, at: Range<usize>) {
+fn part(page: &Page, at: Range<usize>) {
     let first = at.start / LINE_BYTES;
     fetch(
         page,

@@ -207,6 +207,14 @@ impl TreeRecord {
         }
     }
 
+    /// How many pages there are on a level.
+    pub(crate) fn pages_mut(&mut self, level: usize) -> &mut u64 {
+        match level {
+            0 => &mut self.leaf_pages,
+            _ => &mut self.branch_pages,
+        }
+    }
+
     /// The record as it is stored.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

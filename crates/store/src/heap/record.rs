@@ -16,8 +16,7 @@
 use crate::error::{Error, Result};
 use crate::format::page::checksum;
 use crate::format::pages::ReadPages;
-use crate::format::pointer::RecordPointer;
-use crate::format::pointer::STEP_BYTES;
+use crate::format::pointer::{RecordPointer, STEP_BYTES};
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::ids::CommitNo;
 

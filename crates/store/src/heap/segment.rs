@@ -31,10 +31,8 @@ use super::Record;
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, checksum};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::RecordPointer;
-use crate::format::pointer::Segment;
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::format::pointer::{RecordPointer, Segment};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 
 /// Where the first record begins.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;

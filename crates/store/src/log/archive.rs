@@ -31,12 +31,8 @@ use sapwood_wal::lock::Taken;
 use sapwood_wal::storage::{OpenMode, Storage};
 use sapwood_wal::{Lsn, Position, Wal};
 
-use crate::env::Env;
-use crate::env::Inner;
-use crate::env::archive::HEADER_BYTES;
-use crate::env::archive::Header;
-use crate::env::archive::SUMMED_FROM;
-use crate::env::archive::damaged;
+use crate::env::archive::{HEADER_BYTES, Header, SUMMED_FROM, damaged};
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::format::meta::read_metas;
 use crate::guard::Guards;

@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Position, Wal};
 
-use crate::env::Env;
+use crate::env::{Env, Inner};
 use crate::log::append::AppendLock;
 use crate::log::archive;
 
-use crate::env::Inner;
 use crate::env::region::{Metas, Region};
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;

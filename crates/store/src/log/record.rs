@@ -61,7 +61,7 @@ use sapwood_wal::Position;
 use crate::error::{Error, Result};
 use crate::format::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::format::free_list::recent::Recent;
-use crate::format::page::{Origins, PAGE_BYTES, Page};
+use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::pointer::RecordPointer;
 use crate::format::roots::{Head, Roots};
 use crate::format::tree_record::TreeRecord;
@@ -250,8 +250,6 @@ fn damaged(what: &str) -> Error {
 pub(crate) struct Base<'a> {
     pub(crate) number: PageNo,
     pub(crate) page: &'a Page,
-    /// Where the bytes of the copy stood in it, if that is known.
-    pub(crate) origins: Option<&'a Origins>,
 }
 
 /// Adds a sealed page that was copied from `base`, or began as zeroes.
@@ -260,17 +258,7 @@ pub(crate) fn encode_page(page: &Page, base: Option<Base<'_>>, out: &mut Vec<u8>
     varint::put(page.number().0, out);
     varint::put(base.map_or(0, |base| base.number.0), out);
     out.extend_from_slice(&page.checksum().to_le_bytes());
-    match base {
-        Some(Base {
-            page: base,
-            origins: Some(origins),
-            ..
-        }) => {
-            debug_assert!(origins.hold(base, page));
-            difference::put_known(base.bytes(), page.bytes(), origins, out);
-        }
-        _ => difference::put(base.map(|base| base.page.bytes()), page.bytes(), out),
-    }
+    difference::put(base.map(|base| base.page.bytes()), page.bytes(), out);
 }
 
 /// How many bytes there are before the zeroes at the end. Zeroes may fill most of a page, so blocks of them are passed
@@ -494,7 +482,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::page::{PageKind, PageMut};
+    use crate::format::page::PageKind;
     use crate::format::tree_record::TreeKind;
 
     fn page(number: u64, commit: u64, changes: &[(usize, u8)]) -> Page {
@@ -507,11 +495,10 @@ mod tests {
         page
     }
 
-    fn untraced(page: &Page) -> Base<'_> {
+    fn copied(page: &Page) -> Base<'_> {
         Base {
             number: PageNo(5),
             page,
-            origins: None,
         }
     }
 
@@ -538,7 +525,7 @@ mod tests {
         let base = page(5, 8, &[(100, 1), (2000, 2)]);
         let next = page(6, 9, &[(100, 1), (2000, 3)]);
         let mut out = Vec::new();
-        encode_page(&next, Some(untraced(&base)), &mut out);
+        encode_page(&next, Some(copied(&base)), &mut out);
         assert!(out.len() < 16, "{} bytes", out.len());
     }
 
@@ -551,7 +538,7 @@ mod tests {
             next.bytes_mut().copy_within(from..900, to);
             next.seal();
             let mut out = Vec::new();
-            encode_page(&next, Some(untraced(&base)), &mut out);
+            encode_page(&next, Some(copied(&base)), &mut out);
             assert!(out.len() < 24, "{} bytes", out.len());
         }
     }
@@ -570,7 +557,7 @@ mod tests {
         next.bytes_mut()[400..700].fill(0);
         next.seal();
         let mut out = Vec::new();
-        encode_page(&next, Some(untraced(&base)), &mut out);
+        encode_page(&next, Some(copied(&base)), &mut out);
         assert!(out.len() < 60, "{} bytes", out.len());
         let mut record = Vec::new();
         header().encode(&mut record);
@@ -619,7 +606,7 @@ mod tests {
             next.seal();
             let mut out = Vec::new();
             header().encode(&mut out);
-            encode_page(&next, has_base.then(|| untraced(&base)), &mut out);
+            encode_page(&next, has_base.then(|| copied(&base)), &mut out);
             encode_extent(PageNo(70), &[&next.bytes()[..], &[0; PAGE_BYTES]].concat(), &mut out);
             let (found, mut items) = RecordHeader::decode(&out).unwrap();
             prop_assert_eq!(found, header());
@@ -638,49 +625,6 @@ mod tests {
             prop_assert_eq!((first, pages), (PageNo(70), 2));
             prop_assert!(next.bytes().starts_with(bytes));
             prop_assert!(items.next().unwrap().is_none());
-        }
-
-        #[test]
-        fn pages_are_rebuilt_from_what_is_known_of_their_bytes(
-            before in prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..2000),
-            steps in prop::collection::vec((0..4, 24..PAGE_BYTES, 0..200_usize, 24..PAGE_BYTES, any::<u8>()), 0..20),
-        ) {
-            let base = page(5, 8, &before);
-            let mut next = base.clone();
-            next.set_number(PageNo(6));
-            next.set_commit(CommitNo(9));
-            let mut origins = Origins::unknown();
-            origins.begin();
-            origins.add_copied(PAGE_BYTES, 0);
-            let mut change = PageMut::new(&mut next, Some(&mut origins));
-            for (what, at, bytes, to, byte) in steps {
-                // Mostly a little up or down, as arrays in which an entry comes or goes.
-                let near = (at + to % 23).saturating_sub(11).clamp(24, PAGE_BYTES);
-                let bytes = bytes.min(PAGE_BYTES - at.max(to).max(near));
-                match what {
-                    0 => change.store(at, &vec![byte; bytes]).unwrap(),
-                    1 => change.clear(at..at + bytes),
-                    2 => change.shift(at..at + bytes, near),
-                    _ => {
-                        let earlier = change.before();
-                        change.set_u16_at(6, u16::from(byte));
-                        let (low, high) = (at..at + bytes, to..to + bytes);
-                        let bytes = low.len() + high.len();
-                        change.pack(&earlier, [high, low].into_iter(), PAGE_BYTES - bytes).unwrap();
-                    }
-                }
-            }
-            next.seal();
-            prop_assert!(origins.hold(&base, &next));
-            let mut out = Vec::new();
-            header().encode(&mut out);
-            let known = Base { origins: Some(&origins), ..untraced(&base) };
-            encode_page(&next, Some(known), &mut out);
-            let (_, mut items) = RecordHeader::decode(&out).unwrap();
-            let Some(Item::Page(item)) = items.next().unwrap() else { panic!("no page") };
-            let mut rebuilt = base.clone();
-            item.apply(&mut rebuilt, CommitNo(9)).unwrap();
-            prop_assert!(rebuilt.bytes() == next.bytes());
         }
 
         #[test]

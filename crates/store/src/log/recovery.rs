@@ -20,8 +20,7 @@ use crate::env::RESERVE_PAGES;
 use crate::env::mapping::{DataFile, MappedPages, WINDOW_PAGES, Windows};
 use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::format::meta::{Meta, StoreIdentity};
-use crate::format::meta::{newest, write_meta};
+use crate::format::meta::{Meta, StoreIdentity, newest, write_meta};
 use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pages::ReadPages;
 use crate::format::pointer::RecordPointer;
@@ -574,7 +573,6 @@ mod tests {
         let base = Base {
             number: OLD,
             page: &old,
-            origins: None,
         };
         let mut items = Vec::new();
         encode_page(&copy, Some(base), &mut items);

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 
 use crate::env::Inner;
 use crate::error::Result;
-use crate::format::free_list::recent;
 use crate::format::free_list::recent::{Named, Recent};
 use crate::format::free_list::zone::Zone;
-use crate::format::free_list::{FreeExtent, PageRange, PendingKey, UNBLOCKED, encode_ready};
+use crate::format::free_list::{
+    FreeExtent, PageRange, PendingKey, UNBLOCKED, encode_ready, recent,
+};
 use crate::ids::{CommitNo, PageNo};
 use crate::space::reuse::Protected;
 

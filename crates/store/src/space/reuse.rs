@@ -1,8 +1,7 @@
 //! Which freed pages may be used again: see [`free_list`](crate::format::free_list) for the rule.
 
-use crate::env::Inner;
-use crate::env::readers;
 use crate::env::region::Metas;
+use crate::env::{Inner, readers};
 use crate::format::free_list::{FreeExtent, UNBLOCKED};
 use crate::guard::Guard;
 use crate::ids::CommitNo;

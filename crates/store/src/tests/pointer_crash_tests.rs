@@ -21,7 +21,7 @@ use crate::env::region::Region;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::format::meta::read_metas;
-use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pages::ReadPages;
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf::{PointerLeaf, set_pointer};
@@ -306,8 +306,7 @@ impl Life {
         new.set_number(number);
         new.set_commit(commit);
         for (slot, pointer) in next.pointers.into_iter().enumerate() {
-            let mut page = PageMut::new(&mut new, None);
-            set_pointer(&mut page, slot, pointer).unwrap();
+            set_pointer(&mut new, slot, pointer).unwrap();
         }
         new.seal();
         let file = &self.inner().data.file;
@@ -356,7 +355,6 @@ impl Life {
                 let base = old.as_ref().map(|page| Base {
                     number: PageNo(self.state.leaf),
                     page,
-                    origins: None,
                 });
                 encode_page(new, base, &mut record);
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::page::{PAGE_BYTES, PageKind, PageMut};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::{Child, InsertionRun, Mark, Node, NodeMut, cell_bytes, slots_bytes};
 
@@ -234,7 +234,7 @@ impl Entries {
     pub(crate) fn write(
         &self,
         range: Range<usize>,
-        page: PageMut<'_>,
+        page: &mut Page,
         number: PageNo,
         commit: CommitNo,
         run: InsertionRun,
@@ -314,11 +314,11 @@ mod tests {
             prop_assume!(entries.fit(all.clone(), 0));
             let (number, commit) = (PageNo(7), CommitNo(3));
             let mut page = Page::zeroed();
-            entries.write(all.clone(), (&mut page).into(), number, commit, InsertionRun::default()).unwrap();
+            entries.write(all.clone(), &mut page, number, commit, InsertionRun::default()).unwrap();
             let mut model = Page::zeroed();
             let first = usize::from(!kind.is_leaf()).min(all.end - 1);
             let prefix = &entries.key(first)[..entries.prefix_len(all)];
-            let mut node = NodeMut::init((&mut model).into(), number, commit, kind, level, prefix);
+            let mut node = NodeMut::init(&mut model, number, commit, kind, level, prefix);
             for (slot, (key, value)) in records.iter().enumerate() {
                 prop_assert!(node.insert(slot, key, value, Mark::Inline).unwrap());
             }
@@ -339,7 +339,7 @@ mod tests {
                 let (key, value) = (entries.key(last).to_vec(), vec![1; entries.payload(last).len()]);
                 entries.push(&key, &value, Mark::Inline);
             }
-            let written = entries.write(0..entries.len(), (&mut page).into(), number, commit, InsertionRun::default());
+            let written = entries.write(0..entries.len(), &mut page, number, commit, InsertionRun::default());
             prop_assert!(written.is_err());
         }
     }

@@ -47,7 +47,6 @@
 mod child;
 mod edit;
 mod insertions;
-mod remake;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -65,7 +64,6 @@ pub(crate) use child::decode_pair;
 pub(crate) use child::{Child, encode_pair};
 pub(crate) use edit::NodeMut;
 pub(crate) use insertions::InsertionRun;
-pub(crate) use remake::{Edit, Entry};
 
 /// The length of the header of a tree page.
 pub(crate) const NODE_HEADER_BYTES: usize = 32;
@@ -590,15 +588,6 @@ impl<'p> Node<'p> {
         if let Some(offset) = self.offsets.get(slot) {
             prefetch::cell(self.page, usize::from(u16::from_le_bytes(*offset)));
         }
-    }
-
-    /// Fetches where the next cell will stand, if it has about so many bytes.
-    pub(crate) fn prefetch_place_for(&self, bytes: usize) {
-        if self.kind.has_equal_entries() {
-            return;
-        }
-        let cells = usize::from(self.page.u16_at(CELLS_AT)).min(PAGE_BYTES);
-        prefetch::part(self.page, cells.saturating_sub(bytes)..cells);
     }
 
     /// Fetches the whole page, without waiting for it.

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::format::tree_record::KeyOrder;
-use crate::format::tree_record::TreeKind;
+use crate::format::tree_record::{KeyOrder, TreeKind};
 
 /// An order of a program's own: total, and the same for as long as a tree that it orders has records.
 ///

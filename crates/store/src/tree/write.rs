@@ -74,11 +74,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if self.record.kind.out_of_line {
             return self.put_out_of_line(key, value);
         }
-        if self.record.kind.counted || self.record.kind.packed {
-            return self.find(key, value.len())?.store(key, value);
-        }
-        self.check_lengths(key, value.len())?;
-        Change::find_to_store(self, key, value.len())?.store(key, value)
+        self.find(key, value.len())?.store(key, value)
     }
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
@@ -288,10 +284,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     }
 
     fn free_page(&mut self, number: PageNo, level: usize) -> Result<()> {
-        let count = match level {
-            0 => &mut self.record.leaf_pages,
-            _ => &mut self.record.branch_pages,
-        };
+        let count = self.record.pages_mut(level);
         *count = count.saturating_sub(1);
         self.pages.free(number, 1)
     }
@@ -324,7 +317,8 @@ pub(crate) fn reserved_mut<P: WritePages + ?Sized>(
     match place {
         Reserved::Leaf { page, range } => pages
             .page_mut(page)?
-            .part(range)
+            .bytes_mut()
+            .get_mut(range)
             .ok_or_else(|| Error::corrupt(page, "cell outside its page")),
         Reserved::Extent { first, len } => {
             let extent = pages.extent_mut(first, value::extent_pages(len))?;

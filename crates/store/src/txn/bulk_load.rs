@@ -9,8 +9,7 @@ use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::pages::{AppendPages, WritePages as _};
 use crate::format::pointer::Segment;
 use crate::format::tree_record::TreeKind;
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::txn::pages::{TxnPages, WRITTEN_BYTES};
 use crate::txn::{TxnNo, WriteTxn};
 

@@ -17,7 +17,6 @@ mod large_tests;
 mod run;
 mod save;
 mod states;
-mod traces;
 mod undo;
 
 use std::collections::HashMap;
@@ -28,7 +27,7 @@ use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::format::free_list::recent::Named;
 use crate::format::free_list::{FreeExtent, PageRange};
-use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut, Successor};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pages::{ReadPages, WritePages};
 use crate::format::pointer::RecordPointer;
 use crate::format::pointer_leaf::PointerLeaf;
@@ -44,7 +43,6 @@ use crate::txn::KnownTrees;
 use heap::{Heaps, HeapsBefore, Victims};
 use hot_pages::HotPages;
 use states::{PageStates, State};
-use traces::Traces;
 use undo::{Destination, Source, Undo};
 
 /// What a process keeps from one write transaction to the next.
@@ -56,7 +54,6 @@ pub(crate) struct Workshop {
     records: Option<Box<TxnRecords>>,
     hot_pages: HotPages,
     states: PageStates,
-    traces: Traces,
     known_trees: KnownTrees,
     victims: Victims,
     resume: Resume,
@@ -74,7 +71,6 @@ impl Workshop {
             records: None,
             hot_pages: HotPages::default(),
             states: PageStates::default(),
-            traces: Traces::default(),
             known_trees: KnownTrees::default(),
             victims: Victims::default(),
             resume: Resume::default(),
@@ -127,8 +123,6 @@ pub(crate) struct TxnPages {
     pub(crate) only_frees: bool,
     /// No more looking through the free list, which is being changed.
     saving: bool,
-    /// It is noted where the bytes of changed pages stood before, for the log record.
-    is_traced: bool,
     /// Pages were written that no log record can tell of.
     appended: bool,
     /// The log was emptied to get at more pages.
@@ -176,8 +170,6 @@ impl TxnPages {
             may_use_reserve: false,
             only_frees: true,
             saving: false,
-            // Behind a commit that the log does not have there will hardly be a record.
-            is_traced: inner.wal.is_some() && !inner.region.ends_unlogged(),
             appended: false,
             reclaimed: false,
             has_cut: false,
@@ -192,7 +184,6 @@ impl TxnPages {
         }
         self.shop.named = self.allocator.take_named(self.commit);
         self.shop.states.clear();
-        self.shop.traces.clear();
         self.shop.records = self.view.records.take();
         if let Some(records) = &mut self.shop.records {
             records.clear();
@@ -247,6 +238,11 @@ impl TxnPages {
         old.map(|extent| u64::from(extent.pages)).sum()
     }
 
+    /// How many pages have been its own, in use or free again.
+    pub(crate) fn own_count(&self) -> u64 {
+        self.shop.states.own_count() as u64
+    }
+
     /// Own pages in use with the pages they were copied from (0 if none), ascending.
     pub(crate) fn changed_pages(&self) -> Vec<(PageNo, PageNo)> {
         let mut pages: Vec<_> = self
@@ -263,13 +259,12 @@ impl TxnPages {
     }
 
     /// What an own page was copied from, 0 if nothing.
-    pub(crate) fn base(&self, number: PageNo, base: PageNo) -> Result<Option<Base<'_>>> {
-        Ok(match base {
+    pub(crate) fn base(&self, number: PageNo) -> Result<Option<Base<'_>>> {
+        Ok(match number {
             PageNo(0) => None,
             _ => Some(Base {
-                number: base,
-                page: self.view.page(base)?,
-                origins: self.shop.traces.get(number),
+                number,
+                page: self.view.page(number)?,
             }),
         })
     }
@@ -277,9 +272,8 @@ impl TxnPages {
     /// Asks the processor for what it takes to seal an own page and to tell its difference to what it was copied from.
     pub(crate) fn fetch(&self, number: PageNo, base: PageNo) -> Result<()> {
         prefetch::page(self.view.page(number)?);
-        if let Some(origins) = self.shop.traces.get(number) {
-            let base = self.view.page(base)?;
-            origins.stored().for_each(|at| prefetch::part(base, at));
+        if base != PageNo(0) {
+            prefetch::page(self.view.page(base)?);
         }
         Ok(())
     }
@@ -347,25 +341,12 @@ impl TxnPages {
     /// # Safety
     /// The page is the transaction's own, and nobody looks at it while the reference lives.
     unsafe fn place(&mut self, number: PageNo) -> Result<&mut Page> {
-        // SAFETY: by the caller's promise.
-        Ok(unsafe { self.place_and_traces(number)? }.0)
-    }
-
-    /// The same, and what is known of where pages come from.
-    ///
-    /// # Safety
-    /// As for [`TxnPages::place`].
-    unsafe fn place_and_traces(&mut self, number: PageNo) -> Result<(&mut Page, &mut Traces)> {
-        let Workshop {
-            windows, traces, ..
-        } = &mut *self.shop;
         let plain = self.view.plain.as_deref_mut();
-        let page = match plain.and_then(|plain| plain.get_mut(number)) {
-            Some(page) => page,
+        match plain.and_then(|plain| plain.get_mut(number)) {
+            Some(page) => Ok(page),
             // SAFETY: by the caller's promise; it lies within the file as all own pages do.
-            None => unsafe { windows.page(number)? },
-        };
-        Ok((page, traces))
+            None => unsafe { self.shop.windows.page(number) },
+        }
     }
 
     /// Where the log record is put together.
@@ -646,11 +627,10 @@ impl WritePages for TxnPages {
         Ok(first)
     }
 
-    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
+    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
         self.keep_image(number)?;
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-        let (page, traces) = unsafe { self.place_and_traces(number)? };
-        Ok(PageMut::new(page, traces.get_mut(number)))
+        unsafe { self.place(number) }
     }
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
@@ -671,31 +651,22 @@ impl WritePages for TxnPages {
     }
 
     fn touch(&mut self, number: PageNo) -> Result<PageNo> {
-        let Some(page) = self.succeed(number)? else {
-            return Ok(number);
-        };
-        let copied = page.copy_rest();
-        let copied = copied.ok_or_else(|| Error::corrupt(number, "is not of a page's length"))?;
-        if self.page(copied)?.kind() == Some(PageKind::PointerLeaf) {
-            self.bring_pointers_along(number, copied)?;
-        }
-        Ok(copied)
-    }
-
-    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {
         if self.born(number)? == self.commit {
-            return Ok(None);
+            return Ok(number);
         }
-        let (to, commit, is_traced) = (self.allocate_from(number)?, self.commit, self.is_traced);
+        let (copy, commit) = (self.allocate_from(number)?, self.commit);
         self.free(number, 1)?;
         // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
         let old = unsafe { self.view.mapped(number)? };
         // SAFETY: an own page that nobody looks at yet; `old` is another page.
-        let (page, traces) = unsafe { self.place_and_traces(to)? };
-        let origins = if is_traced { traces.begin(to) } else { None };
-        Ok(Some(Successor::begin_traced(
-            old, page, origins, to, commit,
-        )))
+        let page = unsafe { self.place(copy)? };
+        page.bytes_mut().copy_from_slice(old.bytes());
+        page.set_number(copy);
+        page.set_commit(commit);
+        if page.kind() == Some(PageKind::PointerLeaf) {
+            self.bring_pointers_along(number, copy)?;
+        }
+        Ok(copy)
     }
 
     fn is_own(&self, number: PageNo) -> bool {
@@ -730,7 +701,6 @@ impl WritePages for TxnPages {
                 return Err(freed_twice());
             }
             self.shop.states.insert(first, State::OwnFree);
-            self.shop.traces.remove(first);
             if epoch >= self.epoch {
                 self.recycled.push(first);
                 Destination::Recycled

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use crate::env::Env;
-use crate::env::Inner;
 use crate::env::mapping::MappedPages;
 use crate::env::readers::ReaderHandle;
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
 use crate::format::page::PAGE_BYTES;

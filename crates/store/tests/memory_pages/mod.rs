@@ -4,8 +4,8 @@
 #![allow(dead_code)]
 
 use sapwood_store::page::{
-    AppendPages, CommitNo, HeapNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, RecordPointer,
-    Segment, Successor, WritePages, WriteRecords,
+    AppendPages, CommitNo, HeapNo, PAGE_BYTES, Page, PageNo, ReadPages, RecordPointer, Segment,
+    WritePages, WriteRecords,
 };
 use sapwood_store::{Error, Result, tree};
 
@@ -158,9 +158,9 @@ impl WritePages for MemoryPages {
         Ok(self.push_extent(pages))
     }
 
-    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
+    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
         match self.places.get_mut(index(number)) {
-            Some(Content::Page(page)) => Ok((&mut **page).into()),
+            Some(Content::Page(page)) => Ok(page),
             _ => Err(corrupt(number, "page number outside the store")),
         }
     }
@@ -176,19 +176,17 @@ impl WritePages for MemoryPages {
         }
     }
 
-    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {
+    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
         if self.page(number)?.commit() == self.commit {
-            return Ok(None);
+            return Ok(number);
         }
-        let new = self.allocate()?;
+        let (new, commit) = (self.allocate()?, self.commit);
         self.freed.push(number);
-        match self.places.get_disjoint_mut([index(number), index(new)]) {
-            Ok([Content::Page(old), Content::Page(page)]) => {
-                let commit = self.commit;
-                Ok(Some(Successor::begin(old, page, new, commit)))
-            }
-            _ => Err(corrupt(new, "is not a new page")),
-        }
+        let mut copy = self.page(number)?.clone();
+        copy.set_number(new);
+        copy.set_commit(commit);
+        *self.page_mut(new)? = copy;
+        Ok(new)
     }
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {

@@ -2,8 +2,7 @@
 
 use crate::format::page::PAGE_BYTES;
 use crate::format::pointer::{RecordPointer, Segment};
-use crate::ids::HeapNo;
-use crate::ids::PageNo;
+use crate::ids::{HeapNo, PageNo};
 use crate::page_map::ByNumber;
 
 /// The records that a transaction has added, and the pointers that leaves will have when it is committed.

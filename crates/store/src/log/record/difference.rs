@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use super::{damaged, take, take_number};
 use crate::error::Result;
-use crate::format::page::{Origin, Origins, PAGE_BYTES, PAGE_HEADER_BYTES};
+use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES};
 use crate::tree::entries::common_prefix;
 use crate::varint;
 
@@ -24,6 +24,8 @@ type Bytes = [u8; PAGE_BYTES];
 /// What the differences of pages tell of: not the checksum, the page's own number and the commit.
 const TOLD: [Range<usize>; 2] = [4..8, PAGE_HEADER_BYTES..PAGE_BYTES];
 const WORD_BYTES: usize = 8;
+/// So many words that are alike are passed over at once.
+const BLOCK_WORDS: usize = 32;
 /// A shorter run is written as it is.
 const MOVED_BYTES_MIN: usize = 16;
 /// If less of a page has changed, the bytes are not looked for elsewhere.
@@ -63,33 +65,6 @@ pub(super) fn put(base: Option<&Bytes>, page: &Bytes, out: &mut Vec<u8>) {
             runs.search(&places, run);
         }
     }
-    runs.end();
-}
-
-/// As [`put`], where it is known what became of the bytes: nothing is read but what has been stored, and what stood
-/// there.
-pub(super) fn put_known(before: &Bytes, page: &Bytes, origins: &Origins, out: &mut Vec<u8>) {
-    let mut runs = Runs::new(before, page, out);
-    // Bytes that may differ from what stood in their place.
-    let mut new = 0..0;
-    for (at, origin) in origins.iter() {
-        let run = match origin {
-            Origin::Base(from) if from == at.start => continue,
-            Origin::Base(from) if at.len() >= MOVED_BYTES_MIN => Run::From(from),
-            Origin::Zero if at.len() >= MOVED_BYTES_MIN => Run::Zeroes,
-            _ if at.start == new.end => {
-                new.end = at.end;
-                continue;
-            }
-            _ => {
-                runs.put_stored(std::mem::replace(&mut new, at));
-                continue;
-            }
-        };
-        runs.put_stored(std::mem::replace(&mut new, at.end..at.end));
-        runs.put(at, run);
-    }
-    runs.put_stored(new);
     runs.end();
 }
 
@@ -134,15 +109,21 @@ fn each_changed(before: &[u8], after: &[u8], at: Range<usize>, mut each: impl Fn
     };
     let mut start = at.start;
     let mut run = start..start;
-    for (old, new) in old.iter().zip(new) {
-        if u64::from_le_bytes(*old) != u64::from_le_bytes(*new) {
-            if run.end != start {
-                trimmed(run);
-                run = start..start;
-            }
-            run.end = start + WORD_BYTES;
+    for (old, new) in old.chunks(BLOCK_WORDS).zip(new.chunks(BLOCK_WORDS)) {
+        if old == new {
+            start += old.len() * WORD_BYTES;
+            continue;
         }
-        start += WORD_BYTES;
+        for (old, new) in old.iter().zip(new) {
+            if u64::from_le_bytes(*old) != u64::from_le_bytes(*new) {
+                if run.end != start {
+                    trimmed(run);
+                    run = start..start;
+                }
+                run.end = start + WORD_BYTES;
+            }
+            start += WORD_BYTES;
+        }
     }
     if old_rest != new_rest {
         if run.end != start {

@@ -9,13 +9,13 @@ use super::{
     NODE_HEADER_BYTES, Node, PAIR_BYTES, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::format::page::{Before, PAGE_BYTES, PageKind, PageMut};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::insertions::RUN_AT;
 
 /// A page of a tree, to be changed.
 pub(crate) struct NodeMut<'a> {
-    page: PageMut<'a>,
+    page: &'a mut Page,
     kind: PageKind,
     n: usize,
     /// Of a packed leaf, the size of its keys, of a leaf of places that of its pairs.
@@ -25,12 +25,12 @@ pub(crate) struct NodeMut<'a> {
 impl<'a> NodeMut<'a> {
     /// Takes a page that [`Node::open`] takes.
     pub(crate) fn open(
-        page: PageMut<'a>,
+        page: &'a mut Page,
         number: PageNo,
         kind: PageKind,
         level: usize,
     ) -> Result<Self> {
-        let node = Node::open(&page, number, kind, level)?;
+        let node = Node::open(page, number, kind, level)?;
         let prefix_len = match kind {
             kind if kind.has_equal_entries() => node.packed_size(),
             _ => node.prefix.len(),
@@ -46,7 +46,7 @@ impl<'a> NodeMut<'a> {
 
     /// Makes a page an empty page of a tree whose keys will share a prefix.
     pub(crate) fn init(
-        mut page: PageMut<'a>,
+        page: &'a mut Page,
         number: PageNo,
         commit: CommitNo,
         kind: PageKind,
@@ -73,7 +73,7 @@ impl<'a> NodeMut<'a> {
     }
 
     pub(crate) fn as_node(&self) -> Option<Node<'_>> {
-        Node::lay_out(&self.page, self.kind)
+        Node::lay_out(self.page, self.kind)
     }
 
     fn corrupt(&self) -> Error {
@@ -247,7 +247,7 @@ impl<'a> NodeMut<'a> {
         let branch: [&[u8]; 4] = [&len, &[], payload, key];
         let parts = if self.kind.is_leaf() { leaf } else { branch };
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut cell = self.page.reborrow().part(at..at + bytes)?;
+        let mut cell = self.page.bytes_mut().get_mut(at..at + bytes)?;
         for part in parts {
             let (place, rest) = cell.split_at_mut_checked(part.len())?;
             place.copy_from_slice(part);
@@ -266,7 +266,7 @@ impl<'a> NodeMut<'a> {
         if end > self.cells() {
             return None;
         }
-        let page = &mut self.page;
+        let page = &mut *self.page;
         page.shift(old + 2 * slot..old + 2 * n, new + 2 * (slot + 1));
         if old != new {
             page.shift(old..old + 2 * slot, new);
@@ -287,20 +287,10 @@ impl<'a> NodeMut<'a> {
         if self.kind.has_equal_entries() {
             return self.remove_packed(slot);
         }
-        let (len, at) = self
-            .as_node()
-            .and_then(|node| {
-                let cell = node.find_cell(slot)?;
-                let at = u16::from_le_bytes(*node.offsets.get(slot)?);
-                Some((
-                    cell_bytes(self.kind, cell.suffix_len, cell.payload.len()),
-                    usize::from(at),
-                ))
-            })
-            .ok_or_else(|| self.corrupt())?;
+        let cell = self.cell_range(slot).ok_or_else(|| self.corrupt())?;
         let n = self.n;
         let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n - 1));
-        let page = &mut self.page;
+        let page = &mut *self.page;
         page.shift(
             heads + HEAD_BYTES * (slot + 1)..heads + HEAD_BYTES * n,
             heads + HEAD_BYTES * slot,
@@ -311,10 +301,10 @@ impl<'a> NodeMut<'a> {
         page.shift(old + 2 * (slot + 1)..old + 2 * n, new + 2 * slot);
         self.n = n - 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
-        if at == self.cells() && at + len <= PAGE_BYTES {
-            self.page.set_u16_at(CELLS_AT, (at + len) as u16);
+        if cell.start == self.cells() && cell.end <= PAGE_BYTES {
+            self.page.set_u16_at(CELLS_AT, cell.end as u16);
         } else {
-            let dead = (self.dead() + len).min(PAGE_BYTES);
+            let dead = (self.dead() + cell.len()).min(PAGE_BYTES);
             self.page.set_u16_at(DEAD_AT, dead as u16);
         }
         Ok(())
@@ -340,6 +330,14 @@ impl<'a> NodeMut<'a> {
         } else {
             Err(self.corrupt())
         }
+    }
+
+    /// Where in the page the cell of an entry stands.
+    fn cell_range(&self, slot: usize) -> Option<Range<usize>> {
+        let node = self.as_node()?;
+        let cell = node.find_cell(slot)?;
+        let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
+        Some(at..at + cell_bytes(self.kind, cell.suffix_len, cell.payload.len()))
     }
 
     /// Where in the page the payload of an entry stands.
@@ -392,7 +390,7 @@ impl<'a> NodeMut<'a> {
             return self.set_payload(slot, payload).map(|()| true);
         }
         let suffix_len = cell.suffix_len;
-        let old = node.cell_range(slot).ok_or_else(|| self.corrupt())?;
+        let old = self.cell_range(slot).ok_or_else(|| self.corrupt())?;
         let (cells, floor) = (
             self.cells(),
             self.heads_at() + slots_bytes(self.kind, self.n),
@@ -423,7 +421,7 @@ impl<'a> NodeMut<'a> {
     /// be further ahead.
     fn move_offsets(&mut self, last: usize, by: usize) -> Option<()> {
         let at = self.offsets_at(self.n);
-        let offsets = self.page.reborrow().part(at..at + 2 * self.n)?;
+        let offsets = self.page.bytes_mut().get_mut(at..at + 2 * self.n)?;
         for offset in offsets.as_chunks_mut().0 {
             let cell = u16::from_le_bytes(*offset);
             if usize::from(cell) <= last {
@@ -439,26 +437,24 @@ impl<'a> NodeMut<'a> {
 
     /// Closes the gaps that removed cells left.
     fn compact(&mut self) -> Result<()> {
-        let before = self.page.before();
+        let before = self.page.clone();
         self.pack(&before).ok_or_else(|| self.corrupt())
     }
 
-    fn pack(&mut self, before: &Before) -> Option<()> {
+    fn pack(&mut self, before: &Page) -> Option<()> {
         let node = Node::lay_out(before, self.kind)?;
         let floor = self.heads_at() + slots_bytes(self.kind, self.n);
-        let mut offsets = Vec::with_capacity(2 * node.len());
-        let mut cells = Vec::with_capacity(node.len());
+        let offsets = self.offsets_at(self.n);
         let mut at = PAGE_BYTES;
         for (slot, from) in node.offsets.iter().enumerate() {
             let cell = node.find_cell(slot)?;
             let len = cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
             let from = usize::from(u16::from_le_bytes(*from));
             at = at.checked_sub(len).filter(|&at| at >= floor)?;
-            offsets.extend_from_slice(&(at as u16).to_le_bytes());
-            cells.push(from..from + len);
+            self.page.store(at, before.bytes().get(from..from + len)?)?;
+            self.page
+                .store(offsets + 2 * slot, &(at as u16).to_le_bytes())?;
         }
-        self.page.pack(before, cells.iter().rev().cloned(), at)?;
-        self.page.store(self.offsets_at(self.n), &offsets)?;
         // Nothing stale stays between slots and cells: what is not used is zero, in the page and in its log record.
         self.page.clear(floor..at);
         self.page.set_u16_at(CELLS_AT, at as u16);

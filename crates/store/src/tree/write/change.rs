@@ -2,6 +2,7 @@
 //! overflowed or became too empty mended on the way back up.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
@@ -11,9 +12,7 @@ use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
-use crate::tree::node::{
-    Child, Edit, Entry, Found, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut,
-};
+use crate::tree::node::{Child, Found, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut};
 use crate::tree::{NO_STEPS, Orders, Position, Step, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
@@ -36,25 +35,26 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// The way to a key.
     pub(super) fn find(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
         let mut change = Self::nowhere(tree);
-        change.find_leaf(key)?;
-        change.find_place(key)?;
-        Ok(change)
-    }
-
-    /// As [`Change::find`], for what will be stored in any case: the branches on the way become the transaction's own
-    /// while the leaf is fetched. For trees that count nothing.
-    pub(super) fn find_to_store(
-        tree: &'a mut TreeMut<'_, P>,
-        key: &[u8],
-        value_len: usize,
-    ) -> Result<Self> {
-        let mut change = Self::nowhere(tree);
-        change.find_leaf(key)?;
-        change.touch_branches(0)?;
-        if change.height() > 0 {
-            change.node(0)?.prefetch_place_for(key.len() + value_len);
+        let order = change.orders.keys;
+        let mut number = change.tree.root;
+        for level in (0..change.height()).rev() {
+            let page = change.pages.page(number)?;
+            prefetch::slots(page, level);
+            if level == 0 && !change.pages.is_own(number) {
+                // Most changes will copy it. Those above are in the caches.
+                prefetch::page(page);
+            }
+            let node = change.open(number, level)?;
+            let (slot, child) = if level > 0 {
+                let slot = node.child_slot(key, order)?;
+                (slot, node.child(slot)?.page)
+            } else {
+                change.place = node.search(key, 0, order)?;
+                (change.place.slot, number)
+            };
+            change.steps[level] = Step { page: number, slot };
+            number = child;
         }
-        change.find_place(key)?;
         Ok(change)
     }
 
@@ -68,40 +68,6 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         change.steps[0] = Step { page: leaf, slot };
         change.place = Found::exactly(slot);
         Ok(change)
-    }
-
-    /// Goes the way to the leaf that a key belongs to, and fetches that.
-    fn find_leaf(&mut self, key: &[u8]) -> Result<()> {
-        let order = self.orders.keys;
-        let mut number = self.tree.root;
-        for level in (0..self.height()).rev() {
-            let page = self.pages.page(number)?;
-            prefetch::slots(page, level);
-            if !self.pages.is_own(number) {
-                // Most changes will make another of it.
-                prefetch::page(page);
-            }
-            let mut step = Step {
-                page: number,
-                slot: 0,
-            };
-            if level > 0 {
-                let node = self.open(number, level)?;
-                step.slot = node.child_slot(key, order)?;
-                number = node.child(step.slot)?.page;
-            }
-            self.steps[level] = step;
-        }
-        Ok(())
-    }
-
-    /// Finds the place of a key in its leaf.
-    fn find_place(&mut self, key: &[u8]) -> Result<()> {
-        if self.height() > 0 {
-            self.place = self.node(0)?.search(key, 0, self.orders.keys)?;
-            self.steps[0].slot = self.place.slot;
-        }
-        Ok(())
     }
 
     /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last
@@ -167,75 +133,23 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     fn allocate(&mut self, level: usize) -> Result<PageNo> {
-        self.count_page(level);
+        *self.tree.pages_mut(level) += 1;
         self.pages.allocate()
     }
 
-    fn count_page(&mut self, level: usize) {
-        if level > 0 {
-            self.tree.branch_pages += 1;
-        } else {
-            self.tree.leaf_pages += 1;
-        }
-    }
-
     pub(super) fn free(&mut self, number: PageNo, level: usize) -> Result<()> {
-        let count = if level > 0 {
-            &mut self.tree.branch_pages
-        } else {
-            &mut self.tree.leaf_pages
-        };
+        let count = self.tree.pages_mut(level);
         *count = count.saturating_sub(1);
         self.pages.free(number, 1)
     }
 
     /// Makes the whole way the transaction's own, and adds `records` to the counts along it.
     pub(super) fn touch(&mut self, records: i64) -> Result<()> {
-        if self.height() == 0 || self.is_own_way(0, records) {
-            return Ok(());
-        }
-        self.touch_branches(records)?;
-        let leaf = self.steps[0].page;
-        let new = self.pages.touch(leaf)?;
-        self.lead_to(0, new, records)
-    }
-
-    /// As [`Change::touch`], and makes a change in the leaf. Answers `false`, and only touches, if there is more to
-    /// that.
-    fn touch_and_edit(&mut self, records: i64, edit: Edit<'_>) -> Result<bool> {
-        if self.is_own_way(0, records) {
-            return Ok(false);
-        }
-        self.touch_branches(records)?;
-        let leaf = self.steps[0].page;
-        let remade = match self.pages.is_own(leaf) {
-            true => None,
-            false => self.node(0)?.remade(self.place.slot, edit)?,
-        };
-        if let Some(remade) = remade
-            && let Some(page) = self.pages.succeed(leaf)?
-        {
-            let new = remade.write(page)?;
-            self.lead_to(0, new, records)?;
-            return Ok(true);
-        }
-        let new = self.pages.touch(leaf)?;
-        self.lead_to(0, new, records)?;
-        Ok(false)
-    }
-
-    /// Whether nothing of the way down to a level is to be changed for its own sake: what leads to a page of the
-    /// transaction's own is its own, too, and nothing is counted.
-    fn is_own_way(&self, level: usize, records: i64) -> bool {
         let counts = records != 0 && self.tree.kind.counted;
-        !counts && level < self.height() && self.pages.is_own(self.steps[level].page)
-    }
-
-    fn touch_branches(&mut self, records: i64) -> Result<()> {
-        if self.is_own_way(1, records) {
-            return Ok(());
-        }
-        for level in (1..self.height()).rev() {
+        // What leads to a page of the transaction's own is its own, too.
+        let is_own = |level: &usize| !counts && self.pages.is_own(self.steps[*level].page);
+        let own = (0..self.height()).find(is_own).unwrap_or(self.height());
+        for level in (0..own).rev() {
             let new = self.pages.touch(self.steps[level].page)?;
             self.lead_to(level, new, records)?;
         }
@@ -278,20 +192,12 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         if self.tree.height == 0 {
             self.plant()?;
         }
-        let entry = Entry { key, payload, mark };
-        let edit = match new {
-            true => Edit::Insert(entry),
-            false => {
-                self.free_large_value()?;
-                Edit::Replace(entry)
-            }
-        };
-        if self.touch_and_edit(i64::from(new), edit)? {
-            return Ok(());
-        }
         if new {
+            self.touch(1)?;
             return self.insert(0, key, payload, mark);
         }
+        self.free_large_value()?;
+        self.touch(0)?;
         let slot = self.place.slot;
         if self.node_mut(0)?.replace(slot, payload, mark)? {
             return Ok(());
@@ -349,44 +255,44 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(());
         }
 
-        let commit = self.pages.commit();
-        let bytewise = self.orders.keys.is_bytes();
         let mut entries = Entries::new(self.tree.page_kind(level), level);
         entries.load(&self.node(level)?, &[])?;
         let end = entries.len();
         entries.insert(slot, key, payload, mark);
         let all = 0..entries.len();
         if entries.fit(all.clone(), 0) {
-            return entries.write(all, self.pages.page_mut(number)?, number, commit, run);
+            return self.write(&entries, all, number, run).map(drop);
         }
-        self.count_page(level);
-        let right = self.pages.allocate_beside(number)?;
-        let cut = if slot == end && run.cut() == Some(end) {
+        *self.tree.pages_mut(level) += 1;
+        let beside = self.pages.allocate_beside(number)?;
+        let (left, cut) = if slot == end && run.cut() == Some(end) {
             // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
-            end
+            let records = entries.records(0..end);
+            let page = number;
+            (Child { page, records }, end)
         } else {
             let cut = entries
                 .cut(run.cut())
                 .ok_or_else(|| Error::corrupt(number, "entries cannot be divided"))?;
-            entries.write(0..cut, self.pages.page_mut(number)?, number, commit, run)?;
-            cut
+            (self.write(&entries, 0..cut, number, run)?, cut)
         };
-        entries.write(
-            cut..all.end,
-            self.pages.page_mut(right)?,
-            right,
-            commit,
-            run.moved(cut),
-        )?;
-        let left = Child {
-            page: number,
-            records: entries.records(0..cut),
-        };
-        let right = Child {
-            page: right,
-            records: entries.records(cut..all.end),
-        };
-        self.insert_sibling(level, left, right, entries.separator(cut, bytewise))
+        let right = self.write(&entries, cut..all.end, beside, run.moved(cut))?;
+        let separator = entries.separator(cut, self.orders.keys.is_bytes());
+        self.insert_sibling(level, left, right, separator)
+    }
+
+    /// Writes some entries as the contents of a page of the transaction's own; what the level above says of it.
+    fn write(
+        &mut self,
+        entries: &Entries,
+        range: Range<usize>,
+        page: PageNo,
+        run: InsertionRun,
+    ) -> Result<Child> {
+        let commit = self.pages.commit();
+        let records = entries.records(range.clone());
+        entries.write(range, self.pages.page_mut(page)?, page, commit, run)?;
+        Ok(Child { page, records })
     }
 
     /// Tells the level above that the page on the way became two.
@@ -442,10 +348,9 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// Removes the entry that the way leads to, which stands for so many records.
     pub(super) fn remove(mut self, records: u64) -> Result<()> {
         self.free_large_value()?;
-        if !self.touch_and_edit(-1, Edit::Remove)? {
-            let slot = self.place.slot;
-            self.node_mut(0)?.remove(slot)?;
-        }
+        self.touch(-1)?;
+        let slot = self.place.slot;
+        self.node_mut(0)?.remove(slot)?;
         self.tree.records = self.tree.records.saturating_sub(records);
         for level in 0..self.height() {
             if !self.mend(level)? {
@@ -503,25 +408,12 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             &separator,
         )?;
         let n = entries.len();
-        let commit = self.pages.commit();
 
         if entries.fit(0..n, MERGED_SPARE_BYTES) {
             let left = self.pages.touch(left)?;
-            entries.write(
-                0..n,
-                self.pages.page_mut(left)?,
-                left,
-                commit,
-                InsertionRun::default(),
-            )?;
+            let left = self.write(&entries, 0..n, left, InsertionRun::default())?;
             self.free(right, level)?;
-            self.node_mut(level + 1)?.set_child(
-                slot,
-                Child {
-                    page: left,
-                    records: entries.records(0..n),
-                },
-            )?;
+            self.node_mut(level + 1)?.set_child(slot, left)?;
             self.node_mut(level + 1)?.remove_child(slot + 1)?;
             return Ok(true);
         }
@@ -537,20 +429,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         }
         for (slot, number, range) in [(slot, left, 0..cut), (slot + 1, right, cut..n)] {
             let number = self.pages.touch(number)?;
-            entries.write(
-                range.clone(),
-                self.pages.page_mut(number)?,
-                number,
-                commit,
-                InsertionRun::default(),
-            )?;
-            self.node_mut(level + 1)?.set_child(
-                slot,
-                Child {
-                    page: number,
-                    records: entries.records(range),
-                },
-            )?;
+            let child = self.write(&entries, range, number, InsertionRun::default())?;
+            self.node_mut(level + 1)?.set_child(slot, child)?;
         }
         Ok(false)
     }
@@ -570,30 +450,14 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     fn replace_separator(&mut self, level: usize, slot: usize, separator: &[u8]) -> Result<bool> {
         let number = self.steps[level].page;
         let node = self.node(level)?;
-        let child = node.child(slot)?;
         let mut entries = Entries::new(node.kind(), level);
         entries.load(&node, &[])?;
         entries.replace_key(slot, separator);
         if !entries.fit(0..entries.len(), 0) {
             return Ok(false);
         }
-        let commit = self.pages.commit();
-        self.node_mut(level)?.remove(slot)?;
-        let kind = self.tree.page_kind(level);
-        if !self.node_mut(level)?.insert(
-            slot,
-            separator,
-            kind.child_payload(&child.encode()),
-            Mark::Inline,
-        )? {
-            entries.write(
-                0..entries.len(),
-                self.pages.page_mut(number)?,
-                number,
-                commit,
-                InsertionRun::default(),
-            )?;
-        }
+        let run = InsertionRun::of(self.pages.page(number)?);
+        self.write(&entries, 0..entries.len(), number, run)?;
         Ok(true)
     }
 

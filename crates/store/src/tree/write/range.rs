@@ -129,25 +129,17 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         // From behind, so that slots before stay what they are.
         for slot in (first..=last).rev() {
             let child = self.open(number, level)?.child(slot)?;
+            let bound_at = |is_there: bool, bound| match is_there {
+                true => bound,
+                false => Bound::Unbounded,
+            };
             let below = Bounds {
-                from: if slot == first {
-                    bounds.from
-                } else {
-                    Bound::Unbounded
-                },
-                to: if slot == last {
-                    bounds.to
-                } else {
-                    Bound::Unbounded
-                },
+                from: bound_at(slot == first, bounds.from),
+                to: bound_at(slot == last, bounds.to),
             };
             match self.cut(child.page, level - 1, below)? {
                 Some(left) => {
-                    let records = if self.record.kind.counted {
-                        left.records
-                    } else {
-                        0
-                    };
+                    let records = left.records * u64::from(self.record.kind.counted);
                     let left = Child { records, ..left };
                     if left != child {
                         self.open_mut(number, level)?.set_child(slot, left)?;

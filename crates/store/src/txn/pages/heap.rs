@@ -18,8 +18,7 @@ use crate::heap::{
     HeapUse, RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse,
     segment_key, segment_of,
 };
-use crate::ids::HeapNo;
-use crate::ids::{CommitNo, PageNo};
+use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::log::append::record_bytes_max;
 use crate::tree;
 use crate::tree::View;
@@ -497,7 +496,7 @@ impl TxnPages {
     /// Has the copy of a leaf say what the leaf was to say, and that nobody has stored in it: so what it is like as of
     /// any later commit is seen from its records alone.
     pub(super) fn bring_pointers_along(&mut self, leaf: PageNo, copy: PageNo) -> Result<()> {
-        pointer_leaf::clear_changed(&mut self.page_mut(copy)?);
+        pointer_leaf::clear_changed(self.page_mut(copy)?);
         let Some(own) = self.view.records.as_deref_mut() else {
             return Ok(());
         };
@@ -505,9 +504,9 @@ impl TxnPages {
         if pointers.is_empty() {
             return Ok(());
         }
-        let mut page = self.page_mut(copy)?;
+        let page = self.page_mut(copy)?;
         for &(slot, pointer) in &pointers {
-            pointer_leaf::set_pointer(&mut page, usize::from(slot), pointer)
+            pointer_leaf::set_pointer(page, usize::from(slot), pointer)
                 .ok_or_else(|| damaged(copy))?;
         }
         for (slot, pointer) in pointers {

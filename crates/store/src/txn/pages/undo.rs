@@ -131,7 +131,6 @@ impl TxnPages {
                 // SAFETY: an own page, and `&mut self` keeps everybody from looking.
                 let place = unsafe { self.place(page)? };
                 place.bytes_mut().copy_from_slice(image.bytes());
-                self.shop.traces.remove(page);
                 self.shop.states.insert(page, State::Own { base, epoch });
             }
             Undo::Allocated {
@@ -141,7 +140,6 @@ impl TxnPages {
             } => {
                 if pages == 1 {
                     self.shop.states.remove(first);
-                    self.shop.traces.remove(first);
                     if let Some(plain) = self
                         .view
                         .plain

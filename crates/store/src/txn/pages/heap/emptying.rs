@@ -6,8 +6,7 @@ use crate::error::Result;
 use crate::format::page::PAGE_BYTES;
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::heap::{SegmentUse, segment_key, segment_of};
-use crate::ids::HeapNo;
-use crate::ids::PageNo;
+use crate::ids::{HeapNo, PageNo};
 use crate::tree::View;
 use crate::txn::pages::TxnPages;
 
