@@ -196,7 +196,7 @@ pub enum Step {
 pub struct Search<E: Engine = Embedded> {
     snapshot: Snapshot<E>,
     stage: Stage,
-    /// How far it had come on the snapshot before, until it runs on this one.
+    /// How far it had come on the snapshot before.
     resumed: Option<Box<Resumed>>,
 }
 
@@ -205,6 +205,15 @@ struct Resumed {
     sent: u32,
     sent_before: u32,
     position: Position,
+    /// Whether it goes on from there.
+    is_taken_up: bool,
+}
+
+impl Resumed {
+    /// Whether a search has dealt with no candidate since.
+    fn is_still_at(&self, running: &Running) -> bool {
+        self.is_taken_up && self.position == running.position
+    }
 }
 
 enum Stage {
@@ -325,7 +334,8 @@ impl<E: Engine> Search<E> {
     /// Goes on from here in another snapshot, with what the rules grant by that one, as a paged search does with its
     /// next page: what has changed meanwhile is seen where the search has not been yet. `request` and `options` are
     /// those that it was begun with. Does nothing when it is not the time for that: before the search goes through its
-    /// candidates, in the middle of one, and in a synthetic context.
+    /// candidates, in the middle of one, and in a synthetic context. Nor before it has dealt with a candidate since the
+    /// last time: on an engine that fetches what it reads, a search that was renewed again and again would get nowhere.
     pub fn renew(
         &mut self,
         snapshot: Snapshot<E>,
@@ -338,13 +348,18 @@ impl<E: Engine> Search<E> {
         };
         let is_at_rest =
             running.gathered.is_none() && running.assertion.is_none() && !running.is_beginning;
-        if !is_at_rest || matches!(running.source, Source::Synthetic) {
+        let resumed = self.resumed.as_ref();
+        if !is_at_rest
+            || matches!(running.source, Source::Synthetic)
+            || resumed.is_some_and(|resumed| resumed.is_still_at(running))
+        {
             return;
         }
         let resumed = Resumed {
             sent: running.sent,
             sent_before: running.sent_before,
             position: running.position.clone(),
+            is_taken_up: false,
         };
         let options = SearchOptions {
             assertion: None,
@@ -363,10 +378,12 @@ impl<E: Engine> Search<E> {
     /// Takes up what a search had come to, once it runs.
     fn resume(&mut self) {
         if let Stage::Running(running) = &mut self.stage
-            && let Some(resumed) = self.resumed.take()
+            && let Some(resumed) = &mut self.resumed
+            && !resumed.is_taken_up
         {
             running.sent = resumed.sent;
-            running.resume(resumed.sent_before, resumed.position);
+            running.resume(resumed.sent_before, resumed.position.clone());
+            resumed.is_taken_up = true;
         }
     }
 

@@ -1,7 +1,6 @@
 //! What the directory does, on an engine whose reads are not here at first, and that runs bundles again and again: the
 //! same as on the embedded one. Left out are the tests of engines themselves, and those of large attributes and of very
 //! many names and descriptions: what reads a thousand values begins anew at each that is not here, and takes minutes.
-//! So is what has a search go on in another snapshot at each step: nothing would ever be here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,6 +21,7 @@ mod made;
 mod model;
 mod options;
 mod query;
+mod renewal;
 mod root;
 mod schema;
 mod search;

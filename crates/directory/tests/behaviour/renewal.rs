@@ -56,10 +56,7 @@ fn renewed(
             let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
             match search.step(&mut wire, budget).unwrap() {
                 Step::Done(outcome) => return outcome.code,
-                Step::Fetch => {
-                    search.snapshot().fetch().unwrap();
-                    continue;
-                }
+                Step::Fetch => search.snapshot().fetch().unwrap(),
                 Step::More => {}
                 Step::Room(_) => panic!("there is room"),
             }
