@@ -168,6 +168,7 @@ fn search_following(
             Step::More => {}
             Step::Fetch => panic!("all is here"),
             Step::Room(_) => panic!("there is room for everything"),
+            Step::Wait => panic!("it is no persistent search"),
             Step::Done(outcome) => {
                 assert_eq!(outcome.code, ResultCode::Success);
                 return (all, Answer::all(&out).len());

@@ -70,7 +70,9 @@ pub use password_policy::{
     AccountChange, BindFailure, BindVerdict, PasswordChange,
     read_values as read_password_policy_values,
 };
-pub use search::{Budget, EntrySink, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry};
+pub use search::{
+    Budget, EntrySink, Persistent, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry,
+};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;

@@ -21,6 +21,10 @@ pub use password_policy::{
     PASSWORD_EXPIRED, PASSWORD_EXPIRING, PASSWORD_POLICY, PasswordPolicyError,
     PasswordPolicyResponse, PasswordPolicyWarning, password_policy_response,
 };
+pub use persistent_search::{
+    ChangeType, ChangeTypes, ENTRY_CHANGE_NOTIFICATION, EntryChange, PERSISTENT_SEARCH,
+    PersistentSearch, entry_change_notification,
+};
 pub use post_read::POST_READ;
 pub use pre_read::PRE_READ;
 pub use proxied_authorization::{
@@ -96,6 +100,7 @@ known_controls! {
     NonTransactional non_transactional
     PagedResults paged_results
     PasswordPolicy password_policy
+    PersistentSearch persistent_search
     PostRead post_read
     PreRead pre_read
     ProxiedAuthorization proxied_authorization

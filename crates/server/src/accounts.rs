@@ -67,6 +67,7 @@ pub(crate) enum Kind {
     Updates,
     Transactions,
     Searches,
+    Persistent,
     Answers,
     Handshakes,
     Connections,

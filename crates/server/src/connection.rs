@@ -18,12 +18,13 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::admission::Admission;
 use crate::closing::Reason;
+use crate::followers::Followers;
 use crate::handshake_memory::HandshakeMemory;
 use crate::input_memory::InputMemory;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
 use crate::processors::Seat;
 use crate::service::Service;
-use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
+use crate::session::{Completion, Completions, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 use crate::tls::TlsUse;
 
@@ -65,6 +66,7 @@ pub(crate) struct OpenSessions<E: Engine> {
     completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion<E>>>>>,
     is_stopping: Rc<Cell<bool>>,
     last_snapshot: LastSnapshot<E>,
+    followers: Followers<E>,
 }
 
 impl<E: Engine> Clone for OpenSessions<E> {
@@ -74,6 +76,7 @@ impl<E: Engine> Clone for OpenSessions<E> {
             completions: Rc::clone(&self.completions),
             is_stopping: Rc::clone(&self.is_stopping),
             last_snapshot: self.last_snapshot.clone(),
+            followers: self.followers.clone(),
         }
     }
 }
@@ -85,6 +88,7 @@ impl<E: Engine> OpenSessions<E> {
             completions: Rc::default(),
             is_stopping: Rc::default(),
             last_snapshot: LastSnapshot::default(),
+            followers: Followers::default(),
         }
     }
 
@@ -121,6 +125,7 @@ struct OpenSession<E: Engine> {
 impl<E: Engine> Drop for OpenSession<E> {
     fn drop(&mut self) {
         self.open.completions.borrow_mut().remove(&self.number);
+        self.open.followers.remove(self.number);
     }
 }
 
@@ -146,16 +151,19 @@ pub(crate) async fn serve<E: Engine>(
         let _ = told.send(Completion::MakeRoom);
     });
     let last_snapshot = open.last_snapshot.clone();
-    let seat = open.seat.clone();
+    let (seat, followers) = (open.seat.clone(), open.followers.clone());
     let open = open.insert(number, completions.clone());
     let mut connection = Connection {
         session: Session::new(
             Arc::clone(&service),
             peer,
             Rc::clone(&admission),
-            completions,
+            completions.clone(),
             last_snapshot,
         ),
+        completions,
+        followers,
+        follows: false,
         peer,
         tls_use,
         admission: Rc::clone(&admission),
@@ -197,6 +205,11 @@ pub(crate) async fn serve<E: Engine>(
 
 struct Connection<E: Engine> {
     session: Session<E>,
+    /// Where the session is told of what others have finished.
+    completions: Completions<E>,
+    followers: Followers<E>,
+    /// The session is among them.
+    follows: bool,
     service: Arc<Service<E>>,
     peer: Peer,
     tls_use: TlsUse,
@@ -366,6 +379,10 @@ impl<E: Engine> Connection<E> {
     /// Waits until anything has moved, or the peer has been evicted. With more work to do it only looks.
     fn poll_turn(&mut self, cx: &mut Context<'_>, more_work: bool) -> Poll<io::Result<()>> {
         let mut moved = more_work;
+        if self.session.follows() != self.follows {
+            self.follow();
+            moved = true;
+        }
         while let Poll::Ready(Some(completion)) = self.completed.poll_recv(cx) {
             self.session.complete(completion);
             moved = true;
@@ -412,6 +429,22 @@ impl<E: Engine> Connection<E> {
         self.session
             .evict(Reason::Idle, ResultCode::TimeLimitExceeded, &why);
         Poll::Ready(Ok(()))
+    }
+
+    /// Has the session told of commits, or no longer.
+    #[cold]
+    fn follow(&mut self) {
+        self.follows = !self.follows;
+        let number = self.admission.number;
+        match self.follows {
+            true => {
+                let session = self.completions.clone();
+                self.followers.insert(number, session, &self.service);
+                // Nobody has told it of commits since its persistent search began.
+                self.session.complete(Completion::Committed);
+            }
+            false => self.followers.remove(number),
+        }
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -555,7 +588,8 @@ impl<E: Engine> Connection<E> {
         Poll::Pending
     }
 
-    /// Whether a failed bind was answered, or a transaction was left alone for too long and has been aborted.
+    /// Whether a failed bind was answered, a transaction was left alone for too long and has been aborted, or a
+    /// persistent search has waited long enough.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(deadline) = self.session.deadline().map(Instant::from_std) else {
             self.deadline = None;
@@ -597,7 +631,7 @@ impl<E: Engine> Connection<E> {
         let seconds_max = if !is_written && self.session.is_searching() {
             let both = [unread_max, idle_max];
             both.into_iter().filter(|seconds| *seconds > 0).min()
-        } else if !awaits_peer {
+        } else if !awaits_peer || is_written && self.session.follows() {
             None
         } else {
             Some(idle_max).filter(|seconds| *seconds > 0)

@@ -14,6 +14,7 @@ mod committed;
 pub mod config;
 mod connection;
 mod dispatch;
+mod followers;
 mod handshake_memory;
 mod index_builder;
 mod input_memory;

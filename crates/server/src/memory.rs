@@ -10,6 +10,9 @@
 //!    theirs, which never wait for memory;
 //! 4. `answers`: what waits to be written.
 //!
+//! Persistent searches have a pool of their own, `persistent`: they may hold what they have for ever. Nobody waits for
+//! it.
+//!
 //! `handshakes` are of connections that have nothing of these: TLS ones of more than
 //! [`HANDSHAKE_FREE_BYTES`](crate::handshake_memory::HANDSHAKE_FREE_BYTES).
 //!
@@ -66,6 +69,8 @@ const ANONYMOUS_PART: usize = 4;
 /// Bytes of searches under way, besides one small search that each connection may have: of four with the largest
 /// filters.
 const SEARCHES_BYTES_MAX: usize = 32 << 20;
+/// Bytes of persistent searches: of some five hundred with short filters.
+const PERSISTENT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of long TLS handshakes under way, of 32 KiB each.
 const HANDSHAKES_BYTES_MAX: usize = 2 << 20;
 /// So many times what is left of a pool a claimant may hold.
@@ -85,6 +90,7 @@ pub(crate) struct Memory {
     pub(crate) updates: Pool,
     pub(crate) transactions: Pool,
     pub(crate) searches: Pool,
+    pub(crate) persistent: Pool,
     pub(crate) answers: Pool,
     pub(crate) handshakes: Pool,
 }
@@ -122,6 +128,7 @@ impl Memory {
             updates: Pool::new(Kind::Updates, limits.update_queue_bytes_max),
             transactions: Pool::new(Kind::Transactions, limits.open_transactions_bytes_max),
             searches: Pool::new(Kind::Searches, SEARCHES_BYTES_MAX),
+            persistent: Pool::new(Kind::Persistent, PERSISTENT_BYTES_MAX),
             answers: Pool::new(Kind::Answers, limits.answers_bytes_max),
             handshakes: Pool::new(Kind::Handshakes, HANDSHAKES_BYTES_MAX),
         }

@@ -21,6 +21,7 @@ mod lburp;
 mod long_evaluation;
 mod password_policy;
 mod passwords;
+mod persistent_search;
 mod protocol;
 mod scram;
 mod stores;

@@ -338,7 +338,7 @@ pub fn compare_as<E: Engine>(
         match compare.step(1).unwrap() {
             Step::Done(outcome) => return outcome,
             Step::Fetch => compare.snapshot().fetch().unwrap(),
-            Step::More | Step::Room(_) => {}
+            Step::More | Step::Room(_) | Step::Wait => {}
         }
     }
 }

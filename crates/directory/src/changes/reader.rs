@@ -86,6 +86,8 @@ impl<'r> ChangeSet<'r> {
 pub struct ChangeReader<E: Engine = Embedded> {
     directory: Directory<E>,
     position: ChangePosition,
+    /// Changes of the next set that were [taken](ChangeReader::take) already.
+    taken: usize,
 }
 
 impl<E: Engine> fmt::Debug for ChangeReader<E> {
@@ -104,6 +106,7 @@ impl<E: Engine> Directory<E> {
         ChangeReader {
             directory: self.clone(),
             position: after,
+            taken: 0,
         }
     }
 }
@@ -126,9 +129,42 @@ impl<E: Engine> ChangeReader<E> {
         snapshot: &Snapshot<E>,
         each: impl FnMut(&ChangeSet<'_>) -> bool,
     ) -> Result<()> {
+        // It is here then.
+        snapshot.generation()?;
         let (position, read) = snapshot.changes(&self.position, each);
         self.position = position;
         read
+    }
+
+    /// Hands up to `most` changes to `each`, one by one, also where that ends in the middle of a commit: the next call
+    /// goes on there. Whether there are no more.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); and when what tells the feed's generation is not here: nothing was handed out then.
+    pub(crate) fn take(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        most: usize,
+        mut each: impl FnMut(&Change<'_>),
+    ) -> Result<bool> {
+        let mut left = most;
+        let (mut position, mut taken) = (self.position.clone(), self.taken);
+        let (_, read) = snapshot.changes(&self.position, |set| {
+            for change in set.changes().skip(taken) {
+                if left == 0 {
+                    return false;
+                }
+                each(&change);
+                taken += 1;
+                left -= 1;
+            }
+            position.clone_from(set.position());
+            taken = 0;
+            true
+        });
+        read?;
+        (self.position, self.taken) = (position, taken);
+        Ok(left > 0)
     }
 }
 
@@ -144,8 +180,13 @@ impl<E: Engine> Snapshot<E> {
     /// # Errors
     /// When the engine fails or stored data is damaged.
     pub fn change_position(&self) -> Result<ChangePosition> {
+        self.through(Snapshot::change_position_here)
+    }
+
+    /// The same, unless what tells it is not here.
+    pub(crate) fn change_position_here(&self) -> Result<ChangePosition> {
         Ok(ChangePosition {
-            generation: self.generation()?,
+            generation: generation::of(self.view())?,
             commits: self.directory().engine().position(self.view()),
         })
     }
@@ -191,7 +232,7 @@ impl<E: Engine> Snapshot<E> {
                 changes,
             })
         };
-        let done = match self.generation() {
+        let done = match generation::of(self.view()) {
             Ok(generation) if generation == after.generation => {
                 let engine = self.directory().engine();
                 let done = engine.changes(self.view(), &after.commits, read);

@@ -147,7 +147,7 @@ fn told<E: Engine>(directory: &Directory<E>) -> String {
         match search.step(&mut wire, budget).unwrap() {
             Step::Done(_) => break,
             Step::Fetch => search.snapshot().fetch().unwrap(),
-            Step::More | Step::Room(_) => {}
+            Step::More | Step::Room(_) | Step::Wait => {}
         }
     }
     let answers = Answer::all(&out);

@@ -50,6 +50,26 @@ pub(super) fn begin<E: Engine>(
     }
 }
 
+/// Begins one that looks at no candidates but those that it is [told](Running::aim) one by one.
+pub(super) fn begin_for_told<E: Engine>(
+    snapshot: &Snapshot<E>,
+    requester: &Arc<Requester>,
+    request: &SearchRequest<'_>,
+    options: SearchOptions,
+) -> Result<Begun<Box<Running>>> {
+    let draft = match Draft::prepare(snapshot, requester, request, options)? {
+        Ok(Drafted::Below(draft)) => draft,
+        Ok(Drafted::Synthetic(_)) => {
+            let diagnostic = "changes of what the server makes itself are not told";
+            let code = ResultCode::UnwillingToPerform;
+            return Ok(Err(Outcome::new(code, diagnostic)));
+        }
+        Err(outcome) => return Ok(Err(outcome)),
+    };
+    let base = draft.locate(snapshot)?;
+    Ok(base.map(|base| draft.for_told(base)))
+}
+
 /// A search that was made ready as far as its request alone tells.
 pub(super) enum Drafted<'r> {
     /// One of the tree: its base is to be found.
@@ -235,6 +255,18 @@ impl<'r> Draft<'r> {
         if self.request.scope != Scope::Base {
             planner(snapshot).equal_lists(&self.running.filter, each);
         }
+    }
+
+    /// Goes without a plan, now that the base is known. Aliases lead nowhere.
+    fn for_told(self, base: Child) -> Box<Running> {
+        let Draft {
+            request,
+            mut running,
+            ..
+        } = self;
+        running.covered = Covered::new(base.id, request.scope);
+        running.source = Source::Postings(Term::NOTHING);
+        running
     }
 
     /// Chooses where the candidates come from, now that the base is known.

@@ -19,6 +19,7 @@
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | where a page ended |
 //! | `look` | one entry by itself, for controls |
+//! | `persistent` | goes on with what changes |
 //! | `learned` | what the searches of a commit tell each other |
 
 mod aliases;
@@ -31,6 +32,7 @@ mod learned;
 mod locate;
 pub(crate) mod look;
 mod page;
+mod persistent;
 mod plan;
 mod prefetch;
 mod scope;
@@ -70,6 +72,7 @@ use filter::Node;
 pub(crate) use learned::Learned;
 use look::{Look, assertion_failed};
 use page::Position;
+pub use persistent::Persistent;
 use plan::{Planner, Term};
 pub use prefetch::Searches;
 use scope::Covered;
@@ -188,6 +191,8 @@ pub enum Step {
     /// Something that it reads is not here. Have it [fetched](crate::Snapshot::fetch), together with what others want,
     /// and call again. What was given to the sink before stays given.
     Fetch,
+    /// It has told all that its snapshot shows, and goes on with a [newer one](Persistent::go_on).
+    Wait,
     /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
     Done(Outcome),
 }
@@ -417,6 +422,15 @@ impl<E: Engine> Search<E> {
         matches!(&self.stage, Stage::Running(running) if running.gathered.is_some())
     }
 
+    /// Whether it has to be stepped to learn that it goes through its candidates.
+    fn is_beginning(&self) -> bool {
+        match &self.stage {
+            Stage::Running(running) => running.assertion.is_some(),
+            Stage::Over => false,
+            _ => true,
+        }
+    }
+
     /// The snapshot that it runs on.
     pub fn snapshot(&self) -> &Snapshot<E> {
         &self.snapshot
@@ -541,6 +555,21 @@ impl Running {
                 self.position = position;
             }
         }
+    }
+
+    /// Has one that is told its candidates look at this one next. It must exist.
+    fn aim(&mut self, id: EntryId) {
+        match &mut self.source {
+            Source::Postings(Term::Ids(ids)) => {
+                ids.clear();
+                ids.push(id);
+            }
+            source => *source = Source::Postings(Term::Ids(vec![id])),
+        }
+        self.position = Position::Id(id);
+        self.lists = None;
+        self.interrupted = Interrupted::default();
+        self.gathered = None;
     }
 
     fn step<E: Engine, S: Sink>(

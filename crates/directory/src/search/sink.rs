@@ -73,6 +73,22 @@ impl<'o> Wire<'o> {
     }
 }
 
+impl Wire<'_> {
+    /// The controls that its messages carry.
+    pub(super) fn controls(&self) -> Controls<'_> {
+        self.controls
+    }
+
+    /// The same with other controls on its messages.
+    pub(super) fn carrying<'c>(&'c mut self, controls: Controls<'c>) -> Wire<'c> {
+        Wire {
+            out: self.out,
+            message_id: self.message_id,
+            controls,
+        }
+    }
+}
+
 impl Sink for Wire<'_> {
     type Entry<'s>
         = WireEntry<'s>

@@ -1,4 +1,5 @@
-//! A search that cannot begin yet, as what it is to begin with is not here: it owns what it was asked.
+//! A search that is to begin later, as what it is to begin with is not here, or again, as it goes on with each change.
+//! It owns what it was asked.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
 
 use super::begin::{self, Begun, Planned};
-use super::{Limits, SearchOptions};
+use super::{Limits, Running, SearchOptions};
 use crate::access::Requester;
 use crate::directory::Snapshot;
 use crate::engine::Engine;
@@ -61,7 +62,26 @@ impl Unbegun {
 
     /// Begins it.
     pub(super) fn begin<E: Engine>(&self, snapshot: &Snapshot<E>) -> Result<Begun<Planned>> {
-        let request = SearchRequest {
+        let options = self.options.clone();
+        begin::begin(snapshot, &self.requester, &self.request(), options)
+    }
+
+    /// Begins it for candidates that it is [told](Running::aim) one by one.
+    pub(super) fn begin_for_told<E: Engine>(
+        &self,
+        snapshot: &Snapshot<E>,
+    ) -> Result<Begun<Box<Running>>> {
+        let options = self.options.clone();
+        begin::begin_for_told(snapshot, &self.requester, &self.request(), options)
+    }
+
+    /// From now on it is for this one.
+    pub(super) fn set_requester(&mut self, requester: &Arc<Requester>) {
+        self.requester = requester.clone();
+    }
+
+    fn request(&self) -> SearchRequest<'_> {
+        SearchRequest {
             base: &self.base,
             scope: self.scope,
             deref_aliases: self.deref_aliases,
@@ -71,7 +91,6 @@ impl Unbegun {
             types_only: self.types_only,
             filter: self.filter.as_filter(),
             attributes: self.attributes.view(),
-        };
-        begin::begin(snapshot, &self.requester, &request, self.options.clone())
+        }
     }
 }

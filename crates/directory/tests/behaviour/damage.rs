@@ -73,7 +73,7 @@ fn ask(directory: &Directory) -> (usize, usize) {
                 let mut wire = Wire::new(&mut out, 1, Controls::EMPTY);
                 match search.step(&mut wire, budget) {
                     Ok(Step::Done(_)) => break,
-                    Ok(Step::More) => {}
+                    Ok(Step::More | Step::Wait) => {}
                     Ok(Step::Fetch) => search.snapshot().fetch().unwrap(),
                     // A length that is not true.
                     Ok(Step::Room(bytes)) => {

@@ -690,7 +690,7 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
         match step {
             Step::Done(_) => break,
             Step::Fetch => search.snapshot().fetch().unwrap(),
-            Step::More | Step::Room(_) => {}
+            Step::More | Step::Room(_) | Step::Wait => {}
         }
     }
     messages

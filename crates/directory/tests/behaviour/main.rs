@@ -23,6 +23,7 @@ mod model;
 mod names;
 mod numbers;
 mod options;
+mod persistent_search;
 mod query;
 mod renewal;
 mod restarts;

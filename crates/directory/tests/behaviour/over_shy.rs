@@ -20,6 +20,7 @@ mod indexes;
 mod made;
 mod model;
 mod options;
+mod persistent_search;
 mod query;
 mod renewal;
 mod root;

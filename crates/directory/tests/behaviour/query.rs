@@ -153,6 +153,7 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
                 search.snapshot().fetch().unwrap();
                 query.step_bytes
             }
+            Step::Wait => panic!("it is no persistent search"),
             Step::Done(outcome) => break outcome,
         };
     };

@@ -58,7 +58,7 @@ fn renewed(
                 Step::Done(outcome) => return outcome.code,
                 Step::Fetch => search.snapshot().fetch().unwrap(),
                 Step::More => {}
-                Step::Room(_) => panic!("there is room"),
+                Step::Room(_) | Step::Wait => panic!("there is room, and an end"),
             }
             if !entries(&out).is_empty()
                 && let Some(change) = change.take()

@@ -378,7 +378,7 @@ fn references_wait_for_room_and_are_as_many_as_have_some() {
                     Step::Done(outcome) => break outcome,
                     Step::Room(bytes) => (waits, room) = (waits + 1, bytes),
                     Step::Fetch => search.snapshot().fetch().unwrap(),
-                    Step::More => room = 10,
+                    Step::More | Step::Wait => room = 10,
                 }
             };
             assert!(

@@ -160,7 +160,7 @@ impl<W: Write> Exporter<W> {
             self.out.write_all(&self.ldif.text)?;
             self.ldif.text.clear();
             match step {
-                Step::More | Step::Fetch => {}
+                Step::More | Step::Fetch | Step::Wait => {}
                 Step::Room(bytes) => out_bytes = bytes,
                 Step::Done(outcome) => return Ok((outcome.code, outcome.diagnostic)),
             }

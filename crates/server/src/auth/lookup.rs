@@ -172,7 +172,7 @@ pub(crate) fn by_search<E: Engine>(
                     _ => None,
                 }));
             }
-            Step::Room(_) => break,
+            Step::Room(_) | Step::Wait => break,
         }
     }
     let reason =

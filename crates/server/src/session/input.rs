@@ -7,6 +7,7 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, Searches, Snapshot};
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
+use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
 
@@ -162,6 +163,16 @@ impl<E: Engine> Session<E> {
         };
         let is_exclusive = matches!(message.op, Request::Bind(_))
             || extended.is_some_and(|extended| extended.is_exclusive);
+        if is_exclusive && self.follows() {
+            // RFC 4511 §4.2.1, §4.14.1: nothing is under way when they begin.
+            match &message.op {
+                Request::Bind(_) => self.end_persistent("a bind ends persistent searches"),
+                Request::Extended(request) if request.name == START_TLS => {
+                    self.end_persistent("StartTLS ends persistent searches");
+                }
+                _ => {}
+            }
+        }
         if is_exclusive && !(self.is_idle() && burst.unit.updates.is_empty()) {
             return false;
         }

@@ -279,6 +279,7 @@ impl<E: Engine> Session<E> {
         if !self.input.bytes.is_empty() && self.must_read_on() {
             self.read_on();
         }
+        self.operations.searches.wake();
         self.step_searches();
         match self.draining {
             Some(Draining::ServerStops) if self.is_idle() && self.then != Then::Close => {

@@ -91,6 +91,8 @@ pub(crate) enum Completion<E: Engine> {
         number: u64,
         failure: Option<Outcome>,
     },
+    /// There was a commit, which persistent searches go on with.
+    Committed,
     /// Somebody else needs the connection's place: the session ends unless it is being worked for.
     MakeRoom,
     /// The server stops: updates under way are finished, searches end, then the session does.
@@ -198,6 +200,7 @@ impl<E: Engine> Session<E> {
                 }
             }
             Completion::Verified { id, verdict } => self.verified(id, verdict),
+            Completion::Committed => self.operations.searches.committed(),
             Completion::MakeRoom => self.make_room(),
             Completion::Stop => {
                 self.draining = self.draining.or(Some(Draining::ServerStops));

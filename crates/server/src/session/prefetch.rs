@@ -111,7 +111,9 @@ impl<E: Engine> Session<E> {
                 // What is wrong with them is told in its turn.
                 Some(message) => {
                     let controls = self.read_controls(message, None).ok()?;
-                    if controls.proxied_authorization.is_some() {
+                    if controls.proxied_authorization.is_some()
+                        || controls.persistent_search.is_some()
+                    {
                         return None;
                     }
                     self.search_options(&controls, requester, settings)

@@ -1,5 +1,7 @@
 //! Search and compare: the reads of a burst, and the searches that go on after it.
 
+mod persistent;
+
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
+use self::persistent::Following;
 use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
@@ -52,6 +55,12 @@ const LONG_REQUEST_BYTES: usize = 16 << 10;
 /// Searches and compares that were not done with their first step. Each has a step in turn.
 pub(super) struct Running<E: Engine> {
     queue: VecDeque<Queued<E>>,
+    /// Persistent searches that wait for commits: they keep nothing else waiting.
+    waiting: Vec<UnderWay<E>>,
+    /// Commits that this session was told of.
+    commits: u64,
+    /// Those that wait are to go on.
+    wakes: bool,
     /// The number of the last that a worker was to make ready.
     number: u64,
 }
@@ -60,6 +69,9 @@ impl<E: Engine> Default for Running<E> {
     fn default() -> Self {
         Running {
             queue: VecDeque::new(),
+            waiting: Vec::new(),
+            commits: 0,
+            wakes: false,
             number: 0,
         }
     }
@@ -97,6 +109,7 @@ impl<E: Engine> Queued<E> {
 
 pub(super) enum Reading<E: Engine> {
     Search(Search<E>),
+    Persistent(Box<Following<E>>),
     Compare(Compare<E>),
     /// One that was handed over to be freed.
     Disposed,
@@ -106,6 +119,7 @@ impl<E: Engine> Reading<E> {
     fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> sapwood_directory::Result<Step> {
         match self {
             Reading::Search(search) => search.step(wire, budget),
+            Reading::Persistent(following) => following.search.step(wire, budget),
             Reading::Compare(compare) => compare.step(budget.work),
             Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
         }
@@ -115,6 +129,7 @@ impl<E: Engine> Reading<E> {
     fn snapshot(&self) -> Option<&Snapshot<E>> {
         match self {
             Reading::Search(search) => Some(search.snapshot()),
+            Reading::Persistent(following) => following.search.snapshot(),
             Reading::Compare(compare) => Some(compare.snapshot()),
             Reading::Disposed => None,
         }
@@ -122,7 +137,11 @@ impl<E: Engine> Reading<E> {
 
     /// Whether a part of the next message is gathered.
     fn is_gathering(&self) -> bool {
-        matches!(self, Reading::Search(search) if search.is_gathering())
+        match self {
+            Reading::Search(search) => search.is_gathering(),
+            Reading::Persistent(following) => following.search.is_gathering(),
+            _ => false,
+        }
     }
 
     /// Whether candidates are still being looked for in the indexes: so far nothing is answered.
@@ -208,7 +227,7 @@ impl<E: Engine> UnderWay<E> {
         let mut nothing = Vec::new();
         let mut wire = Wire::new(&mut nothing, self.id, Controls::EMPTY);
         match self.reading.step(&mut wire, budget) {
-            Ok(Step::More | Step::Room(_)) => ControlFlow::Continue(()),
+            Ok(Step::More | Step::Room(_) | Step::Wait) => ControlFlow::Continue(()),
             // This is the thread of a worker, which may wait.
             Ok(Step::Fetch) => match self.reading.snapshot().map(Snapshot::fetch) {
                 Some(Err(error)) => ControlFlow::Break(Err(refusal(&error))),
@@ -241,13 +260,17 @@ impl<E: Engine> Running<E> {
 
     /// Gives up the search or compare with this message id; which of them it was, if there is one.
     pub(super) fn remove(&mut self, id: u32) -> Option<Operation> {
-        let at = self.queue.iter().position(|queued| queued.id() == id)?;
-        let removed = self.queue.remove(at)?;
-        Some(removed.operation())
+        if let Some(at) = self.queue.iter().position(|queued| queued.id() == id) {
+            let removed = self.queue.remove(at)?;
+            return Some(removed.operation());
+        }
+        let at = self.waiting.iter().position(|waiting| waiting.id == id)?;
+        Some(self.waiting.swap_remove(at).operation)
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
+        self.waiting.clear();
     }
 
     pub(super) fn push(&mut self, queued: Queued<E>) {
@@ -345,6 +368,11 @@ impl<E: Engine> Session<E> {
         (bytes, begun): (&[u8], Option<Search<E>>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
+        if let Some(wanted) = controls.persistent_search {
+            let asked = (request, bytes, controls);
+            self.follow(message.id, asked, wanted, by, burst);
+            return true;
+        }
         let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
             return false;
         };
@@ -379,13 +407,7 @@ impl<E: Engine> Session<E> {
         request_bytes: usize,
         items: impl FnOnce() -> usize,
     ) -> Option<Share> {
-        let items = match request_bytes {
-            ..SHORT_REQUEST_BYTES => 1,
-            _ => items(),
-        };
-        let texts = BYTES_PER_REQUEST_BYTE * request_bytes;
-        // Texts are long where items are few.
-        let bytes = texts.max(ITEM_BYTES * items);
+        let bytes = reading_bytes(request_bytes, items);
         // Each connection has one small search for free.
         if self.operations.searches.is_empty() && bytes <= READING_FREE_BYTES {
             self.operations.granted = Share::default();
@@ -430,9 +452,11 @@ impl<E: Engine> Session<E> {
             let Some(Queued::UnderWay(mut running)) = next else {
                 break;
             };
-            let configured = self.settings.config.limits.snapshot_seconds_max;
-            let caps = self.service.directory.engine().caps();
-            if running.is_stale(snapshot_age_max(configured, caps.snapshot_age_max)) {
+            if matches!(running.reading, Reading::Persistent(_)) {
+                self.step_persistent(running);
+                continue;
+            }
+            if running.is_stale(self.snapshot_age_max()) {
                 match self.renew_search(&mut running) {
                     Ok(Renewed::GoesOn) => {}
                     Ok(Renewed::Waits) => {
@@ -495,14 +519,16 @@ impl<E: Engine> Session<E> {
     /// Ends all that are under way, as the server stops: they could take as long as they like.
     pub(super) fn stop_searches(&mut self) {
         for queued in std::mem::take(&mut self.operations.searches.queue) {
-            let outcome = Outcome::new(ResultCode::Unavailable, "the server is stopping");
-            self.answer(queued.id(), queued.operation(), &outcome);
+            self.answer(queued.id(), queued.operation(), &stopping());
+        }
+        for waiting in std::mem::take(&mut self.operations.searches.waiting) {
+            self.answer(waiting.id, waiting.operation, &stopping());
         }
     }
 
     /// Whether a search under way can go on.
     pub(super) fn can_step(&self) -> bool {
-        self.next_search().is_some()
+        self.next_search().is_some() || self.operations.searches.wakes
     }
 
     /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until
@@ -602,6 +628,7 @@ impl<E: Engine> Session<E> {
                     self.operations.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
+                Ok(Step::Wait) => self.operations.searches.wait(running),
                 Ok(Step::Fetch) => {
                     self.operations.prefetch = 1;
                     let snapshot = running.reading.snapshot().cloned();
@@ -668,6 +695,13 @@ impl<E: Engine> Session<E> {
         true
     }
 
+    /// How old the snapshot of a search may get.
+    fn snapshot_age_max(&self) -> Duration {
+        let configured = self.settings.config.limits.snapshot_seconds_max;
+        let caps = self.service.directory.engine().caps();
+        snapshot_age_max(configured, caps.snapshot_age_max)
+    }
+
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
         if self.settings.config.log.access {
             let schema = &self.service.directory.schema();
@@ -678,6 +712,21 @@ impl<E: Engine> Session<E> {
             tracing::info!(target: "access", conn = self.context.number, id, %base, scope, %filter, "search");
         }
     }
+}
+
+/// Bytes that a search or a compare takes, whose request has so many, and so many items in its filter.
+fn reading_bytes(request_bytes: usize, items: impl FnOnce() -> usize) -> usize {
+    let items = match request_bytes {
+        ..SHORT_REQUEST_BYTES => 1,
+        _ => items(),
+    };
+    let texts = BYTES_PER_REQUEST_BYTE * request_bytes;
+    // Texts are long where items are few.
+    texts.max(ITEM_BYTES * items)
+}
+
+fn stopping() -> Outcome {
+    Outcome::new(ResultCode::Unavailable, "the server is stopping")
 }
 
 /// When a search or compare that begins now has to end.

@@ -451,7 +451,7 @@ fn found_as_granted<E: Engine>(
         match search.step(&mut wire, budget).unwrap() {
             Step::Done(_) => break,
             Step::Fetch => snapshot.fetch().unwrap(),
-            Step::More | Step::Room(_) => {}
+            Step::More | Step::Room(_) | Step::Wait => {}
         }
     }
     let answers = Answer::all(&found);

@@ -54,7 +54,7 @@ fn step<E: Engine>(search: &mut Search<E>) -> (Vec<String>, Option<ResultCode>) 
             Step::Done(outcome) => break Some(outcome.code),
             Step::Fetch => search.snapshot().fetch().unwrap(),
             Step::More if !was_planned => {}
-            Step::More | Step::Room(_) => break None,
+            Step::More | Step::Room(_) | Step::Wait => break None,
         }
     };
     let found = Answer::all(&out)

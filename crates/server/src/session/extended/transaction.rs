@@ -495,13 +495,15 @@ impl<E: Engine> Session<E> {
         }
         let open = self.operations.transactions.open.iter().map(|open| open.last_used);
         let oldest = open.chain(self.operations.lburp.waits_since()).min();
-        Some(oldest? + self.transaction_idle_max())
+        let idle = oldest.map(|oldest| oldest + self.transaction_idle_max());
+        idle.into_iter().chain(self.waiting_due()).min()
     }
 
-    /// Answers a bind that has failed. Aborts the transactions that were left alone for too long. A bulk update of
-    /// which a request does not come ends the connection (RFC 4373 §7).
+    /// Answers a bind that has failed. Ends persistent searches whose time is over. Aborts the transactions that were
+    /// left alone for too long. A bulk update of which a request does not come ends the connection (RFC 4373 §7).
     pub(crate) fn expire(&mut self) {
         self.tell_failure();
+        self.expire_waiting();
         let (now, idle_max) = (Instant::now(), self.transaction_idle_max());
         let waits_since = self.operations.lburp.waits_since();
         if waits_since.is_some_and(|since| now.duration_since(since) >= idle_max) {

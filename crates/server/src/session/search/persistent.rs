@@ -1,0 +1,271 @@
+//! Persistent searches of a session: they wait for commits, and go on with each.
+//!
+//! The connection has a session that follows changes told of commits ([`Completion::Committed`]). Then each of its
+//! persistent searches gets a newer snapshot, and its place among the searches under way until it has told all that
+//! this one shows. One of them is all that a turn of the connection does, so that others are served between them.
+//!
+//! One that waits is not under way for others: it keeps no request waiting, and the connection may make room as if it
+//! were idle. Only who has bound may have any: each costs work with every commit, which has to be somebody's.
+//!
+//! [`Completion::Committed`]: crate::session::Completion::Committed
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{Clock, Error, Outcome, Persistent, Requester, Snapshot, SystemClock};
+use sapwood_ldap::controls::{PersistentSearch, RequestControls};
+use sapwood_ldap::message::{Operation, RequestMessage, SearchRequest};
+use sapwood_ldap::result::ResultCode;
+
+use super::{LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, reading_bytes};
+use crate::memory::Share;
+use crate::session::acting::denied;
+use crate::session::{Burst, Session};
+use crate::writer::refusal;
+
+/// The newest snapshot that a persistent search goes on in may be so old, whatever is configured.
+const AGE_LEAST: Duration = Duration::from_secs(1);
+
+/// A persistent search, and what its session knows of it.
+pub(in crate::session) struct Following<E: Engine> {
+    pub(super) search: Persistent<E>,
+    /// Its request, if somebody else is named in it as whom it is done: whether that is allowed is asked again with
+    /// each snapshot.
+    proxied: Option<Vec<u8>>,
+    /// Commits that the session had been told of when the search got its snapshot.
+    commits: u64,
+    /// When that was.
+    since: Instant,
+    /// When it ends, as its client has said.
+    ends: Option<Instant>,
+    /// The snapshot that it is to go on in, while something of it is being fetched.
+    next: Option<Snapshot<E>>,
+}
+
+impl<E: Engine> Running<E> {
+    /// Whether there are persistent searches.
+    fn has_persistent(&self) -> bool {
+        let is_persistent =
+            |running: &UnderWay<E>| matches!(running.reading, Reading::Persistent(_));
+        !self.waiting.is_empty() || self.under_way().any(is_persistent)
+    }
+
+    /// Has a persistent search wait for commits.
+    pub(super) fn wait(&mut self, running: UnderWay<E>) {
+        // One may have come since it got its snapshot.
+        self.wakes |= following(&running).is_some_and(|one| one.commits != self.commits);
+        self.waiting.push(running);
+    }
+
+    /// There was a commit.
+    pub(in crate::session) fn committed(&mut self) {
+        self.commits += 1;
+        self.wakes = !self.waiting.is_empty();
+    }
+
+    /// Has those that wait go on, if they are to.
+    pub(in crate::session) fn wake(&mut self) {
+        if self.wakes {
+            self.wakes = false;
+            let woken = self.waiting.drain(..).map(Queued::UnderWay);
+            self.queue.extend(woken);
+        }
+    }
+
+    /// Takes all persistent searches out; their message ids.
+    fn take_persistent(&mut self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.waiting.drain(..).map(|waiting| waiting.id).collect();
+        self.queue.retain(|queued| {
+            let under_way = queued.under_way();
+            let found = under_way.filter(|running| following(running).is_some());
+            ids.extend(found.map(|running| running.id));
+            found.is_none()
+        });
+        ids
+    }
+}
+
+fn following<E: Engine>(running: &UnderWay<E>) -> Option<&Following<E>> {
+    match &running.reading {
+        Reading::Persistent(following) => Some(following),
+        _ => None,
+    }
+}
+
+impl<E: Engine> Session<E> {
+    /// Whether it has persistent searches, which are to be told of commits.
+    pub(crate) fn follows(&self) -> bool {
+        self.operations.searches.has_persistent()
+    }
+
+    /// Begins a persistent search.
+    #[cold]
+    pub(super) fn follow(
+        &mut self,
+        id: u32,
+        (request, bytes, controls): (&SearchRequest<'_>, &[u8], &RequestControls<'_>),
+        wanted: PersistentSearch,
+        by: &Arc<Requester>,
+        burst: &mut Burst<'_, E>,
+    ) {
+        self.log_search(id, request);
+        let share = match self.share_of_persistent(bytes.len(), request, controls) {
+            Ok(share) => share,
+            Err(outcome) => return self.answer(id, Operation::Search, &outcome),
+        };
+        let snapshot = match burst.snapshot(self) {
+            Ok(snapshot) => snapshot.clone(),
+            Err(outcome) => return self.answer(id, Operation::Search, &outcome),
+        };
+        let options = self.search_options(controls, by, snapshot.settings());
+        let search = Persistent::new(snapshot, by, request, options, wanted);
+        let ends = search.deadline_micros().map(|deadline| {
+            let left = deadline.saturating_sub(SystemClock.now_micros());
+            Instant::now() + Duration::from_micros(left)
+        });
+        let proxied = controls.proxied_authorization.is_some();
+        let reading = Reading::Persistent(Box::new(Following {
+            search,
+            proxied: proxied.then(|| bytes.to_vec()),
+            commits: self.operations.searches.commits,
+            since: Instant::now(),
+            ends,
+            next: None,
+        }));
+        let running = UnderWay::new(id, Operation::Search, reading, share);
+        self.step(running.with_controls(self.entry_controls(controls)));
+    }
+
+    /// Memory for a persistent search, or why there is to be none.
+    fn share_of_persistent(
+        &self,
+        request_bytes: usize,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls<'_>,
+    ) -> Result<Share, Outcome> {
+        if self.is_anonymous() {
+            let diagnostic = "bind first: persistent searches are for those who have bound";
+            let code = ResultCode::InsufficientAccessRights;
+            return Err(Outcome::new(code, diagnostic));
+        }
+        if controls.paged_results.is_some() {
+            let diagnostic = "a persistent search has no pages";
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        if request_bytes > LONG_REQUEST_BYTES {
+            let diagnostic =
+                format!("a persistent search may ask in at most {LONG_REQUEST_BYTES} bytes");
+            return Err(Outcome::new(ResultCode::AdminLimitExceeded, diagnostic));
+        }
+        // It may have two snapshots, and be made ready for both.
+        let bytes = 2 * (SEARCH_BYTES + reading_bytes(request_bytes, || request.filter.items()));
+        let pool = &self.service.memory.persistent;
+        pool.try_take(&self.context.claimant, bytes).ok_or_else(|| {
+            let diagnostic = "there are as many persistent searches as there may be";
+            Outcome::new(ResultCode::Busy, diagnostic)
+        })
+    }
+
+    /// Goes on with a persistent search, which is enough for this turn.
+    #[cold]
+    pub(super) fn step_persistent(&mut self, mut running: UnderWay<E>) {
+        self.turn_used = true;
+        let age_max = self.snapshot_age_max().max(AGE_LEAST);
+        let (id, operation) = (running.id, running.operation);
+        let Reading::Persistent(following) = &mut running.reading else {
+            return self.step(running);
+        };
+        if !following.search.waits() {
+            return match following.since.elapsed() >= age_max {
+                true => self.answer(id, operation, &Persistent::<E>::too_slow()),
+                false => self.step(running),
+            };
+        }
+        let next = match following.next.take() {
+            Some(next) => Ok(next),
+            None => self.last_snapshot.next(&self.service),
+        };
+        let snapshot = match next {
+            Ok(snapshot) => snapshot,
+            Err(outcome) => return self.answer(id, operation, &outcome),
+        };
+        match self.asker_of(following, &snapshot) {
+            Ok(Some(by)) => {
+                following.commits = self.operations.searches.commits;
+                following.since = Instant::now();
+                following.search.go_on(snapshot, &by);
+                self.step(running);
+            }
+            Ok(None) => self.answer(id, operation, &denied()),
+            Err(error) if E::REMOTE && error.is_not_here() => {
+                following.next = Some(snapshot.clone());
+                running.fetch = Some(self.fetch(snapshot));
+                self.operations.searches.push(Queued::UnderWay(running));
+            }
+            Err(error) => self.answer(id, operation, &refusal(&error)),
+        }
+    }
+
+    /// For whom a persistent search is done by now; `None` if who is bound may not act as that one any more.
+    fn asker_of(
+        &mut self,
+        following: &Following<E>,
+        snapshot: &Snapshot<E>,
+    ) -> Result<Option<Arc<Requester>>, Error> {
+        let Some(bytes) = &following.proxied else {
+            return match self.context.requester.is_acted_as() {
+                false => Ok(Some(self.context.requester.clone())),
+                true => self.acting_in(snapshot, None),
+            };
+        };
+        let Ok(message) = RequestMessage::decode(bytes) else {
+            return Ok(None);
+        };
+        let controls = self.read_controls(&message, None);
+        match controls.map(|controls| controls.proxied_authorization) {
+            Ok(Some(proxied)) => self.acting_in(snapshot, Some(proxied)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends all persistent searches, as something begins that ends what is under way.
+    pub(in crate::session) fn end_persistent(&mut self, why: &str) {
+        for id in self.operations.searches.take_persistent() {
+            let outcome = Outcome::new(ResultCode::Canceled, why);
+            self.answer(id, Operation::Search, &outcome);
+        }
+    }
+
+    /// When one that waits is to end, or to give up the snapshot that it holds for a newer one.
+    pub(in crate::session) fn waiting_due(&self) -> Option<Instant> {
+        let age_max = self.snapshot_age_max().max(AGE_LEAST);
+        let waiting = self.operations.searches.waiting.iter();
+        let due = waiting.filter_map(following).flat_map(|one| {
+            let renewed = one.since + age_max;
+            one.ends.into_iter().chain([renewed])
+        });
+        due.min()
+    }
+
+    /// Ends those that wait and whose time is over, and has the others give up snapshots that they hold for too long.
+    pub(in crate::session) fn expire_waiting(&mut self) {
+        if self.operations.searches.waiting.is_empty() {
+            return;
+        }
+        let (now, age_max) = (Instant::now(), self.snapshot_age_max().max(AGE_LEAST));
+        let is_over = |one: &Following<E>| one.ends.is_some_and(|ends| ends <= now);
+        let is_old = |one: &Following<E>| one.since + age_max <= now;
+        let searches = &mut self.operations.searches;
+        let mut ended = Vec::new();
+        searches.waiting.retain(|waiting| {
+            let ends = following(waiting).is_some_and(is_over);
+            ended.extend(ends.then_some(waiting.id));
+            !ends
+        });
+        searches.wakes |= searches.waiting.iter().filter_map(following).any(is_old);
+        for id in ended {
+            self.answer(id, Operation::Search, &Persistent::<E>::out_of_time());
+        }
+    }
+}
