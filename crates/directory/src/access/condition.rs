@@ -10,7 +10,7 @@ use super::compile::EntryTest;
 use super::grants::{Grants, Sight};
 use super::policy::{DnScope, TextStyle};
 use super::regex::{self, Regex};
-use crate::engine::{EntryId, Read};
+use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names;
 use crate::schema::{NormalDn, Schema};
@@ -296,7 +296,10 @@ pub(super) fn entry_matches<R: Read>(
 ) -> Result<bool> {
     *work = work.saturating_add(FINDING_WORK);
     match names::walk(view, &state.contexts, dn)?.and_then(|walk| walk.found()) {
-        Some(found) => matches((view, schema), state, found.id, filter, work),
+        Some(found) => {
+            view.rely_on(Table::Entry, &found.id.to_key());
+            matches((view, schema), state, found.id, filter, work)
+        }
         None => Ok(false),
     }
 }

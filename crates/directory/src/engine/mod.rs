@@ -306,6 +306,15 @@ pub trait Read {
         let _ = (table, keys);
     }
 
+    /// Notes that what is decided now depends on what this record is, although the operation has nothing else to do
+    /// with it: a group that gives somebody a right. An engine that others write to as well sees that nobody has
+    /// changed it before the transaction is committed, as with [`guard`](Write::guard). To one whose writers take turns
+    /// the record is what its own last commit made it.
+    #[inline]
+    fn rely_on(&self, table: Table, key: &[u8]) {
+        let _ = (table, key);
+    }
+
     /// How many children an entry has, exactly: names below it in [`Table::Name`]. To be given by engines whose
     /// [`estimate`](Read::estimate) of that table is not exact.
     fn children(&self, parent: EntryId) -> Result<u64> {

@@ -548,6 +548,11 @@ where
 
     const AHEAD: usize = 8;
 
+    fn rely_on(&self, table: Table, key: &[u8]) {
+        self.known
+            .touch(|footprint| footprint.guarded.extend([(table, key.to_vec())]));
+    }
+
     fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {
         for key in keys {
             // Whether it is here nobody asks now.

@@ -44,7 +44,9 @@ impl<'r, T: Write> Run<'r, T> {
         let Some(Identity::User { entry, .. }) = self.limited().map(Requester::identity) else {
             return Ok(());
         };
-        match self.txn.get(Table::Entry, &entry.to_key())? {
+        let key = entry.to_key();
+        self.txn.rely_on(Table::Entry, &key);
+        match self.txn.get(Table::Entry, &key)? {
             Some(_) => Ok(()),
             None => {
                 let diagnostic = "the entry that you have bound as was deleted: bind again";

@@ -2,12 +2,12 @@
 //! depends on go together, that they are no larger than it takes, and that they do not mind which ids it gives.
 
 use sapwood_directory::engine::{Embedded, Engine, Footprint, Shy};
-use sapwood_directory::{Directory, IndexDefinition, Ticket, UpdateRequest};
-use sapwood_ldap::list::ChangeKind::Replace;
+use sapwood_directory::{Directory, Identity, IndexDefinition, Ticket, UpdateRequest};
+use sapwood_ldap::list::ChangeKind::{Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode::{self, AdminLimitExceeded, Success};
 use sapwood_testkit::directories::{
-    add, apply, as_admin, config, delete, modify, options, person, rename, seed, succeed,
+    add, apply, apply_as, as_admin, config, delete, modify, options, person, rename, seed, succeed,
 };
 
 use crate::query::{query, search};
@@ -101,6 +101,58 @@ fn two_updates_that_touch_nothing_of_each_other_can_be_done_in_some_order() {
     assert!(together > 20 && apart > 20, "{together} and {apart}");
     // What is moved below an entry depends on it, though nothing of it is written.
     assert!(alone[CHANGED].1.conflicts_with(&alone[MOVED].1));
+}
+
+/// Who has a right by a group may not use it beside an update that takes the membership away.
+#[test]
+fn an_update_depends_on_the_group_that_allows_it_and_on_who_asks() {
+    let dn = |uid: &str| format!("uid={uid},ou=People,{TOP}");
+    let group = below("cn=editors");
+    let directory = || {
+        let directory = branches();
+        for uid in ["a", "b"] {
+            succeed(&directory, person(uid));
+        }
+        let lines = format!(
+            "objectClass: groupOfNames\ncn: editors\nmember: {}\nmember: {}",
+            dn("a"),
+            dn("b")
+        );
+        succeed(&directory, add(&group, &lines));
+        let rules = format!("to * by group=\"{group}\" write by * none");
+        let config = "olcDatabase={1}mdb,cn=config";
+        succeed(
+            &directory,
+            modify(config, &[(Replace, "olcAccess", &[&rules])]),
+        );
+        directory
+    };
+    let by_a = |request: UpdateRequest| {
+        let directory = directory();
+        let snapshot = directory.snapshot().unwrap();
+        let found = snapshot.through(|snapshot| snapshot.credentials(&dn("a"), 0));
+        let found = found.unwrap().unwrap();
+        let identity = Identity::User {
+            entry: found.entry,
+            dn: found.dn,
+        };
+        assert_eq!(apply_as(&directory, identity, request).code, Success);
+        directory.engine().footprint()
+    };
+    let by_admin = |request: UpdateRequest| {
+        let directory = directory();
+        succeed(&directory, request);
+        directory.engine().footprint()
+    };
+    let leaf = below("ou=leaf");
+    let allowed = by_a(modify(&leaf, &[(Replace, "description", &["x"])]));
+    let member = dn("a");
+    let put_out = by_admin(modify(&group, &[(Delete, "member", &[&member])]));
+    assert!(allowed.conflicts_with(&put_out));
+    assert!(allowed.conflicts_with(&by_admin(delete(&group))));
+    assert!(allowed.conflicts_with(&by_admin(delete(&dn("a")))));
+    let other = by_admin(modify(&dn("b"), &[(Replace, "sn", &["x"])]));
+    assert!(!allowed.conflicts_with(&other));
 }
 
 /// Applies all updates, as often as it takes; the result codes, and how many were done each time.
