@@ -6,6 +6,7 @@ use sapwood_ldap::result::{RESULT_TEXT_BYTES_MAX, ResultCode, near_superior, sho
 use crate::engine;
 use crate::error::Error;
 use crate::schema::Violation;
+use crate::schema_change::AwaitedChange;
 
 /// LDAPResult (RFC 4511 §4.1.9) and the response controls, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,9 @@ pub struct Outcome {
     pub password_policy: Option<PasswordPolicyError>,
     /// Of a transaction: what concerns single updates of it.
     pub settlement: Option<Box<Settlement>>,
+    /// What the answer is to wait for, although the update is durable: [`Snapshot::settled`](crate::Snapshot::settled)
+    /// tells what came of it.
+    pub awaits: Option<Box<AwaitedChange>>,
 }
 
 /// What the end of a transaction says of its updates (RFC 5805 §2.3), which are told apart by their message ids.
@@ -48,6 +52,7 @@ impl Outcome {
             controls: Vec::new(),
             password_policy: None,
             settlement: None,
+            awaits: None,
         }
     }
 

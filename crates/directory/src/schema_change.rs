@@ -1,11 +1,14 @@
 //! Changes of the schema that all entries have to be looked at for: whether they have values of a type that would be
 //! removed or mean something else, or name it.
 //!
-//! In a small directory that is done at once. In a large one the change is only written down, in the definition, and
-//! answered when that is durable: it is *coming*. From then on a rule refuses updates that bring uses of what would
-//! change. Meanwhile the entries are looked at, some thousand at a time, each part in the newest snapshot: what had no
-//! use when it was looked at has none later. When all were looked at the change takes place in one commit; when a use
-//! was found it is given up, and the definition says why. What was begun before a restart is begun again.
+//! In a small directory that is done at once. In a large one the change is only written down, in the definition: it is
+//! *coming*. From then on a rule refuses updates that bring uses of what would change. Meanwhile the entries are looked
+//! at, some thousand at a time, each part in the newest snapshot: what had no use when it was looked at has none later.
+//! When all were looked at the change takes place in one commit; when a use was found it is given up, and the
+//! definition says why. What was begun before a restart is begun again.
+//!
+//! A change that takes something away is answered when it is written down. One that only adds is answered when it has
+//! taken place, as what comes next mostly needs it: its outcome [awaits](crate::Outcome::awaits) that.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -14,7 +17,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::Definition;
 
 use crate::attributes::AttributeTable;
-use crate::directory::Directory;
+use crate::directory::{Directory, Snapshot};
 use crate::engine::{
     AttributeNo, CommitNo, Cursor, Direction, Engine, EntryId, Range, Read, StoreSet, Table, Ticket,
 };
@@ -23,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::large;
 use crate::names;
 use crate::operational::{self, Vocabulary};
+use crate::outcome::Outcome;
 use crate::schema::{AttributeType, AttributeTypeId, Schema};
 use crate::update::Work;
 use crate::update::reindex::Side;
@@ -63,6 +67,14 @@ impl SchemaChange {
     }
 }
 
+/// A change that an update has begun, whose answer waits until it has taken place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedChange {
+    pub(crate) began: CommitNo,
+    /// The version of the schema before.
+    pub(crate) version: u64,
+}
+
 /// What a change that is coming has come to.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
@@ -72,7 +84,39 @@ pub(crate) struct Settled {
     pub(crate) given_up: Option<String>,
 }
 
+impl<E: Engine> Snapshot<E> {
+    /// The outcome of an update that awaits a change; `None` while the change is coming.
+    pub fn settled(&self, change: &AwaitedChange) -> Option<Outcome> {
+        let state = self.state();
+        let coming = state.coming.as_ref();
+        if coming.is_some_and(|coming| coming.began == change.began) {
+            return None;
+        }
+        Some(if state.schema_version > change.version {
+            Outcome::SUCCESS
+        } else if state.given_up.is_empty() {
+            let diagnostic = "the change of the schema was withdrawn before it took place";
+            Outcome::new(ResultCode::Canceled, diagnostic)
+        } else {
+            Outcome::new(ResultCode::UnwillingToPerform, &*state.given_up)
+        })
+    }
+}
+
 impl<E: Engine> Directory<E> {
+    /// Looks at the entries for a change that an update awaits, here and now; the outcome of that update.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn finish_awaited(&self, change: &AwaitedChange) -> Result<Outcome> {
+        loop {
+            self.finish_schema_change(|_| true)?;
+            if let Some(outcome) = self.waiting_snapshot()?.settled(change) {
+                return Ok(outcome);
+            }
+        }
+    }
+
     /// Looks at the entries for the change of the schema that is coming, if one is, as long as `goes_on`, which is told
     /// how many records were looked at, says so. Then the change takes place, or is given up: the answer says why.
     ///

@@ -631,7 +631,7 @@ impl<E: Engine> Connection<E> {
         let seconds_max = if !is_written && self.session.is_searching() {
             let both = [unread_max, idle_max];
             both.into_iter().filter(|seconds| *seconds > 0).min()
-        } else if !awaits_peer || is_written && self.session.follows() {
+        } else if !awaits_peer || is_written && self.session.has_persistent() {
             None
         } else {
             Some(idle_max).filter(|seconds| *seconds > 0)

@@ -11,6 +11,8 @@ use std::thread::{self, JoinHandle};
 use sapwood_directory::Directory;
 use sapwood_directory::engine::Engine;
 
+use crate::committed::Committed;
+
 /// The thread. Dropping it ends it; what it is building is built from the start the next time.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
@@ -21,7 +23,10 @@ pub(crate) struct IndexBuilder {
 
 impl IndexBuilder {
     /// Begins to build indexes of a directory.
-    pub(crate) fn start<E: Engine>(directory: Directory<E>) -> io::Result<IndexBuilder> {
+    pub(crate) fn start<E: Engine>(
+        directory: Directory<E>,
+        committed: Committed,
+    ) -> io::Result<IndexBuilder> {
         // One message says all there is to say.
         let (wake, woken) = mpsc::sync_channel(1);
         directory.set_index_builder(wake.clone());
@@ -29,7 +34,7 @@ impl IndexBuilder {
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new()
             .name("indexes".into())
-            .spawn(move || build(&directory, &woken, &is_stopping))?;
+            .spawn(move || build(&directory, &committed, &woken, &is_stopping))?;
         Ok(IndexBuilder {
             wake,
             stopping,
@@ -49,7 +54,12 @@ impl Drop for IndexBuilder {
     }
 }
 
-fn build<E: Engine>(directory: &Directory<E>, woken: &Receiver<()>, stopping: &AtomicBool) {
+fn build<E: Engine>(
+    directory: &Directory<E>,
+    committed: &Committed,
+    woken: &Receiver<()>,
+    stopping: &AtomicBool,
+) {
     let goes_on = |_| !stopping.load(Ordering::Acquire);
     loop {
         if let Err(error) = directory.build_indexes(goes_on) {
@@ -64,6 +74,8 @@ fn build<E: Engine>(directory: &Directory<E>, woken: &Receiver<()>, stopping: &A
                 "a change of the schema waits: {error}. This is tried again at the next start"
             ),
         }
+        // Answers may wait for it.
+        committed.announce();
         if woken.recv().is_err() || !goes_on(0) {
             return;
         }
@@ -111,7 +123,7 @@ mod tests {
                 .all(|index| index.is_complete)
         };
         assert!(!are_complete(&directory));
-        let builder = IndexBuilder::start(directory.clone()).unwrap();
+        let builder = IndexBuilder::start(directory.clone(), Committed::new()).unwrap();
         wait(&directory);
         for spec in ["sn sub", "mail eq", "uid pres"] {
             begin(&directory, spec);

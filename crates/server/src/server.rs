@@ -211,7 +211,7 @@ impl<E: Engine> Server<E> {
         let preparers = threads.div_ceil(PREPARER_PART);
         let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
-        let index_builder = IndexBuilder::start(directory.clone())?;
+        let index_builder = IndexBuilder::start(directory.clone(), writer.committed().clone())?;
         let account_keeper = AccountKeeper::start(directory.clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {

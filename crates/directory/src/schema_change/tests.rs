@@ -203,6 +203,7 @@ fn goes_in_parts<E: Engine + Clone>(engine: E) {
     assert!(!knows_badge(&directory));
     assert_eq!(told(&directory), "");
     succeed(&directory, other);
+    assert_eq!(directory.finish_schema_change(|_| true).unwrap(), None);
     is_clean(&directory);
     // There is nothing more to do.
     assert_eq!(directory.finish_schema_change(|_| true).unwrap(), None);
@@ -213,6 +214,70 @@ fn a_definition_is_removed_in_parts() {
     goes_in_parts(Embedded::in_memory().unwrap());
     goes_in_parts(Embedded::in_memory_with(2).unwrap());
     goes_in_parts(Shy::over(Embedded::in_memory().unwrap()));
+}
+
+fn is_added_in_parts<E: Engine + Clone>(engine: E) {
+    let directory = directory(engine.clone());
+    let knows = |directory: &Directory<E>, name: &str| {
+        let snapshot = directory.snapshot().unwrap();
+        snapshot.schema().attribute_type(name.as_bytes()).is_some()
+    };
+    let definition = |name: &str, number: u32| {
+        let text = format!("( 1.3.6.1.4.1.99999.{number} NAME '{name}' SUP name )");
+        modify(SCHEMA, &[(Add, "olcAttributeTypes", &[&text])])
+    };
+    let named = |number, name: &str| {
+        let value = format!("{name}=7,dc=example,dc=com");
+        modify(&person(number), &[(Replace, "seeAlso", &[&value])])
+    };
+    let begin = |directory: &Directory<E>, definition| {
+        let outcome = apply(directory, definition);
+        assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+        outcome.awaits.expect("the answer waits")
+    };
+    let change = begin(&directory, definition("coat", 5));
+    let settled = |directory: &Directory<E>, change: &AwaitedChange| {
+        let snapshot = directory.snapshot().unwrap();
+        snapshot.settled(change)
+    };
+    assert_eq!(settled(&directory, &change), None);
+    assert!(!knows(&directory, "coat"), "it is coming");
+    // Others go on, and nothing comes into its way.
+    succeed(&directory, modify(&person(1), &[(Replace, "sn", &["y"])]));
+    let refusal = ResultCode::UnwillingToPerform;
+    refused(&directory, named(2, "coat"), refusal, "coat");
+    // It survives a restart.
+    drop(directory);
+    let directory = Directory::open_on(engine, Options::new(Schema::standard())).unwrap();
+    assert!(!knows(&directory, "coat"));
+    let finished = directory.finish_awaited(&change).unwrap();
+    assert_eq!(finished, Outcome::SUCCESS);
+    assert!(knows(&directory, "coat"));
+    assert_eq!(settled(&directory, &change), Some(Outcome::SUCCESS));
+    // An entry is in the way, which is found in the last part.
+    succeed(&directory, named(PEOPLE - 1, "hat"));
+    let change = begin(&directory, definition("hat", 6));
+    let given_up = directory.finish_awaited(&change).unwrap();
+    assert_eq!(given_up.code, refusal, "{given_up:?}");
+    let told = &given_up.diagnostic;
+    assert!(told.contains("hat") && told.contains(&person(PEOPLE - 1)));
+    assert!(!knows(&directory, "hat"));
+    // It is withdrawn.
+    let change = begin(&directory, definition("shoe", 7));
+    succeed(
+        &directory,
+        modify(SCHEMA, &[(Delete, "sapwoodSchemaChange", &[])]),
+    );
+    let withdrawn = settled(&directory, &change).map(|outcome| outcome.code);
+    assert_eq!(withdrawn, Some(ResultCode::Canceled));
+    is_clean(&directory);
+}
+
+#[test]
+fn a_definition_is_added_in_parts_and_its_answer_waits() {
+    is_added_in_parts(Embedded::in_memory().unwrap());
+    is_added_in_parts(Embedded::in_memory_with(2).unwrap());
+    is_added_in_parts(Shy::over(Embedded::in_memory().unwrap()));
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::names::DnCache;
 use crate::outcome::{Outcome, Stop};
 use crate::password_policy::{Accounts, Forgotten};
 use crate::schema::Schema;
+use crate::schema_change::AwaitedChange;
 use crate::schema_change::Settled;
 use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
@@ -141,6 +142,8 @@ pub(crate) struct Batch<'b> {
     is_read: bool,
     /// Whether it begins indexes, which are to be built.
     pub(crate) begins_indexes: bool,
+    /// A change of the schema that the update which is being applied has begun, and that its answer awaits.
+    begun_change: Option<AwaitedChange>,
     /// Whether access rules were changed, or the schema that their names are of.
     changes_access: bool,
 }
@@ -206,6 +209,7 @@ impl<'b> Batch<'b> {
             drawing,
             is_read,
             begins_indexes: false,
+            begun_change: None,
             changes_access: false,
         }
     }
@@ -332,6 +336,7 @@ impl Batch<'_> {
             in_transaction,
             record_bytes_left: TRANSACTION_RECORD_BYTES_MAX,
             begins_indexes: &mut self.begins_indexes,
+            begun_change: &mut self.begun_change,
             changes_access: &mut self.changes_access,
             response: None,
             assertion_work: ASSERTION_WORK_MAX,
@@ -370,11 +375,15 @@ impl Batch<'_> {
                 (done.map(|()| Outcome::SUCCESS), Verdict::Keep)
             }
         };
-        let (outcome, verdict) = match done {
+        let (mut outcome, verdict) = match done {
             Ok(outcome) => self.with_room(operation, outcome, verdict),
             Err(Stop::Refused(outcome)) => (outcome.shortened(), Verdict::Undo),
             Err(Stop::Failed(error)) => return Err(error.into()),
         };
+        if self.begun_change.is_some() {
+            let begun = self.begun_change.take().map(Box::new);
+            outcome.awaits = begun.filter(|_| verdict == Verdict::Keep);
+        }
         self.note(operation, outcome);
         Ok(verdict)
     }
@@ -488,6 +497,7 @@ impl Bundle for Batch<'_> {
             self.state.attributes.truncate(numbers);
             self.shared = SharedState::default();
             self.collective = None;
+            self.begun_change = None;
             self.writer.changes.undo(changes);
             self.writer.forgotten.truncate(forgotten);
             self.writer.names = DnCache::default();

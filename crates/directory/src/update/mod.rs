@@ -56,6 +56,7 @@ use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::password_policy::{Accounts, Forgotten};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::schema_change::AwaitedChange;
 use crate::state::State;
 use crate::synthetic::{SyntheticContext, SyntheticContexts};
 use crate::target::{self, Target, Vacancy};
@@ -114,6 +115,8 @@ pub(crate) struct Run<'r, T> {
     record_bytes_left: usize,
     /// Whether indexes were begun, which are to be built.
     begins_indexes: &'r mut bool,
+    /// A change of the schema that the update has begun, and that its answer awaits.
+    begun_change: &'r mut Option<AwaitedChange>,
     /// Becomes true when access rules are changed.
     changes_access: &'r mut bool,
     /// The response controls so far.

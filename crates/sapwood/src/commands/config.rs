@@ -165,10 +165,19 @@ fn one(directory: &Directory, update: Update) -> Result<(), String> {
     if let Some(ticket) = applied.ticket {
         ticket.wait().map_err(|error| error.to_string())?;
     }
-    match applied.outcomes.first() {
-        Some(outcome) if outcome.code == ResultCode::Success => Ok(()),
-        Some(outcome) => Err(format!("{}: {}", outcome.code, outcome.diagnostic)),
-        None => Err("it was not applied".to_owned()),
+    let Some(outcome) = applied.outcomes.into_iter().next() else {
+        return Err("it was not applied".to_owned());
+    };
+    let outcome = match &outcome.awaits {
+        None => outcome,
+        Some(change) => {
+            let finished = directory.finish_awaited(change);
+            finished.map_err(|error| error.to_string())?
+        }
+    };
+    match outcome.code {
+        ResultCode::Success => Ok(()),
+        code => Err(format!("{code}: {}", outcome.diagnostic)),
     }
 }
 

@@ -163,7 +163,7 @@ impl<E: Engine> Session<E> {
         };
         let is_exclusive = matches!(message.op, Request::Bind(_))
             || extended.is_some_and(|extended| extended.is_exclusive);
-        if is_exclusive && self.follows() {
+        if is_exclusive && self.has_persistent() {
             // RFC 4511 §4.2.1, §4.14.1: nothing is under way when they begin.
             match &message.op {
                 Request::Bind(_) => self.end_persistent("a bind ends persistent searches"),

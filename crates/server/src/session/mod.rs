@@ -10,6 +10,7 @@
 //! and what comes after waits for them.
 
 mod acting;
+mod awaited;
 mod bind;
 mod context;
 pub(crate) mod controls;

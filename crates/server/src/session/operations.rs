@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{Outcome, Requester, StoreSet, UpdateRequest};
 
+use super::awaited::Awaiting;
 use super::bind::{ActsAs, Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
@@ -24,6 +25,8 @@ pub(super) struct Operations<E: Engine> {
     /// Message ids of the updates that the writer has, for Cancel. Clients may repeat one: how many updates there are
     /// [`Output::answers_due`](super::output::Output) says.
     pub(super) updating: MessageIds,
+    /// Answers of updates that wait for something else than the writer.
+    pub(super) awaiting: Vec<Awaiting>,
     /// How many of them have these shards, if the directory is in several stores.
     pub(super) shards: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
@@ -53,6 +56,7 @@ impl<E: Engine> Default for Operations<E> {
             searches: search::Running::default(),
             prefetch: PREFETCH_MAX,
             updating: MessageIds::default(),
+            awaiting: Vec::new(),
             shards: Vec::new(),
             exclusive: None,
             hashing: None,
@@ -91,7 +95,7 @@ pub(crate) enum Completion<E: Engine> {
         number: u64,
         failure: Option<Outcome>,
     },
-    /// There was a commit, which persistent searches go on with.
+    /// There was a commit, which persistent searches go on with, and answers may wait for.
     Committed,
     /// Somebody else needs the connection's place: the session ends unless it is being worked for.
     MakeRoom,
@@ -200,7 +204,10 @@ impl<E: Engine> Session<E> {
                 }
             }
             Completion::Verified { id, verdict } => self.verified(id, verdict),
-            Completion::Committed => self.operations.searches.committed(),
+            Completion::Committed => {
+                self.operations.searches.committed();
+                self.answer_awaited();
+            }
             Completion::MakeRoom => self.make_room(),
             Completion::Stop => {
                 self.draining = self.draining.or(Some(Draining::ServerStops));
@@ -208,6 +215,7 @@ impl<E: Engine> Session<E> {
                 self.stop_reads();
                 self.stop_hashing();
                 self.stop_searches();
+                self.stop_awaiting();
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
             Completion::Fetched { number, failure } => self.fetched(number, failure),

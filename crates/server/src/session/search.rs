@@ -162,8 +162,8 @@ pub(super) struct UnderWay<E: Engine> {
     id: u32,
     operation: Operation,
     reading: Reading<E>,
-    /// What each of its entries and references carries.
-    entry_controls: ControlsBuf,
+    /// What each of its entries and references carries, if that is anything.
+    entry_controls: Option<Box<ControlsBuf>>,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
     /// Its request, and since when its snapshot is the newest, from the end of its first turn on.
@@ -182,7 +182,7 @@ impl<E: Engine> UnderWay<E> {
             id,
             operation,
             reading,
-            entry_controls: ControlsBuf::default(),
+            entry_controls: None,
             needed: 0,
             request: None,
             fetch: None,
@@ -193,7 +193,9 @@ impl<E: Engine> UnderWay<E> {
 
     /// The same with controls on each of its entries and references.
     pub(super) fn with_controls(mut self, entry_controls: ControlsBuf) -> Self {
-        self.entry_controls = entry_controls;
+        if !entry_controls.view().is_empty() {
+            self.entry_controls = Some(Box::new(entry_controls));
+        }
         self
     }
 
@@ -603,7 +605,8 @@ impl<E: Engine> Session<E> {
                 out_bytes,
             };
             let operation = running.operation;
-            let controls = running.entry_controls.view();
+            let controls = running.entry_controls.as_deref();
+            let controls = controls.map_or(Controls::EMPTY, ControlsBuf::view);
             let mut wire = Wire::new(&mut self.output.bytes, id, controls);
             match running.reading.step(&mut wire, budget) {
                 Ok(Step::More) => {

@@ -1,5 +1,6 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
+mod awaited;
 mod failed_binds;
 mod long;
 mod renewal;

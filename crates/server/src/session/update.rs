@@ -194,7 +194,10 @@ impl<E: Engine> Session<E> {
         self.submit(unit);
     }
 
-    pub(super) fn answer_update(&mut self, reply: Reply, outcome: Outcome) {
+    pub(super) fn answer_update(&mut self, reply: Reply, mut outcome: Outcome) {
+        if let Some(change) = outcome.awaits.take() {
+            return self.have_wait(reply, change);
+        }
         match reply.kind {
             ReplyKind::Response(operation) => self.answer(reply.id, operation, &outcome),
             ReplyKind::PasswordModify(generated) => {

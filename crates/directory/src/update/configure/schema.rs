@@ -20,7 +20,9 @@ use crate::schema::additions::{
     self, ADDITIONS_BYTES_MAX, Additions, ENTRIES_MAX, Kind, MACROS_MAX, SchemaEntry, oid_of,
 };
 use crate::schema::{NormalDn, Schema};
-use crate::schema_change::{Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses};
+use crate::schema_change::{
+    AwaitedChange, Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses,
+};
 use crate::state::State;
 use crate::synthetic::config::SCHEMA;
 use crate::update::Run;
@@ -29,9 +31,6 @@ use crate::update::stamp::generalized_time;
 
 /// The attribute of a change that is coming, or was given up.
 const CHANGE: &str = "sapwoodSchemaChange";
-
-/// Records that are looked at before a definition is added, while other updates wait: some ten seconds of work at most.
-const RECORDS_MAX: u64 = 100_000_000;
 
 /// The attribute of macros.
 const MACROS: &str = "olcObjectIdentifier";
@@ -266,45 +265,36 @@ impl<T: Write> Run<'_, T> {
         let uses = self.check_schema_change(&before, &after)?;
         match self.look_for(&uses)? {
             true => self.install_schema(after),
-            false => self.begin_schema_change(after),
+            false => self.begin_schema_change(after, &uses),
         }
     }
 
     /// Looks for uses in the entries; `false` if they are too many to be looked at now.
     fn look_for(&mut self, uses: &Uses) -> Result<bool, Stop> {
-        // What is only added had better be there at once.
-        let records = match uses.affects_types() {
-            true => RECORDS_AT_ONCE,
-            false => RECORDS_MAX,
-        };
-        let mut place = Place::default();
-        match uses.look(&*self.txn, self.vocabulary(), &mut place, records)? {
+        let (vocabulary, mut place) = (self.vocabulary(), Place::default());
+        match uses.look(&*self.txn, vocabulary, &mut place, RECORDS_AT_ONCE)? {
             Looked::Clean => Ok(true),
             Looked::Used(used, id) => {
                 let diagnostic = uses.told(&*self.txn, &used, id)?;
                 Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic))
             }
-            Looked::Untold if uses.affects_types() => Ok(false),
-            Looked::Untold => {
-                let diagnostic = format!(
-                    "whether entries use the definition is not known after {RECORDS_MAX} of them: export the data, and \
-                     import them with the other schema"
-                );
-                Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
-            }
+            Looked::Untold => Ok(false),
         }
     }
 
     /// Writes a change down that is to take place when all entries have been looked at.
-    fn begin_schema_change(&mut self, after: Schema) -> Result<(), Stop> {
+    fn begin_schema_change(&mut self, after: Schema, uses: &Uses) -> Result<(), Stop> {
         // What can be told already.
         let policy = self.state.settings.policy();
         Access::new(&after, policy).map_err(|error| not_so(error.to_string()))?;
         definition::put_coming_schema(self.txn, after.additions())?;
         let began = self.txn.commit();
         let change = SchemaChange::new(self.schema, after, began);
+        let version = self.state.schema_version;
         self.put_coming(Some(Arc::new(change)), "")?;
         *self.begins_indexes = true;
+        // What comes after a definition mostly needs it, and what loses one can wait.
+        *self.begun_change = (!uses.affects_types()).then_some(AwaitedChange { began, version });
         Ok(())
     }
 

@@ -94,8 +94,13 @@ fn following<E: Engine>(running: &UnderWay<E>) -> Option<&Following<E>> {
 }
 
 impl<E: Engine> Session<E> {
-    /// Whether it has persistent searches, which are to be told of commits.
+    /// Whether it is to be told of commits.
     pub(crate) fn follows(&self) -> bool {
+        self.has_persistent() || !self.operations.awaiting.is_empty()
+    }
+
+    /// Whether it has persistent searches.
+    pub(crate) fn has_persistent(&self) -> bool {
         self.operations.searches.has_persistent()
     }
 
