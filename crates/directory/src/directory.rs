@@ -1,5 +1,7 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
+mod snapshot;
+
 use std::hash::RandomState;
 use std::path::Path;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
@@ -10,32 +12,32 @@ use sapwood_ldap::message::Request;
 use crate::access::Access;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
-use crate::collective::Collective;
 use crate::config::Settings;
 use crate::definition;
 use crate::engine::{
-    self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict,
-    Write,
+    self, Bundle, CommitNo, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
 };
-use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::examined::Examined;
 use crate::import::Prepared;
 use crate::index_change::Builder;
 use crate::index_definition::IndexDefinition;
-use crate::names::{self, DnCache};
+use crate::names::DnCache;
 use crate::password_policy::Accounts;
+use crate::schema::Schema;
 use crate::schema::additions::Additions;
-use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
 use crate::shards;
 use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subentries;
+use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
-use crate::synthetic::root_dse::{Channel, RootDse};
-use crate::synthetic::{Context, SyntheticContext, SyntheticContexts};
+use crate::synthetic::root_dse::RootDse;
 use crate::update::{Allowance, Applied, Batch, Update, UpdateRequest, Work, WriterState};
+
+use self::snapshot::Seen;
+pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -622,225 +624,5 @@ impl Bundle for Create<'_> {
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
         Ok(())
-    }
-}
-
-/// The directory as of one commit. Clones share the same view.
-pub struct Snapshot<E: Engine = Embedded> {
-    seen: Arc<Seen<E>>,
-}
-
-/// What clones share: one count of references, which other threads have nothing to do with, for each search of a burst.
-struct Seen<E: Engine> {
-    directory: Directory<E>,
-    view: E::Snapshot,
-    known: Arc<Known>,
-    /// The names that searches have built.
-    names: Mutex<DnCache>,
-}
-
-impl<E: Engine> Clone for Snapshot<E> {
-    fn clone(&self) -> Self {
-        Snapshot {
-            seen: self.seen.clone(),
-        }
-    }
-}
-
-/// What a snapshot that has ended knew of its commit, which it holds no longer; for [`Directory::snapshot_after`].
-pub struct RetiredSnapshot<E: Engine = Embedded> {
-    directory: Directory<E>,
-    view: E::Retired,
-    names: DnCache,
-    known: Arc<Known>,
-}
-
-/// What a bind needs to know of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// The entry.
-    pub entry: EntryId,
-    /// Its DN as stored.
-    pub dn: String,
-    /// Its userPassword values, the first of them if there are many.
-    pub stored: Vec<Vec<u8>>,
-    /// Its authPassword values, as many.
-    pub verifiers: Vec<Vec<u8>>,
-    /// Whether password policies are to judge binds.
-    pub is_governed: bool,
-}
-
-impl<E: Engine> Snapshot<E> {
-    /// The directory this is a state of.
-    pub fn directory(&self) -> &Directory<E> {
-        &self.seen.directory
-    }
-
-    /// The commit it shows.
-    pub fn commit(&self) -> CommitNo {
-        self.seen.view.commit()
-    }
-
-    /// The schema.
-    #[inline]
-    pub fn schema(&self) -> &Schema {
-        &self.seen.known.state.schema
-    }
-
-    /// Ends it. Nothing is left while there are clones, with the last of which it ends.
-    pub fn end(self) -> Option<RetiredSnapshot<E>> {
-        let seen = Arc::into_inner(self.seen)?;
-        let names = seen.names.into_inner();
-        Some(RetiredSnapshot {
-            directory: seen.directory,
-            view: E::end(seen.view),
-            names: names.unwrap_or_else(PoisonError::into_inner).shortened(),
-            known: seen.known,
-        })
-    }
-
-    /// Fetches, in one round, all that reads of this state have found not to be here: those of all its clones. Blocks
-    /// until it is here.
-    ///
-    /// # Errors
-    /// When the engine fails.
-    pub fn fetch(&self) -> Result<()> {
-        Ok(E::fetch(self.view())?)
-    }
-
-    /// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
-    ///
-    /// # Errors
-    /// Those of `read`, but for [`NotHere`](engine::Error::NotHere).
-    pub fn through<T>(&self, mut read: impl FnMut(&Self) -> Result<T>) -> Result<T> {
-        engine::through::<E, T>(self.view(), || read(self))
-    }
-
-    pub(crate) fn view(&self) -> &E::Snapshot {
-        &self.seen.view
-    }
-
-    /// The names that searches have built, taken by one for as long as it works. Another one at the same time begins
-    /// without any.
-    pub(crate) fn take_names(&self) -> DnCache {
-        let mut names = self
-            .seen
-            .names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *names)
-    }
-
-    /// Gives them back, with those that were built meanwhile.
-    pub(crate) fn put_back_names(&self, built: DnCache) {
-        if let Some(superior) = built.last() {
-            self.learned().learn_superior(superior);
-        }
-        let mut names = self
-            .seen
-            .names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *names = built;
-    }
-
-    /// What searches of this commit have found out.
-    pub(crate) fn learned(&self) -> &Learned {
-        &self.seen.known.learned
-    }
-
-    /// The collective attributes of its entries; none, which is known at once, where there never were any.
-    #[inline]
-    pub(crate) fn collective(&self) -> Result<Option<Arc<Collective>>> {
-        if !self.state().attributes.has_collective() {
-            return Ok(None);
-        }
-        let find = || Collective::of(self.schema(), self.state(), self.view());
-        self.learned().collective(find)
-    }
-
-    pub(crate) fn state(&self) -> &Arc<State> {
-        &self.seen.known.state
-    }
-
-    /// Which entries were examined.
-    pub(crate) fn examined(&self) -> &Examined {
-        &self.seen.directory.shared.examined
-    }
-
-    pub(crate) fn now_micros(&self) -> u64 {
-        self.seen.directory.shared.options.clock.now_micros()
-    }
-
-    /// A synthetic context on a kind of connection.
-    pub(crate) fn synthetic(
-        &self,
-        context: SyntheticContext,
-        channel: Channel,
-    ) -> Result<Arc<Context>> {
-        let directory = self.directory();
-        let root_dse = &directory.options().root_dse;
-        let contexts = directory.synthetic();
-        contexts.get(context, channel, root_dse, self.state())
-    }
-
-    /// What is configured with the data.
-    #[inline]
-    pub fn settings(&self) -> &Settings {
-        &self.state().settings
-    }
-
-    /// The naming contexts' DNs as configured.
-    pub fn naming_contexts(&self) -> impl Iterator<Item = &str> {
-        self.state()
-            .contexts
-            .iter()
-            .map(|context| context.dn.as_str())
-    }
-
-    /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions,
-    /// whose id another entry may have by now, it is always `None`.
-    pub fn dn_of(&self, entry: EntryId) -> Result<Option<String>> {
-        match entry.partitions() {
-            Some(_) => Ok(None),
-            None => names::dn_if_there(self.view(), entry),
-        }
-    }
-
-    /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or
-    /// no such DN.
-    pub fn credentials(&self, dn: &str, values_max: usize) -> Result<Option<Credentials>> {
-        let mut normal = NormalDn::new();
-        if normal.parse(self.schema(), dn.as_bytes()).is_err() {
-            return Ok(None);
-        }
-        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
-        let Some(child) = walk.and_then(|walk| walk.found()) else {
-            return Ok(None);
-        };
-        let entry = child.id;
-        let record = self.view().get(Table::Entry, &entry.to_key())?;
-        let record = record
-            .ok_or_else(|| Error::corrupt(format!("entry {entry} has a name but no record")))?;
-        let damaged = |error| Error::corrupt(format!("entry {entry}: {error}"));
-        let read = Entry::new(&record).map_err(damaged)?;
-        let values_of = |attribute_type| -> Result<Vec<Vec<u8>>> {
-            let mut found: Vec<Vec<u8>> = Vec::new();
-            for known in self.state().attributes.of_type(attribute_type) {
-                let values = read.attribute(known.number()).map_err(damaged)?;
-                let values = values.iter().flat_map(|values| values.values());
-                let left = values_max.saturating_sub(found.len());
-                found.extend(values.take(left).map(<[u8]>::to_vec));
-            }
-            Ok(found)
-        };
-        let known = self.schema().well_known();
-        Ok(Some(Credentials {
-            entry,
-            dn: names::dn_of(self.view(), entry)?,
-            stored: values_of(known.user_password)?,
-            verifiers: values_of(known.auth_password)?,
-            is_governed: self.settings().password_policy.is_some(),
-        }))
     }
 }
