@@ -87,7 +87,6 @@ impl TxnNo {
 #[must_use = "a transaction that is dropped without being committed changes nothing"]
 pub struct WriteTxn {
     number: TxnNo,
-    head: Head,
     /// `None` once it is over.
     pages: Option<Box<TxnPages>>,
     trees: Vec<OpenTree>,
@@ -116,8 +115,7 @@ impl WriteTxn {
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
         Ok(Self {
             number: TxnNo::next(),
-            head,
-            pages: Some(TxnPages::new(inner, &head, shop)?),
+            pages: Some(TxnPages::new(inner, head, shop)?),
             trees: Vec::new(),
             savepoints: Vec::new(),
             savepoints_so_far: 0,
@@ -130,12 +128,12 @@ impl WriteTxn {
 
     /// The number this transaction's commit will have.
     pub fn commit_no(&self) -> CommitNo {
-        CommitNo(self.head.commit.0 + 1)
+        CommitNo(self.head().commit.0 + 1)
     }
 
     /// The size of the store when it began, in bytes: pages that are used or free, without room for growth.
     pub fn store_bytes(&self) -> u64 {
-        self.head.roots.pages * PAGE_BYTES as u64
+        self.head().roots.pages * PAGE_BYTES as u64
     }
 
     /// The size of the store as it is now, in bytes.
@@ -162,7 +160,7 @@ impl WriteTxn {
 
     /// The commit it began from.
     pub(crate) fn head(&self) -> &Head {
-        &self.head
+        self.pages().head()
     }
 
     pub(crate) fn pages(&self) -> &TxnPages {

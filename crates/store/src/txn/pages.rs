@@ -32,7 +32,7 @@ use crate::format::pages::{ReadPages, WritePages};
 use crate::format::pointer::RecordPointer;
 use crate::format::pointer_leaf::PointerLeaf;
 use crate::format::prefetch;
-use crate::format::roots::{Head, Roots};
+use crate::format::roots::Head;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::log::record::Base;
@@ -103,8 +103,8 @@ pub(crate) struct TxnPages {
     inner: Arc<Inner>,
     commit: CommitNo,
     view: MappedPages,
-    /// As they were at the beginning.
-    roots: Roots,
+    /// What it begins from.
+    head: Head,
     shop: Box<Workshop>,
     allocator: PageAllocator,
     extents: HashMap<PageNo, u32>,
@@ -133,17 +133,13 @@ pub(crate) struct TxnPages {
 
 impl TxnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
-    pub(crate) fn new(
-        inner: Arc<Inner>,
-        head: &Head,
-        mut shop: Box<Workshop>,
-    ) -> Result<Box<Self>> {
+    pub(crate) fn new(inner: Arc<Inner>, head: Head, mut shop: Box<Workshop>) -> Result<Box<Self>> {
         let roots = &head.roots;
-        let named = shop.named.take();
-        let named = Named::of(&roots.recent, head.commit, roots.pages, named)?;
+        let (pages, segments) = (roots.pages, roots.segments);
+        let named = Named::of(&roots.recent, head.commit, pages, shop.named.take())?;
         // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest
         // commit, which are not used again before a later one has become visible, and its own.
-        let mut view = unsafe { inner.data.pages(head.roots.pages) };
+        let mut view = unsafe { inner.data.pages(pages) };
         if let Some(plain) = shop.plain.take() {
             view.plain = Some(plain);
         }
@@ -156,14 +152,14 @@ impl TxnPages {
         Ok(Box::new(Self {
             commit: CommitNo(head.commit.0 + 1),
             view,
-            roots: head.roots,
+            head,
             allocator: PageAllocator::resuming(shop.resume, named),
             shop,
             extents: HashMap::new(),
             freed: Vec::new(),
             recycled: Vec::new(),
             held: Vec::new(),
-            heaps: Heaps::new(roots.segments),
+            heaps: Heaps::new(segments),
             undo: Vec::new(),
             spare_heaps: None,
             epoch: 0,
@@ -201,9 +197,14 @@ impl TxnPages {
         self.allocator.examined()
     }
 
+    /// The commit that the transaction begins from.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
     /// How many pages the store had at the beginning.
     pub(crate) fn pages_before(&self) -> u64 {
-        self.roots.pages
+        self.head.roots.pages
     }
 
     /// The pages to be looked at, own ones included.
@@ -365,7 +366,7 @@ impl TxnPages {
     /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how
     /// many there are beside what a commit needs.
     pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
-        let list = self.inner.free_list(&self.view, &self.roots);
+        let list = self.inner.free_list(&self.view, &self.head.roots);
         self.allocator.take_all(list)?;
         let pages = self.allocator.leave_tail(list, tail)?;
         Ok(pages.saturating_sub(COMMIT_PAGES))
@@ -374,7 +375,7 @@ impl TxnPages {
     /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet,
     /// if they are more than its commit may need; whether it has.
     pub(crate) fn cut_tail(&mut self) -> Result<bool> {
-        let list = self.inner.free_list(&self.view, &self.roots);
+        let list = self.inner.free_list(&self.view, &self.head.roots);
         self.allocator.take_all(list)?;
         let before = self.view.limit();
         let limit = self.allocator.cut_tail(before);
@@ -390,7 +391,7 @@ impl TxnPages {
         if self.saving {
             return Ok(false);
         }
-        let list = self.inner.free_list(&self.view, &self.roots);
+        let list = self.inner.free_list(&self.view, &self.head.roots);
         self.allocator.refill(list)
     }
 
@@ -493,7 +494,7 @@ impl TxnPages {
                 return Ok((first, Source::Allocator(taken)));
             }
             if !self.saving {
-                let list = self.inner.free_list(&self.view, &self.roots);
+                let list = self.inner.free_list(&self.view, &self.head.roots);
                 self.allocator.refill_extent(list, pages)?;
             }
             if let Some((first, taken)) = self.allocator.take_extent(pages) {

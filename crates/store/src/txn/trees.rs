@@ -76,11 +76,11 @@ impl WriteTxn {
         if self.trees.iter().any(is_gone) {
             return Ok(None);
         }
-        let known = self.pages().known_trees().get(self.head.commit, name);
+        let known = self.pages().known_trees().get(self.head().commit, name);
         let (name, record) = match known {
             Some(known) => known.clone(),
             None => {
-                let catalog = &self.head.roots.catalog;
+                let catalog = &self.head().roots.catalog;
                 let Some(record) = catalog.get(self.pages().view(), name)? else {
                     return Ok(None);
                 };
@@ -93,7 +93,7 @@ impl WriteTxn {
 
     /// Tells the next transaction of the trees as the commit left them.
     pub(crate) fn keep_trees(&mut self, commit: CommitNo) {
-        let before = self.head.commit;
+        let before = self.head().commit;
         let Self { trees, pages, .. } = self;
         if let Some(pages) = pages {
             let stored = trees.iter().filter_map(|tree| tree.stored.as_ref());
@@ -169,7 +169,7 @@ impl WriteTxn {
 
     /// The names of all trees as they are now, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
-        let catalog = &self.head.roots.catalog;
+        let catalog = &self.head().roots.catalog;
         let mut names = catalog.view(self.pages().view()).keys()?;
         names.retain(|name| {
             let is_this = |tree: &&OpenTree| {
@@ -187,7 +187,7 @@ impl WriteTxn {
 
     /// How many trees there are now.
     pub fn tree_count(&self) -> u64 {
-        let stored = self.head.roots.catalog.tree().records;
+        let stored = self.head().roots.catalog.tree().records;
         let is_new = |tree: &&OpenTree| tree.stored.is_none() && !tree.state.is_dropped;
         let is_gone = |tree: &&OpenTree| tree.stored.is_some() && tree.state.is_dropped;
         let new = self.trees.iter().filter(is_new).count();
@@ -306,7 +306,7 @@ impl WriteTxn {
 
     /// The catalog with the records of changed trees: one that changes alone is held beside its root.
     pub(crate) fn save_catalog(&mut self) -> Result<Catalog> {
-        let mut catalog = self.head.roots.catalog;
+        let mut catalog = self.head().roots.catalog;
         let Self { trees, pages, .. } = self;
         let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
         let mut changed = trees.iter().filter(|tree| tree.is_changed());

@@ -221,11 +221,11 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     fn free_large_value(&mut self) -> Result<()> {
-        if let Some(extent) = large_value(&self.node(0)?, self.place.slot)? {
-            self.tree.extent_pages = self
-                .tree
-                .extent_pages
-                .saturating_sub(u64::from(extent.pages()));
+        if self.tree.extent_pages > 0
+            && let Some(extent) = large_value(&self.node(0)?, self.place.slot)?
+        {
+            let left = self.tree.extent_pages;
+            self.tree.extent_pages = left.saturating_sub(u64::from(extent.pages()));
             self.pages.free(extent.first, extent.pages())?;
         }
         Ok(())

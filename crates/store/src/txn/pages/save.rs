@@ -23,7 +23,7 @@ impl TxnPages {
     /// rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in
     /// the next.
     pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
-        let mut free = self.roots.free;
+        let mut free = self.head.roots.free;
         self.keep_recycled();
         self.allocator.reclaim(&self.inner);
         if self.allocator.leaves_list_alone()
@@ -33,7 +33,7 @@ impl TxnPages {
         }
         self.fetch_pages_for_saving()?;
         self.allocator
-            .put_aside(self.inner.free_list(&self.view, &self.roots))?;
+            .put_aside(self.inner.free_list(&self.view, &self.head.roots))?;
         self.saving = true;
         self.may_use_reserve = true;
         self.save_changed_records(&mut free)?;
