@@ -4,12 +4,15 @@
 
 use sapwood_ldap::controls::{
     ChangeType, ChangeTypes, ENTRY_CHANGE_NOTIFICATION, EntryChange, GET_SERVER_ID,
-    GET_SERVER_ID_RESPONSE, PAGED_RESULTS, PERSISTENT_SEARCH, PagedResults, PersistentSearch,
+    GET_SERVER_ID_RESPONSE, PAGED_RESULTS, PERSISTENT_SEARCH, PROXIED_AUTHORIZATION, PagedResults,
+    PersistentSearch,
 };
 use sapwood_ldap::extended::WHO_AM_I;
 use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
+use sapwood_server::password;
 use sapwood_testkit::requests::{message, with_controls};
 use sapwood_testkit::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, requests};
 
@@ -176,6 +179,71 @@ fn not_everybody_may_have_one_nor_pages_of_one() {
     };
     refused.expect(ResultCode::Busy);
     assert!(sent > 100, "{sent}");
+}
+
+/// As long as who is bound may act as that one, with what that one may see.
+#[test]
+fn one_may_be_for_somebody_else() {
+    let server = TestServer::start();
+    let stored = String::from_utf8(password::hash(PASSWORD.as_bytes())).unwrap();
+    let ann = format!("dn:{}", dn("ann"));
+    for name in ["app", "ann"] {
+        let person = [
+            ("objectClass", "person"),
+            ("sn", "x"),
+            ("userPassword", stored.as_str()),
+        ];
+        server.add(&[(&dn(name), &person)]);
+    }
+    let hidden = format!(
+        "to dn.exact=\"{}\" by dn.exact=\"{}\" read",
+        dn("hidden"),
+        dn("app")
+    );
+    server.configure(&[(
+        Replace,
+        "olcAccess",
+        &[
+            "to attrs=userPassword by anonymous auth",
+            "to attrs=authzTo by users auth",
+            hidden.as_str(),
+            "to * by users read",
+        ],
+    )]);
+    let mut admin = server.admin();
+    let mut change = |dn: &str, attribute: &str, values: &[&str]| {
+        let id = admin.id();
+        let changes = [(Replace, attribute, values)];
+        admin.tell(&requests::modify(id, dn, &changes)).succeeded();
+    };
+    change("cn=config", "olcAuthzPolicy", &["to"]);
+    change(&dn("app"), "authzTo", &[ann.as_str()]);
+    let mut client = server.connect();
+    client.bind(&dn("app"), PASSWORD).succeeded();
+    let as_ann = (PROXIED_AUTHORIZATION, true, Some(ann.as_bytes()));
+    client.send(&follow(70, 0, &[as_ann]));
+    client.send(&follow(71, 0, &[]));
+    settle(&mut client);
+    add(&mut admin, "hidden");
+    assert_eq!(told(&mut client, 71), (ChangeType::Add, dn("hidden"), None));
+    add(&mut admin, "shown");
+    let mut both = [client.receive().unwrap(), client.receive().unwrap()];
+    both.sort_by_key(|answer| answer.id);
+    let shown: Vec<_> = both
+        .iter()
+        .map(|answer| (answer.id, answer.entry.as_deref()))
+        .collect();
+    let name = dn("shown");
+    assert_eq!(shown, [(70, Some(&*name)), (71, Some(&*name))]);
+    let id = admin.id();
+    let none: [requests::Change<'_>; 1] = [(Replace, "authzTo", &[])];
+    let change = requests::modify(id, &dn("app"), &none);
+    admin.tell(&change).succeeded();
+    let mut last = [client.receive().unwrap(), client.receive().unwrap()];
+    last.sort_by_key(|answer| answer.id);
+    last[0].expect(ResultCode::AuthorizationDenied);
+    assert_eq!(last[0].id, 70);
+    assert_eq!(last[1].entry.as_deref(), Some(&*dn("app")));
 }
 
 #[test]
