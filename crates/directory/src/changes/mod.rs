@@ -10,18 +10,17 @@
 //! it reads everything anew.
 
 pub(crate) mod clock;
-mod csn;
 pub(crate) mod generation;
 mod kept;
 mod reader;
 pub(crate) mod record;
 pub(crate) mod watermark;
 
-pub use csn::Csn;
 pub use generation::renew_feed;
 pub(crate) use kept::Added;
 pub use kept::ChangesKept;
 pub use reader::{ChangePosition, ChangeReader, ChangeSet, PositionError};
+pub use sapwood_ldap::csn::Csn;
 
 use crate::engine::EntryId;
 

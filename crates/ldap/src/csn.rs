@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::update::stamp::{generalized_time, number, push_digits, seconds_of};
+use crate::time::{generalized_time, number, push_digits, seconds_of};
 
 /// A change sequence number. Later changes have greater ones; no two changes of a replica have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Csn {
     /// Microseconds since 1970.
     pub micros: u64,
@@ -18,7 +18,7 @@ pub struct Csn {
 
 impl Csn {
     /// Bytes of the stored form.
-    pub(crate) const BYTES: usize = 13;
+    pub const BYTES: usize = 13;
     /// Changes that one microsecond can count.
     const COUNTS_MAX: u32 = 0xFF_FFFF;
     /// The greatest number of a replica: three hexadecimal digits.
@@ -26,6 +26,7 @@ impl Csn {
 
     /// The one right behind it.
     #[must_use]
+    #[inline]
     pub fn next(self) -> Csn {
         match self.count < Self::COUNTS_MAX {
             true => Csn {
@@ -41,7 +42,9 @@ impl Csn {
     }
 
     /// The one so many changes behind it.
-    pub(crate) fn plus(self, changes: u64) -> Csn {
+    #[must_use]
+    #[inline]
+    pub fn plus(self, changes: u64) -> Csn {
         let counts = u64::from(Self::COUNTS_MAX) + 1;
         let count = u64::from(self.count) + changes % counts;
         Csn {
@@ -68,7 +71,7 @@ impl Csn {
     }
 
     /// Its text, given its time as GeneralizedTime in seconds.
-    pub(crate) fn text_at(self, time: &str) -> String {
+    pub fn text_at(self, time: &str) -> String {
         let mut text = String::with_capacity(time.len() + 25);
         text.push_str(time.strip_suffix('Z').unwrap_or_default());
         text.push('.');
@@ -82,14 +85,17 @@ impl Csn {
     }
 
     /// Its stored form: `micros:8 count:3 replica:2`, little-endian.
-    pub(crate) fn to_bytes(self) -> [u8; Csn::BYTES] {
+    #[inline]
+    pub fn to_bytes(self) -> [u8; Csn::BYTES] {
         let [m0, m1, m2, m3, m4, m5, m6, m7] = self.micros.to_le_bytes();
         let [c0, c1, c2, _] = self.count.to_le_bytes();
         let [r0, r1] = self.replica.to_le_bytes();
         [m0, m1, m2, m3, m4, m5, m6, m7, c0, c1, c2, r0, r1]
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; Csn::BYTES]) -> Csn {
+    /// The one with this stored form.
+    #[inline]
+    pub fn from_bytes(bytes: [u8; Csn::BYTES]) -> Csn {
         let [m0, m1, m2, m3, m4, m5, m6, m7, c0, c1, c2, r0, r1] = bytes;
         Csn {
             micros: u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]),
