@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_queue_length,
-    put_sort_keys, queue_length,
+    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, SyncDone, SyncRequest,
+    SyncState, put_queue_length, put_sort_keys, queue_length,
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
@@ -14,6 +14,7 @@ use sapwood_ldap::extended::{
     put_transaction_ended,
 };
 use sapwood_ldap::message::RequestMessage;
+use sapwood_ldap::sync_info::{SyncInfo, SyncUuidsBuf};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(controls) = Controls::from_ber(bytes) {
@@ -81,7 +82,39 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(cancel_id(&out), Ok(id));
     }
     bulk_update(bytes);
+    synchronization(bytes);
 });
+
+fn synchronization(bytes: &[u8]) {
+    let mut out = Vec::new();
+    if let Ok(request) = SyncRequest::decode(bytes) {
+        request.encode(&mut out);
+        assert_eq!(SyncRequest::decode(&out), Ok(request));
+    }
+    out.clear();
+    if let Ok(state) = SyncState::decode(bytes) {
+        state.encode(&mut out);
+        assert_eq!(SyncState::decode(&out), Ok(state));
+    }
+    out.clear();
+    if let Ok(done) = SyncDone::decode(bytes) {
+        done.encode(&mut out);
+        assert_eq!(SyncDone::decode(&out), Ok(done));
+    }
+    out.clear();
+    if let Ok(info) = SyncInfo::decode(bytes) {
+        info.encode(&mut out);
+        let mut again = SyncUuidsBuf::default();
+        match (info, SyncInfo::decode(&out)) {
+            // Lengths may have been written in more bytes than they need.
+            (SyncInfo::IdSet { uuids, .. }, Ok(SyncInfo::IdSet { uuids: read, .. })) => {
+                uuids.iter().for_each(|uuid| again.push(uuid));
+                assert!(read.iter().eq(again.view().iter()));
+            }
+            (info, read) => assert_eq!(read, Ok(info)),
+        }
+    }
+}
 
 fn bulk_update(bytes: &[u8]) {
     let mut out = Vec::new();

@@ -7,6 +7,9 @@
 
 mod read_entry;
 mod sort;
+mod sync_done;
+mod sync_request;
+mod sync_state;
 
 pub use assertion::ASSERTION;
 pub use authorization_identity::{
@@ -36,6 +39,10 @@ pub use sort::{
     SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, SortKey, SortKeys, SortResult, put_sort_keys,
 };
 pub use subentries::{SUBENTRIES, SUBENTRIES_OF_DRAFT};
+pub use sync_done::{SYNC_DONE, SyncDone};
+pub use sync_request::{SYNC_REQUEST, SyncMode, SyncRequest};
+pub(crate) use sync_state::sync_uuid;
+pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
 
 use crate::ber::{self, Reader};

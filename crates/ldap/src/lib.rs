@@ -16,6 +16,7 @@ pub mod message;
 pub mod result;
 pub mod schema;
 mod steps;
+pub mod sync_info;
 pub mod time;
 pub mod url;
 pub mod x509;
