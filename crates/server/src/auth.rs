@@ -67,6 +67,8 @@ pub(crate) enum Wait {
     /// Whether this is the password of the entry, or administrator, with this DN, whom the client is then.
     Password {
         dn: String,
+        /// Who is charged for the password of a name that nobody can be bound by.
+        nobody: Owner,
         password: Password,
         /// As in [`Client`].
         authzid: Option<String>,

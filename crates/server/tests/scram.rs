@@ -280,6 +280,61 @@ fn names_that_nobody_has_get_a_salt_that_stays() {
     assert!(ann.ends_with(",i=16384") && bob.ends_with(",i=16384"));
 }
 
+/// The salt was that of the entry that a name was found to be, so that another name of hers told that she was there.
+#[test]
+fn a_name_that_is_searched_for_has_a_salt_of_its_own() {
+    let server = with_ann();
+    let regexps = [
+        "^uid=mapped-([^,]*),cn=[^,]*,cn=auth$ cn=$1,dc=example,dc=com",
+        "^uid=([^,]*),cn=[^,]*,cn=auth$ ldap:///dc=example,dc=com??one?(|(cn=$1)(sn=$1))",
+    ];
+    let change = [(ChangeKind::Add, "olcAuthzRegexp", regexps.as_slice())];
+    let mut admin = server.admin();
+    admin
+        .tell(&requests::modify(910, "cn=config", &change))
+        .succeeded();
+    // Bob has no verifier.
+    let bob = "cn=Bob,dc=example,dc=com";
+    let person = [("objectClass", "person"), ("sn", "bobson")];
+    admin.tell(&requests::add(911, bob, &person)).succeeded();
+    let salt = |name: &str| {
+        let name = name.replace('=', "=3D").replace(',', "=2C");
+        let mut binding = Binding::new(server.tcp());
+        let (code, first) = binding.say("SCRAM-SHA-256", &format!("n,,n={name},r=x"));
+        assert_eq!(code, ResultCode::SaslBindInProgress);
+        let (_, salt) = first.split_once(",s=").unwrap();
+        salt.to_owned()
+    };
+    assert_eq!(salt("ann"), salt(ANN));
+    let names = [
+        "bob",
+        "bobson",
+        "carl",
+        bob,
+        "uid=bob,cn=scram-sha-256,cn=auth",
+    ];
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(salt(name), salt(&name.to_uppercase()), "{name}");
+        for other in &names[at + 1..] {
+            assert_ne!(salt(name), salt(other), "{name} and {other}");
+        }
+    }
+    // A name that stands for a DN without a search has its salt, whether there is an entry or not.
+    for name in ["bob", "carl"] {
+        let dn = format!("cn={name},{SUFFIX}");
+        assert_eq!(salt(&format!("mapped-{name}")), salt(&dn), "{name}");
+    }
+    let before = salt("bobson");
+    admin.ask(Request::Delete(bob)).succeeded();
+    assert_eq!(salt("bobson"), before);
+    // In a mechanism with channel binding it is the same, as a verifier would be.
+    let mut bound = Binding::new(over_tls(&server, rustls::ALL_VERSIONS));
+    let first = "p=tls-exporter,,n=bobson,r=x";
+    let (code, first) = bound.say("SCRAM-SHA-256-PLUS", first);
+    assert_eq!(code, ResultCode::SaslBindInProgress);
+    assert!(first.ends_with(&before), "{first} {before}");
+}
+
 /// A connection over TLS whose handshake is over.
 fn over_tls(
     server: &TestServer,

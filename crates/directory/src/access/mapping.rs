@@ -219,29 +219,38 @@ impl Settings {
     }
 
     /// The same of a user, by the name that it has in a realm and in a mechanism; both may be empty.
-    pub fn mapped_user(
-        &self,
-        schema: &Schema,
-        user: &str,
-        (mechanism, realm): (&str, &str),
-    ) -> Option<Mapped> {
-        if self.authz_regexps.is_empty() || user.is_empty() || user.len() > NAME_BYTES_MAX {
+    pub fn mapped_user(&self, schema: &Schema, user: &str, of: (&str, &str)) -> Option<Mapped> {
+        if self.authz_regexps.is_empty() {
             return None;
         }
-        let mut name = "uid=".to_owned();
-        write_value(&mut name, user.as_bytes());
-        for part in [realm, mechanism]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-        {
-            name.push_str(",cn=");
-            write_value(&mut name, part.as_bytes());
-        }
-        name.push_str(",cn=auth");
-        let mut normal = NormalDn::new();
-        normal.parse(schema, name.as_bytes()).ok()?;
-        self.mapped(&normal.to_text())
+        let name = user_name(schema, user, of)?;
+        self.mapped(&name.to_text())
     }
+}
+
+/// The name that a user has in a mechanism and in a realm as a DN, `uid=ann,cn=example.com,cn=plain,cn=auth`: the same
+/// for each way of writing it. Both may be empty. `None` for what is not looked at: no name, and one that is too long.
+pub fn user_name(
+    schema: &Schema,
+    user: &str,
+    (mechanism, realm): (&str, &str),
+) -> Option<NormalDn> {
+    if user.is_empty() || user.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let mut name = "uid=".to_owned();
+    write_value(&mut name, user.as_bytes());
+    for part in [realm, mechanism]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+    {
+        name.push_str(",cn=");
+        write_value(&mut name, part.as_bytes());
+    }
+    name.push_str(",cn=auth");
+    let mut normal = NormalDn::new();
+    normal.parse(schema, name.as_bytes()).ok()?;
+    Some(normal)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) use self::compile::{AccessRules, Slot};
 pub(crate) use self::condition::Asked;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
-pub use self::mapping::{AuthzRegexp, Mapped, UserName};
+pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 pub use self::policy::{
     Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, Peer, Policy, Rights, Rule,

@@ -40,8 +40,8 @@ pub(crate) trait Entries {
     /// decide by accident who somebody is.
     fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome>;
 
-    /// The DN of whom a user's name in a mechanism stands for.
-    fn user_dn(&self, user: &str, mechanism: &str) -> Result<Option<String>, Outcome>;
+    /// Whom a user's name in a mechanism stands for.
+    fn user(&self, user: &str, mechanism: &str) -> Result<User, Outcome>;
 
     /// Whom a name that is written as a DN stands for, of who is vouched for from outside.
     fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome>;
@@ -53,6 +53,14 @@ pub(crate) trait Entries {
         nobody: &Arc<Requester>,
         values_max: usize,
     ) -> Result<Option<Credentials>, Outcome>;
+}
+
+/// Whom a user's name stands for.
+pub(crate) struct User {
+    /// The DN, if there is one.
+    pub(crate) dn: Option<String>,
+    /// Whether the entries decided: then there being a DN tells that there is an entry.
+    pub(crate) is_searched: bool,
 }
 
 /// The entry with a DN and its passwords, if the access rules let `nobody` bind as it.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use sapwood_directory::access::user_name;
 use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Credentials, Outcome};
 use sapwood_ldap::dn::Dn;
@@ -22,15 +23,48 @@ fn plain(name: &str) -> &str {
     name.strip_prefix("u:").unwrap_or(name)
 }
 
-/// The DN of who has a name in a mechanism: `dn:cn=Ann,dc=example`, the same without `dn:`, or a name such as `ann`
-/// that stands for one. A name that nobody has stays as it is, and is none.
-pub(super) fn dn_of(asked: &Asked<'_>, name: &str, mechanism: &str) -> Result<String, Outcome> {
+/// Who a client says to be.
+pub(super) struct Claimed {
+    /// The DN of who has the name. A name that nobody has stays as it is, and is none.
+    pub(super) dn: String,
+    /// What stands for the name where nobody can be bound by it: the same whether or not there is an entry. The DN
+    /// would say that there is one where it was searched for.
+    pub(super) stand_in: Vec<u8>,
+}
+
+/// Who has a name in a mechanism: `dn:cn=Ann,dc=example`, the same without `dn:`, or a name such as `ann` that stands
+/// for one.
+pub(super) fn claimed(asked: &Asked<'_>, name: &str, mechanism: &str) -> Result<Claimed, Outcome> {
     let is_dn = name.starts_with("dn:") || Dn::parse(name).is_ok();
-    let found = match is_dn {
+    let user = match is_dn {
         true => None,
-        false => asked.entries.user_dn(plain(name), mechanism)?,
+        false => Some(asked.entries.user(plain(name), mechanism)?),
     };
-    Ok(found.unwrap_or_else(|| dn(name).to_owned()))
+    let as_asked = user
+        .as_ref()
+        .is_some_and(|user| user.is_searched || user.dn.is_none());
+    let found = user.and_then(|user| user.dn);
+    let dn = found.unwrap_or_else(|| dn(name).to_owned());
+    let stand_in = match as_asked {
+        true => of_user(asked.schema, plain(name), mechanism),
+        false => of_any_spelling(asked.schema, &dn).into_owned(),
+    };
+    Ok(Claimed { dn, stand_in })
+}
+
+/// What stands for a user's name in a mechanism: the same with and without channel binding, as a verifier is the same
+/// for both, and what stands for no DN.
+fn of_user(schema: &Schema, user: &str, mechanism: &str) -> Vec<u8> {
+    // This byte is none of UTF-8, nor the first of a normal form.
+    const USER: u8 = 0xff;
+    let mechanism = mechanism.strip_suffix("-PLUS").unwrap_or(mechanism);
+    let mut stand_in = vec![USER];
+    match user_name(schema, user, (mechanism, "")) {
+        Some(name) => stand_in.extend_from_slice(name.bytes()),
+        // Nobody's, whatever there is.
+        None => stand_in.extend_from_slice(user.as_bytes()),
+    }
+    stand_in
 }
 
 /// As whom who is authenticated by a name asks to act, if that is somebody else.
@@ -82,6 +116,23 @@ mod tests {
         assert_eq!(nobody(&schema, "UID = Anne, DC=EXAMPLE,dc=com"), own);
         assert_ne!(nobody(&schema, "uid=bert,dc=example,dc=com"), own);
         assert_ne!(nobody(&schema, "anne"), nobody(&schema, "bert"));
+    }
+
+    /// A salt that depends on what the name was found to be tells that it was found.
+    #[test]
+    fn a_users_name_stands_for_itself_in_any_spelling() {
+        let schema = Schema::standard();
+        let of = |user, mechanism| of_user(&schema, user, mechanism);
+        let own = of("Ann", "SCRAM-SHA-256");
+        assert_eq!(own, of("ann", "SCRAM-SHA-256"));
+        assert_eq!(own, of("ann", "SCRAM-SHA-256-PLUS"));
+        assert_ne!(own, of("ann", "PLAIN"));
+        assert_ne!(own, of("bob", "SCRAM-SHA-256"));
+        // Whoever asks for the DN that the name would be asks for somebody else.
+        let name = "uid=ann,cn=scram-sha-256,cn=auth";
+        assert_ne!(own, *of_any_spelling(&schema, name));
+        let long = "x".repeat(5000);
+        assert_ne!(of(&long, "PLAIN"), of(&long[1..], "PLAIN"));
     }
 
     #[test]

@@ -4,8 +4,10 @@
 use sapwood_directory::Outcome;
 use sapwood_ldap::result::ResultCode;
 
-use super::{Asked, Exchange, Mechanism, Step, Wait, names};
+use super::names::{self, Claimed};
+use super::{Asked, Exchange, Mechanism, Step, Wait};
 use crate::password::Password;
+use crate::workers::Owner;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
     name: "PLAIN",
@@ -29,8 +31,10 @@ impl Exchange for Plain {
             let reason = "PLAIN has [authzid] NUL authcid NUL password (RFC 4616 §2)";
             return Err(Outcome::new(ResultCode::ProtocolError, reason));
         };
+        let Claimed { dn, stand_in } = names::claimed(asked, message.authcid, MECHANISM.name)?;
         Ok(Step::Wait(Wait::Password {
-            dn: names::dn_of(asked, message.authcid, MECHANISM.name)?,
+            dn,
+            nobody: Owner::nobody(&stand_in),
             password: Password::new(message.password.to_vec()),
             authzid: names::other(asked.schema, message.authzid, message.authcid),
         }))

@@ -6,7 +6,8 @@ use base64ct::{Base64, Encoding};
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Asked, Client, Exchange, Mechanism, Step, names};
+use super::names::{self, Claimed};
+use super::{Asked, Client, Exchange, Mechanism, Step};
 use crate::password::{SCRAM_SALT_BYTES, ScramHash, ScramVerifier, random};
 use crate::tls::Bindings;
 use crate::workers::Owner;
@@ -105,16 +106,17 @@ impl Scram {
         let first = ClientFirst::read(message).map_err(malformed)?;
         let bindings = asked.tls.map(|tls| &tls.bindings);
         let binding = binding(first.binding, self.is_plus, bindings)?;
-        let dn = names::dn_of(asked, &first.authcid, self.mechanism().name)?;
+        let Claimed { dn, stand_in } =
+            names::claimed(asked, &first.authcid, self.mechanism().name)?;
         let found = asked.verifier(&dn, self.hash)?;
         let owner = match &found {
             Some((identity, _)) => Owner::from(identity),
-            None => names::nobody(asked.schema, &dn),
+            None => Owner::nobody(&stand_in),
         };
         let (identity, verifier) = match found {
             Some((identity, verifier)) => (Some(identity), verifier),
             None => {
-                let salt = asked.salt_of_nobody(&dn, self.hash);
+                let salt = asked.salt_of_nobody(&stand_in, self.hash);
                 (None, ScramVerifier::of_nobody(self.hash, salt))
             }
         };
@@ -195,15 +197,14 @@ impl Asked<'_> {
         Ok(verifier.map(|verifier| (identity, verifier)))
     }
 
-    /// The salt of a name without a verifier: however it is written, it has the same one, also after a restart. It is
-    /// made of what only the server knows.
-    fn salt_of_nobody(&self, dn: &str, hash: ScramHash) -> Vec<u8> {
-        let name = names::of_any_spelling(self.schema, dn);
+    /// The salt of a name without a verifier, for which `stand_in` stands: however it is written, and whatever entries
+    /// there are, it has the same one, also after a restart. It is made of what only the server knows.
+    fn salt_of_nobody(&self, stand_in: &[u8], hash: ScramHash) -> Vec<u8> {
         let secret = hash.hmac(
             &self.settings.admin_password,
             b"salts of names that nobody has",
         );
-        let mut salt = hash.hmac(&secret, &name);
+        let mut salt = hash.hmac(&secret, stand_in);
         salt.truncate(SCRAM_SALT_BYTES);
         salt
     }

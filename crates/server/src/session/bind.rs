@@ -281,7 +281,7 @@ impl<E: Engine> Session<E> {
             };
         }
         self.require_confidentiality()?;
-        self.check_password(id, (name, None), password)
+        self.check_password(id, (name, None), None, password)
     }
 
     /// Decides as whom somebody acts that has authenticated, and asks for this.
@@ -296,11 +296,13 @@ impl<E: Engine> Session<E> {
         Ok(())
     }
 
-    /// Whether the password is the one of who has this name, unless that takes time.
+    /// Whether the password is the one of who has this name, unless that takes time. `nobody` is charged for a name
+    /// that nobody has; without it, what stands for the name is.
     fn check_password(
         &mut self,
         id: u32,
         (name, authzid): (&str, Option<String>),
+        nobody: Option<Owner>,
         password: &[u8],
     ) -> Result<Begun, Outcome> {
         let came = Instant::now();
@@ -312,7 +314,8 @@ impl<E: Engine> Session<E> {
         else {
             let claim = Claim {
                 origin: self.context.peer.origin(),
-                owner: names::nobody(&self.service.directory.schema(), name),
+                owner: nobody
+                    .unwrap_or_else(|| names::nobody(&self.service.directory.schema(), name)),
             };
             return Ok(self.fail(came, claim));
         };
@@ -603,9 +606,10 @@ impl<E: Engine> Session<E> {
             }
             Step::Wait(Wait::Password {
                 dn,
+                nobody,
                 password,
                 authzid,
-            }) => self.check_password(id, (&dn, authzid), &password),
+            }) => self.check_password(id, (&dn, authzid), Some(nobody), &password),
         };
         if self.lacks() {
             self.operations.challenged = Some(bind);

@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use sapwood_directory::access::Mapped;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{Credentials, Error, Identity, Outcome, Requester, Snapshot};
 
 use super::{Completion, Session};
-use crate::auth::lookup::{self, Entries, Wanted};
+use crate::auth::lookup::{self, Entries, User, Wanted};
 use crate::workers::{Length, Ticket, Turn};
 use crate::writer::refusal;
 
@@ -190,13 +191,16 @@ impl<E: Engine> Entries for Session<E> {
         self.read(|snapshot| lookup::by_search(snapshot, wanted))?
     }
 
-    fn user_dn(&self, user: &str, mechanism: &str) -> Result<Option<String>, Outcome> {
-        let found = self.read(|snapshot| {
+    fn user(&self, user: &str, mechanism: &str) -> Result<User, Outcome> {
+        let (found, is_searched) = self.read(|snapshot| {
             let in_force = snapshot.settings();
             let mapped = in_force.mapped_user(snapshot.schema(), user, (mechanism, ""));
-            lookup::by_mapping(snapshot, &self.settings, mapped)
+            let is_searched = matches!(mapped, Some(Mapped::Search { .. }));
+            let found = lookup::by_mapping(snapshot, &self.settings, mapped)?;
+            Ok((found, is_searched))
         })?;
-        Ok(found?.map(|identity| identity.dn().to_owned()))
+        let dn = found?.map(|identity| identity.dn().to_owned());
+        Ok(User { dn, is_searched })
     }
 
     fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome> {
