@@ -550,10 +550,8 @@ fn a_sasl_bind_may_be_for_somebody_else() {
     assert_eq!(client.who_am_i(), ann);
 }
 
-#[test]
-fn who_has_to_change_the_password_acts_for_nobody() {
-    let bench = Bench::new();
-    bench.allow(&["dn:*"]);
+/// Has passwords be governed by a policy that has this set to TRUE; its DN.
+fn add_policy(bench: &Bench, attribute: &str) -> String {
     let mut admin = bench.server.admin();
     let overlay = [
         ("objectClass", "olcPPolicyConfig"),
@@ -569,13 +567,21 @@ fn who_has_to_change_the_password_acts_for_nobody() {
     policy.push(b"objectClass", [b"device".as_slice(), b"pwdPolicy"]);
     policy.push(b"cn", [b"policy".as_slice()]);
     policy.push(b"pwdAttribute", [b"userPassword".as_slice()]);
-    policy.push(b"pwdMustChange", [b"TRUE".as_slice()]);
+    policy.push(attribute.as_bytes(), [b"TRUE".as_slice()]);
     let (name, attributes) = (dn("policy"), policy.view());
     let policy = Request::Add(AddRequest {
         dn: &name,
         attributes,
     });
     admin.ask(policy).succeeded();
+    name
+}
+
+#[test]
+fn who_has_to_change_the_password_acts_for_nobody() {
+    let bench = Bench::new();
+    bench.allow(&["dn:*"]);
+    let name = add_policy(&bench, "pwdMustChange");
     bench.change(&dn("app"), &[(Replace, "pwdPolicySubentry", &[&name])]);
     bench.change(&dn("app"), &[(Replace, "pwdReset", &["TRUE"])]);
     let mut app = bench.bound("app");
@@ -590,11 +596,89 @@ fn who_has_to_change_the_password_acts_for_nobody() {
     let wrong = ResultCode::InvalidCredentials;
     assert_eq!(plain(&mut client, &ann, "app", PASSWORD), wrong);
     assert_eq!(plain(&mut client, "", "app", PASSWORD), ResultCode::Success);
+    // To name oneself is not to act, in whatever way.
+    let own = format!("dn:{}", dn("app"));
+    assert_eq!(told(&mut app, &own), Ok(own.clone()));
+    let regexp = ["^uid=([^,]*),cn=plain,cn=auth$ cn=$1,dc=example,dc=com"];
+    bench.change("cn=config", &[(Add, "olcAuthzRegexp", &regexp)]);
+    let message = [own.as_str(), "app", PASSWORD].join("\0").into_bytes();
+    let bind = |mechanism, credentials| {
+        Request::Bind(BindRequest {
+            version: 3,
+            name: "",
+            authentication: Authentication::Sasl {
+                mechanism,
+                credentials,
+            },
+        })
+    };
+    client.ask(bind("PLAIN", Some(&message))).succeeded();
+    assert_eq!(client.who_am_i(), own);
     // With a new password that is over.
     let new = [(Replace, "userPassword", ["another password"].as_slice())];
     app.tell(&requests::modify(71, &dn("app"), &new))
         .succeeded();
     assert_eq!(told(&mut app, &ann), Ok(ann));
+}
+
+/// A lock for good and a time that has not come, or is over, take somebody out of use; what keeps their password from
+/// being tried does not.
+#[test]
+fn nobody_acts_as_who_is_out_of_use() {
+    let bench = Bench::new();
+    bench.allow(&["dn:*"]);
+    let name = add_policy(&bench, "pwdLockout");
+    let ann = format!("dn:{}", dn("ann"));
+    let (mut app, mut admin) = (bench.bound("app"), bench.server.admin());
+    bench.change(&dn("ann"), &[(Replace, "pwdPolicySubentry", &[&name])]);
+    for (attribute, value, is_allowed) in [
+        ("pwdAccountLockedTime", "000001010000Z", false),
+        ("pwdAccountLockedTime", "20200101000000Z", true),
+        ("pwdStartTime", "29990101000000Z", false),
+        ("pwdStartTime", "20200101000000Z", true),
+        ("pwdEndTime", "20200101000000Z", false),
+        ("pwdEndTime", "29990101000000Z", true),
+    ] {
+        bench.change(&dn("ann"), &[(Replace, attribute, &[value])]);
+        let expected = match is_allowed {
+            true => Ok(ann.clone()),
+            false => Err(DENIED),
+        };
+        assert_eq!(told(&mut app, &ann), expected, "{attribute}: {value}");
+        assert_eq!(told(&mut admin, &ann), Ok(ann.clone()));
+        let describe = requests::describe(80, &dn("ann"), "hers");
+        let described = app.tell(&requests::with(&describe, &[as_id(&ann)]));
+        assert_eq!(described.code == ResultCode::Success, is_allowed);
+        bench.change(&dn("ann"), &[(Delete, attribute, &[])]);
+    }
+}
+
+/// Who acts for somebody was not missed when their own entry was deleted.
+#[test]
+fn a_connection_ends_with_either_of_its_entries() {
+    for gone in ["app", "ann"] {
+        let bench = Bench::new();
+        let ann = format!("dn:{}", dn("ann"));
+        bench.allow(&[&ann]);
+        let mut client = bench.server.connect_tls();
+        assert_eq!(
+            plain(&mut client, &ann, "app", PASSWORD),
+            ResultCode::Success
+        );
+        assert_eq!(client.who_am_i(), ann);
+        let mut admin = bench.server.admin();
+        admin.ask(Request::Delete(&dn("bob"))).succeeded();
+        assert_eq!(client.who_am_i(), ann);
+        admin.ask(Request::Delete(&dn(gone))).succeeded();
+        client.send(&requests::extended(90, WHO_AM_I, None));
+        let answer = client.receive().unwrap();
+        assert_eq!(
+            (answer.id, answer.code),
+            (0, ResultCode::StrongerAuthRequired),
+            "{gone}"
+        );
+        assert!(client.receive().is_none());
+    }
 }
 
 /// What an entry says may take long to look at; then the answer is no, and nobody waits for it.

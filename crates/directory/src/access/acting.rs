@@ -10,6 +10,7 @@
 //! All that a decision takes is counted, and each value is looked at only while there is work left. When there is none
 //! the answer is no: somebody else's permissions are not to be measured, as they are not to be told.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use sapwood_ldap::filter::FilterBuf;
@@ -28,6 +29,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::Operational;
+use crate::password_policy;
 use crate::schema::{AuthzRule, AuthzScope, NormalDn, OperationalAttribute, Schema};
 use crate::search::look::Look;
 use crate::state::State;
@@ -41,6 +43,9 @@ pub const NOT_AUTHORIZED: &str = "you may not act as this identity";
 const READING_WORK: u64 = 200;
 /// Work of reading a byte of a value.
 const BYTE_WORK: u64 = 20;
+/// Values that one decision tries as regular expressions. What they take is counted, but by what is known of them
+/// before they are tried: there are not to be many of which it is more.
+const EXPRESSIONS_MAX: u32 = 64;
 /// Who acts for somebody acts for one who may himself act for somebody, and no further: by a bind, and by a control.
 const ACTING_DEPTH_MAX: usize = 2;
 
@@ -49,7 +54,13 @@ struct Data<'a, R: Read> {
     view: &'a R,
     schema: &'a Schema,
     state: &'a State,
+    now_micros: u64,
+    /// Regular expressions that may still be tried.
+    expressions_left: Cell<u32>,
 }
+
+/// Makes somebody anew, with what the rules grant by the data that decide.
+type ByRules<'a> = &'a dyn Fn(&Arc<Requester>) -> Result<Arc<Requester>>;
 
 /// Somebody who has a name, and perhaps an entry.
 struct Somebody {
@@ -65,6 +76,16 @@ fn take(work: &mut u64, cost: u64) -> bool {
 }
 
 impl<'a, R: Read> Data<'a, R> {
+    fn new(view: &'a R, schema: &'a Schema, state: &'a State, now_micros: u64) -> Data<'a, R> {
+        Data {
+            view,
+            schema,
+            state,
+            now_micros,
+            expressions_left: Cell::new(EXPRESSIONS_MAX),
+        }
+    }
+
     /// The entry with a DN.
     fn find(&self, dn: &NormalDn) -> Result<Option<EntryId>> {
         let walk = names::walk(self.view, &self.state.contexts, dn)?;
@@ -127,13 +148,28 @@ impl<'a, R: Read> Data<'a, R> {
         let from = OperationalAttribute::AuthzFrom;
         let mut says =
             |of: &Somebody, attribute, whom: &Somebody| self.says(asker, of, attribute, whom, work);
-        match self.state.settings.authz_policy {
-            AuthzPolicy::None => Ok(false),
-            AuthzPolicy::To => says(&own, to, &other),
-            AuthzPolicy::From => says(&other, from, &own),
-            AuthzPolicy::Any => Ok(says(&own, to, &other)? || says(&other, from, &own)?),
-            AuthzPolicy::All => Ok(says(&own, to, &other)? && says(&other, from, &own)?),
+        let may = match self.state.settings.authz_policy {
+            AuthzPolicy::None => false,
+            AuthzPolicy::To => says(&own, to, &other)?,
+            AuthzPolicy::From => says(&other, from, &own)?,
+            AuthzPolicy::Any => says(&own, to, &other)? || says(&other, from, &own)?,
+            AuthzPolicy::All => says(&own, to, &other)? && says(&other, from, &own)?,
+        };
+        Ok(may && !self.is_disabled(&other, work)?)
+    }
+
+    /// Whether nobody is to be somebody at the moment, whatever their password. A lock for failed binds is none of
+    /// this: it keeps passwords from being tried, and anybody can bring it about.
+    fn is_disabled(&self, somebody: &Somebody, work: &mut u64) -> Result<bool> {
+        let Some(id) = somebody.entry else {
+            return Ok(false);
+        };
+        if !take(work, FINDING_WORK) {
+            return Ok(true);
         }
+        let data = (self.schema, self.state, self.view);
+        let governing = password_policy::governing(data, id)?;
+        Ok(governing.is_some_and(|governing| governing.is_disabled(self.now_micros)))
     }
 
     /// Whether a value that an entry has is true of somebody.
@@ -212,6 +248,10 @@ impl<'a, R: Read> Data<'a, R> {
                 Ok(is_dn && EntryTest::of(scope, named).holds(&whom.dn))
             }
             AuthzRule::Regex(pattern) => {
+                let Some(left) = self.expressions_left.get().checked_sub(1) else {
+                    return Ok(false);
+                };
+                self.expressions_left.set(left);
                 let text = whom.dn.to_text();
                 let matching = MATCHING_WORK * text.len() as u64;
                 let compiling = COMPILING_WORK.saturating_mul(regex::written_out(pattern));
@@ -336,23 +376,33 @@ impl<'a, R: Read> Data<'a, R> {
         Ok(*work > 0 && look.asserts(self.view, id, filter.as_filter(), work)? == Some(true))
     }
 
-    /// Whether who acts for somebody still may; `by_rules` makes somebody anew with what the rules grant by these data.
+    /// Whether who acts for somebody still may.
     fn is_authorized(
         &self,
         requester: &Requester,
-        by_rules: &dyn Fn(&Arc<Requester>) -> Result<Arc<Requester>>,
+        by_rules: ByRules<'_>,
         work: &mut u64,
     ) -> Result<bool> {
         let mut acting = requester;
         while let Some(asker) = &acting.asked_by {
-            let known = by_rules(asker)?;
-            let is_counted = take(work, known.grants().work());
-            if !is_counted || !self.may_act(&known, acting.identity(), work)? {
+            if !self.may_ask(asker, acting.identity(), by_rules, work)? {
                 return Ok(false);
             }
             acting = asker;
         }
         Ok(true)
+    }
+
+    /// Whether somebody may act as another one, with what the rules grant to them.
+    fn may_ask(
+        &self,
+        asker: &Arc<Requester>,
+        target: &Identity,
+        by_rules: ByRules<'_>,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let known = by_rules(asker)?;
+        Ok(take(work, known.grants().work()) && self.may_act(&known, target, work)?)
     }
 }
 
@@ -366,15 +416,11 @@ impl Requester {
     /// so. What it takes is taken from `work`.
     pub(crate) fn is_authorized<R: Read>(
         &self,
-        schema: &Schema,
+        (schema, now_micros): (&Schema, u64),
         (view, state): (&R, &Arc<State>),
         work: &mut u64,
     ) -> Result<bool> {
-        let data = Data {
-            view,
-            schema,
-            state,
-        };
+        let data = Data::new(view, schema, state, now_micros);
         let rules = &self.grants.set;
         let by_rules = |asker: &Arc<Requester>| match rules.is_of(asker) {
             true => Ok(asker.clone()),
@@ -417,29 +463,45 @@ impl<E: Engine> Snapshot<E> {
         if asker.depth() >= ACTING_DEPTH_MAX {
             return Ok(None);
         }
-        let acting = self.directory().acting_from(asker, identity);
-        match self.is_authorized(&acting, work)? {
-            true => Ok(Some(acting)),
-            false => Ok(None),
-        }
+        self.within(work, |data, left| {
+            let by_rules = &|known: &Arc<Requester>| self.current(known);
+            let may = data.is_authorized(asker, by_rules, left)?
+                && data.may_ask(asker, &identity, by_rules, left)?;
+            if !may {
+                return Ok(None);
+            }
+            // Only now what the rules grant is found out, which takes longest.
+            let acting = self.directory().acting_from(asker, identity);
+            Ok(self.takes_grants(&acting, left)?.then_some(acting))
+        })
     }
 
     /// Whether who acts for somebody still may. What that takes is taken from `work`; it is no more than
     /// [`ACTING_WORK_MAX`].
     pub fn is_authorized(&self, acting: &Arc<Requester>, work: &mut u64) -> Result<bool> {
+        self.within(work, |data, left| {
+            let by_rules = &|known: &Arc<Requester>| self.current(known);
+            Ok(data.is_authorized(acting, by_rules, left)? && self.takes_grants(acting, left)?)
+        })
+    }
+
+    /// Finds out what the rules grant to somebody, and counts it: whether there was as much work left.
+    fn takes_grants(&self, acting: &Arc<Requester>, left: &mut u64) -> Result<bool> {
+        Ok(take(left, self.current(acting)?.grants().work()))
+    }
+
+    /// Decides something with a part of the work.
+    fn within<T>(
+        &self,
+        work: &mut u64,
+        decide: impl FnOnce(&Data<'_, E::Snapshot>, &mut u64) -> Result<T>,
+    ) -> Result<T> {
         let mut left = (*work).min(ACTING_WORK_MAX);
         let before = left;
-        let data = Data {
-            view: self.view(),
-            schema: self.schema(),
-            state: self.state(),
-        };
-        let mut may = data.is_authorized(acting, &|asker| self.current(asker), &mut left)?;
-        if may {
-            // What the rules grant to who is acted as is found out here, and counted.
-            may = take(&mut left, self.current(acting)?.grants().work());
-        }
+        let now_micros = self.now_micros();
+        let data = Data::new(self.view(), self.schema(), self.state(), now_micros);
+        let decided = decide(&data, &mut left);
         *work = work.saturating_sub(before - left);
-        Ok(may)
+        decided
     }
 }

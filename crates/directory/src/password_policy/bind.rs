@@ -51,12 +51,18 @@ pub enum AccountChange {
 const MICROS: u64 = 1_000_000;
 
 impl PasswordPolicy {
+    /// Whether it is not the time of the entry, or an administrator has locked it for good.
+    pub(crate) fn is_disabled(&self, account: &Account, micros: u64) -> bool {
+        let now = micros / MICROS;
+        account.start.is_some_and(|start| now < start)
+            || account.end.is_some_and(|end| end <= now)
+            || self.lockout && account.locked == Some(Locked::ForGood)
+    }
+
     /// Whether nobody may bind as the entry now.
     pub(crate) fn is_locked(&self, account: &Account, state: &AccountState, micros: u64) -> bool {
         let now = micros / MICROS;
-        if account.start.is_some_and(|start| now < start)
-            || account.end.is_some_and(|end| end <= now)
-        {
+        if self.is_disabled(account, micros) {
             return true;
         }
         if !self.lockout {
@@ -268,6 +274,15 @@ mod tests {
         assert!(!locked(&forever, since, NOW - 1));
         assert!(locked(&short, since, NOW + 9) && !locked(&short, since, NOW + 10));
         assert!(locked(&short, Locked::ForGood, NOW * 2));
+        let disabled = |policy: &PasswordPolicy, locked| {
+            let account = Account {
+                locked: Some(locked),
+                ..Account::default()
+            };
+            policy.is_disabled(&account, NOW * MICROS)
+        };
+        assert!(disabled(&short, Locked::ForGood) && !disabled(&short, since));
+        assert!(!disabled(&PasswordPolicy::default(), Locked::ForGood));
         assert!(!locked(&PasswordPolicy::default(), Locked::ForGood, NOW));
     }
 

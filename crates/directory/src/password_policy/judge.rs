@@ -15,36 +15,51 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::Vocabulary;
 use crate::password_policy::accounts::Unwritten;
+use crate::schema::Schema;
+use crate::state::State;
 
-/// An entry that somebody wants to bind as, and what governs it.
-struct Governing {
+/// An entry that somebody wants to bind or to act as, and what governs it.
+pub(crate) struct Governing {
     policy: PasswordPolicy,
     account: Account,
 }
 
+impl Governing {
+    /// See [`PasswordPolicy::is_disabled`].
+    pub(crate) fn is_disabled(&self, now_micros: u64) -> bool {
+        self.policy.is_disabled(&self.account, now_micros)
+    }
+}
+
+/// What governs the passwords of an entry; none where policies are not asked for.
+pub(crate) fn governing<R: Read>(
+    (schema, state, view): (&Schema, &State, &R),
+    entry: EntryId,
+) -> Result<Option<Governing>> {
+    if state.settings.password_policy.is_none() {
+        return Ok(None);
+    }
+    let Some(record) = view.get(Table::Entry, &entry.to_key())? else {
+        return Ok(None);
+    };
+    let read = Entry::new(&record)
+        .map_err(|damaged| Error::corrupt(format!("entry {entry}: {damaged}")))?;
+    let attributes = &state.attributes;
+    let account = Account::of(Vocabulary { schema, attributes }, entry, &read)?;
+    let place = Governed {
+        id: entry,
+        parent: read.parent(),
+        entry: Some(&read),
+    };
+    let policy = PasswordPolicy::governing((schema, state, view), place, &account)?;
+    // Without one the last bind is still kept.
+    let policy = policy.unwrap_or_default();
+    Ok(Some(Governing { policy, account }))
+}
+
 impl<E: Engine> Snapshot<E> {
-    /// What governs the passwords of an entry; none where policies are not asked for.
     fn governing(&self, entry: EntryId) -> Result<Option<Governing>> {
-        if self.settings().password_policy.is_none() {
-            return Ok(None);
-        }
-        let (schema, state, view) = (self.schema(), self.state(), self.view());
-        let Some(record) = view.get(Table::Entry, &entry.to_key())? else {
-            return Ok(None);
-        };
-        let read = Entry::new(&record)
-            .map_err(|damaged| Error::corrupt(format!("entry {entry}: {damaged}")))?;
-        let attributes = &state.attributes;
-        let account = Account::of(Vocabulary { schema, attributes }, entry, &read)?;
-        let place = Governed {
-            id: entry,
-            parent: read.parent(),
-            entry: Some(&read),
-        };
-        let policy = PasswordPolicy::governing((schema, state, view), place, &account)?;
-        // Without one the last bind is still kept.
-        let policy = policy.unwrap_or_default();
-        Ok(Some(Governing { policy, account }))
+        governing((self.schema(), self.state(), self.view()), entry)
     }
 
     /// What is told of a lock: it helps those who try passwords, too.

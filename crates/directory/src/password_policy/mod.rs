@@ -29,5 +29,6 @@ pub(crate) use self::accounts::{AccountState, Accounts, FAILURES_SHOWN_MAX, Forg
 pub use self::bind::{AccountChange, BindFailure, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};
+pub(crate) use self::judge::governing;
 pub(crate) use self::policy::{Governed, PasswordPolicy};
 pub use self::values::read_values;

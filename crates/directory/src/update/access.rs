@@ -64,8 +64,9 @@ impl<'r, T: Write> Run<'r, T> {
         let state = self.shared.of(self.state);
         let mut work = self.assertion_work.min(ACTING_WORK_MAX);
         let before = work;
+        let by = (self.schema, self.now());
         let data = (&*self.txn, &state);
-        self.is_authorized = self.requester.is_authorized(self.schema, data, &mut work)?;
+        self.is_authorized = self.requester.is_authorized(by, data, &mut work)?;
         self.assertion_work -= before - work;
         match self.is_authorized {
             true => Ok(()),

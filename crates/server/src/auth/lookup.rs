@@ -19,14 +19,14 @@ use sapwood_ldap::url;
 use crate::printable::Printable;
 use crate::service::Settings;
 
-/// What one step may do: an index that finds the entry needs less.
+/// What one step may do: an index that finds the entry mostly needs no more.
 const STEP: Budget = Budget {
     entries: 32,
-    work: 2 << 20,
+    work: 1 << 18,
     out_bytes: 256 << 10,
 };
 /// Steps that a search may take.
-const STEPS_MAX: u32 = 4;
+const STEPS_MAX: u32 = 8;
 /// Bytes of an entry's message.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
 
@@ -89,11 +89,13 @@ pub(crate) fn by_dn<E: Engine>(
     }))
 }
 
-/// Whom a name from outside stands for: the administrator, an entry, or somebody who is none.
+/// Whom a name from outside stands for: the administrator, an entry, or somebody who is none. What that takes is taken
+/// from `work`.
 pub(crate) fn by_mapping<E: Engine>(
     snapshot: &Snapshot<E>,
     settings: &Settings,
     mapped: Option<Mapped>,
+    work: &mut u64,
 ) -> Result<Sought, Error> {
     match mapped {
         None => Ok(Ok(None)),
@@ -118,7 +120,7 @@ pub(crate) fn by_mapping<E: Engine>(
                 filter,
                 value: None,
             };
-            by_search(snapshot, &wanted)
+            by_search(snapshot, &wanted, work)
         }
     }
 }
@@ -136,10 +138,11 @@ pub(crate) struct Wanted {
 /// What has become of a search for an entry.
 pub(crate) type Sought = Result<Option<Identity>, Outcome>;
 
-/// See [`Entries::by_search`].
+/// See [`Entries::by_search`]. Each step that is begun is taken from `work`, and none is begun without as much left.
 pub(crate) fn by_search<E: Engine>(
     snapshot: &Snapshot<E>,
     wanted: &Wanted,
+    work: &mut u64,
 ) -> Result<Sought, Error> {
     // What was put into the template may have made no filter of it.
     let Ok(filter) = filter_text::parse(&wanted.filter) else {
@@ -169,6 +172,10 @@ pub(crate) fn by_search<E: Engine>(
     let mut search = Search::new(snapshot.clone(), &requester, &request, options);
     let mut found = Vec::new();
     for _ in 0..STEPS_MAX {
+        let Some(left) = work.checked_sub(STEP.work) else {
+            break;
+        };
+        *work = left;
         let mut wire = Wire::new(&mut found, 1, Controls::EMPTY);
         match search.step(&mut wire, STEP)? {
             Step::More => {}

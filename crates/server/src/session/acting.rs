@@ -4,32 +4,39 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use sapwood_directory::access::{ACTING_WORK_MAX, Mapped, NOT_AUTHORIZED, UserName};
+use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED, UserName};
 use sapwood_directory::engine::{CommitNo, Engine};
 use sapwood_directory::{Error, Identity, Outcome, Requester, Snapshot};
 use sapwood_ldap::controls::{ProxiedAuthorization, RequestControls, Whom};
 use sapwood_ldap::extended::{END_TRANSACTION, PASSWORD_MODIFY};
-use sapwood_ldap::message::Request;
+use sapwood_ldap::message::{Operation, Request};
 use sapwood_ldap::result::ResultCode;
 
+use super::bind::{ActsAs, Hashing};
 use super::log::LoggedName;
-use super::search::STEP_WORK;
 use super::{Burst, Session};
 use crate::auth::lookup;
 use crate::service::Settings;
 
 /// Identities that a session remembers to act as.
 const KNOWN_MAX: usize = 4;
-/// Work that a search for an entry counts for, in about as many nanoseconds.
-const SEARCHING_WORK: u64 = 1 << 21;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// How long after it came a request is answered at the earliest that somebody may not have done for whom they name:
+/// several times what the longest decision takes. So the time does not tell what was looked at, and whether there is
+/// such an identity.
+pub(super) const DENIED_AFTER: Duration = Duration::from_nanos(4 * ACTING_WORK_MAX);
+/// For how long is known as whom a session may act, if no commit comes: the times of passwords come and go.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// Whom a session acts as by the data of one commit.
 #[derive(Default)]
 pub(super) struct Acting {
     commit: CommitNo,
+    since: Option<Instant>,
     known: VecDeque<(Named, Arc<Requester>)>,
 }
 
@@ -42,9 +49,18 @@ enum Named {
 }
 
 impl Acting {
-    fn find(&mut self, commit: CommitNo, named: &Named) -> Option<Arc<Requester>> {
-        if self.commit != commit {
-            (self.commit, self.known) = (commit, VecDeque::new());
+    fn find(
+        &mut self,
+        (commit, now): (CommitNo, Instant),
+        named: &Named,
+    ) -> Option<Arc<Requester>> {
+        let is_old = |since| now.duration_since(since) >= KNOWN_FOR;
+        if self.commit != commit || self.since.is_none_or(is_old) {
+            *self = Acting {
+                commit,
+                since: Some(now),
+                known: VecDeque::new(),
+            };
         }
         let mut known = self.known.iter();
         let found = known.find(|(known, _)| known == named);
@@ -64,8 +80,32 @@ pub(super) fn denied() -> Outcome {
     Outcome::new(ResultCode::AuthorizationDenied, NOT_AUTHORIZED)
 }
 
+/// As whom a request is done: who names themselves is not acting.
+fn is_own(acting: &Arc<Requester>, asker: &Arc<Requester>) -> bool {
+    Arc::ptr_eq(acting, asker)
+}
+
+/// As whom somebody acts that has authenticated, and asks for this; `came` is when the bind that asks was begun, or
+/// later, but before this. To be bound as nobody is not to act for somebody.
+pub(super) fn acts_at_bind<E: Engine>(
+    snapshot: &Snapshot<E>,
+    settings: &Settings,
+    asker: &Arc<Requester>,
+    (authzid, came): (&str, Instant),
+    work: &mut u64,
+) -> Result<ActsAs, Error> {
+    let acting = acts_as(snapshot, settings, asker, Whom::AuthzId(authzid), work)?;
+    Ok(match acting {
+        Some(acting) if is_own(&acting, asker) => ActsAs::Itself,
+        acting => ActsAs::Other {
+            requester: acting.filter(|acting| *acting.identity() != Identity::Anonymous),
+            denied_at: came + DENIED_AFTER,
+        },
+    })
+}
+
 /// Somebody as whom they ask to act, if they may: themselves, if that is whom they name.
-pub(super) fn acts_as<E: Engine>(
+fn acts_as<E: Engine>(
     snapshot: &Snapshot<E>,
     settings: &Settings,
     asker: &Arc<Requester>,
@@ -131,10 +171,7 @@ fn of_user<E: Engine>(
     *work = work.saturating_sub(in_force.mapping_work(authzid));
     let of = (user.mechanism, user.realm);
     let mapped = in_force.mapped_user(snapshot.schema(), user.name, of);
-    if matches!(mapped, Some(Mapped::Search { .. })) {
-        *work = work.saturating_sub(SEARCHING_WORK);
-    }
-    let found = lookup::by_mapping(snapshot, settings, mapped)?;
+    let found = lookup::by_mapping(snapshot, settings, mapped, work)?;
     // That a search for it takes too long is the operator's fault, and is told by the log.
     let known = found.unwrap_or_default();
     Ok(known.filter(|known| !matches!(known, Identity::External { .. })))
@@ -142,12 +179,15 @@ fn of_user<E: Engine>(
 
 impl<E: Engine> Session<E> {
     /// For whom a request is done.
+    ///
+    /// # Errors
+    /// How it is answered; without an outcome, a timer answers it.
     pub(super) fn asker(
         &mut self,
-        op: &Request<'_>,
+        (id, op): (u32, &Request<'_>),
         controls: &RequestControls<'_>,
         burst: &mut Burst<'_, E>,
-    ) -> Result<Arc<Requester>, Outcome> {
+    ) -> Result<Arc<Requester>, Option<Outcome>> {
         if controls.proxied_authorization.is_none() && !self.context.requester.is_acted_as() {
             return Ok(self.context.requester.clone());
         }
@@ -155,23 +195,56 @@ impl<E: Engine> Session<E> {
             Request::Bind(_) | Request::Unbind | Request::Abandon(_) => {
                 Ok(self.context.requester.clone())
             }
-            _ => self.acting(op, controls, burst),
+            _ => self.acting((id, op), controls, burst),
         }
     }
 
     #[cold]
     fn acting(
         &mut self,
-        op: &Request<'_>,
+        (id, op): (u32, &Request<'_>),
         controls: &RequestControls<'_>,
         burst: &mut Burst<'_, E>,
-    ) -> Result<Arc<Requester>, Outcome> {
+    ) -> Result<Arc<Requester>, Option<Outcome>> {
+        let came = Instant::now();
         if let Some(proxied) = controls.proxied_authorization {
             self.check_proxied(op, controls, proxied)?;
         }
         let snapshot = burst.snapshot(self)?.clone();
         let acting = self.acting_in(&snapshot, controls.proxied_authorization);
-        self.read_in(&snapshot, |_| acting)?.ok_or_else(denied)
+        let mut acting = self.read_in(&snapshot, |_| acting)?;
+        // Who has to change the password acts for nobody else.
+        if self.context.must_change
+            && let Some(by) = &acting
+            && !is_own(by, &self.context.requester)
+            && self.check_must_change().is_err()
+        {
+            acting = None;
+        }
+        match (acting, controls.proxied_authorization) {
+            (Some(by), _) => Ok(by),
+            (None, Some(proxied)) if !self.lacks() => {
+                self.log_denied(id, proxied.whom);
+                self.deny((id, op.operation()), denied(), came + DENIED_AFTER);
+                Err(None)
+            }
+            (None, _) => Err(Some(denied())),
+        }
+    }
+
+    /// Has a request be answered at this time, as it may not be done for whom it names.
+    pub(super) fn deny(
+        &mut self,
+        (id, operation): (u32, Operation),
+        outcome: Outcome,
+        at: Instant,
+    ) {
+        self.operations.hashing = Some(Hashing::Denied {
+            at,
+            operation,
+            outcome,
+        });
+        self.operations.exclusive = Some(id);
     }
 
     /// Refuses what no identity makes good.
@@ -189,9 +262,6 @@ impl<E: Engine> Session<E> {
         if !proxied.is_critical {
             let reason = "the control of proxied authorization must be critical (RFC 4370 §3)";
             return Err(Outcome::new(ResultCode::ProtocolError, reason));
-        }
-        if self.context.must_change && self.check_must_change().is_err() {
-            return Err(denied());
         }
         Ok(())
     }
@@ -228,14 +298,15 @@ impl<E: Engine> Session<E> {
             // The commit is the first store's: others may have changed.
             self.service.directory.stores() == 1 && self.service.directory.is_current(known)
         };
-        let known = self.context.acting.find(snapshot.commit(), &named);
+        let moment = (snapshot.commit(), Instant::now());
+        let known = self.context.acting.find(moment, &named);
         if let Some(known) = known.filter(is_current) {
             return Ok(Some(known));
         }
         let mut work = ACTING_WORK_MAX;
         let acting = self.decide(snapshot, proxied, &mut work);
-        self.turn_work += ACTING_WORK_MAX - work;
-        self.turn_used |= self.turn_work >= STEP_WORK;
+        self.charge(ACTING_WORK_MAX - work);
+        self.end_long_turn();
         if let Ok(Some(acting)) = &acting {
             self.context.acting.keep(named, acting.clone());
         }
@@ -266,6 +337,29 @@ impl<E: Engine> Session<E> {
             let real = LoggedName::dn(schema, by.real().dn());
             let acting = LoggedName::dn(schema, by.identity().dn());
             tracing::info!(target: "access", conn = self.context.number, id, %real, %acting, "acts as");
+        }
+    }
+
+    /// Says in the log who may not act as whom they have asked for.
+    fn log_denied(&self, id: u32, whom: Whom<'_>) {
+        if self.settings.config.log.access {
+            let schema = &self.service.directory.schema();
+            let real = LoggedName::dn(schema, self.context.requester.real().dn());
+            let by = LoggedName::dn(schema, self.context.identity().dn());
+            let (Whom::Dn(asked) | Whom::AuthzId(asked)) = whom;
+            let prefix = asked.get(..3);
+            let is_dn = prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case("dn:"));
+            let asked = LoggedName::dn(schema, if is_dn { &asked[3..] } else { asked });
+            tracing::info!(target: "access", conn = self.context.number, id, %real, %by, %asked, "may not act as");
+        }
+    }
+
+    /// The same of a bind as which somebody has authenticated.
+    pub(super) fn log_denied_bind(&self, id: u32, identity: &Identity) {
+        if self.settings.config.log.access {
+            let schema = &self.service.directory.schema();
+            let real = LoggedName::dn(schema, identity.dn());
+            tracing::info!(target: "access", conn = self.context.number, id, %real, "may not act as its bind asks");
         }
     }
 }

@@ -13,11 +13,10 @@ use std::time::Instant;
 use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester, Snapshot,
+    BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester,
 };
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, Whom,
-    authorization_identity_response,
+    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
 };
 use sapwood_ldap::message::{
     Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
@@ -25,14 +24,13 @@ use sapwood_ldap::message::{
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::acting::acts_as;
+use super::acting::acts_at_bind;
 use super::log::LoggedName;
 use super::password_policy::judge;
 use super::{Completion, Peer, Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
-use crate::service::Settings;
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
 
@@ -45,10 +43,13 @@ pub(crate) enum ActsAs {
     /// It has asked for nobody else.
     #[default]
     Itself,
-    /// This one.
-    Other(Arc<Requester>),
-    /// Somebody as whom it may not.
-    Denied,
+    /// It has asked for somebody else.
+    Other {
+        /// As whom it may act; none for somebody as whom it may not.
+        requester: Option<Arc<Requester>>,
+        /// When it is told at the earliest that it may not.
+        denied_at: Instant,
+    },
 }
 
 /// What came of the check of a password.
@@ -76,6 +77,12 @@ pub(super) enum Hashing {
         at: Instant,
         response: PasswordPolicyResponse,
         _pending: Pending,
+    },
+    /// A request that may not be done for whom it names, and when that is told.
+    Denied {
+        at: Instant,
+        operation: Operation,
+        outcome: Outcome,
     },
 }
 
@@ -155,22 +162,6 @@ pub(super) fn stopped() -> Outcome {
     Outcome::new(ResultCode::Unavailable, reason)
 }
 
-/// As whom somebody acts that has authenticated, and asks for this. To be bound as nobody is not to act for somebody.
-fn acts_at_bind<E: Engine>(
-    snapshot: &Snapshot<E>,
-    settings: &Settings,
-    asker: &Arc<Requester>,
-    authzid: &str,
-) -> Result<ActsAs, Error> {
-    let mut work = ACTING_WORK_MAX;
-    let acting = acts_as(snapshot, settings, asker, Whom::AuthzId(authzid), &mut work)?;
-    Ok(match acting {
-        Some(acting) if *acting.identity() == Identity::Anonymous => ActsAs::Denied,
-        Some(acting) => ActsAs::Other(acting),
-        None => ActsAs::Denied,
-    })
-}
-
 impl<E: Engine> Session<E> {
     pub(super) fn bind(
         &mut self,
@@ -200,6 +191,7 @@ impl<E: Engine> Session<E> {
                 credentials,
             } => self.sasl(id, mechanism, credentials, challenged),
         };
+        self.end_long_turn();
         if self.waits_for_fetch(Reader::Request) {
             return false;
         }
@@ -234,13 +226,19 @@ impl<E: Engine> Session<E> {
     ) {
         match std::mem::take(&mut self.operations.acts_as) {
             ActsAs::Itself => self.set_identity(identity),
-            // Who has to change the password acts for nobody.
-            ActsAs::Other(requester) if !verdict.must_change => self.set_requester(requester),
-            // RFC 4513 §5.
-            ActsAs::Other(_) | ActsAs::Denied => {
-                let outcome = Outcome::new(ResultCode::InvalidCredentials, NOT_AUTHORIZED);
-                return self.answer(id, Operation::Bind, &outcome);
-            }
+            ActsAs::Other {
+                requester,
+                denied_at,
+            } => match requester {
+                // Who has to change the password acts for nobody.
+                Some(requester) if !verdict.must_change => self.set_requester(requester),
+                // RFC 4513 §5.
+                _ => {
+                    self.log_denied_bind(id, &identity);
+                    let outcome = Outcome::new(ResultCode::InvalidCredentials, NOT_AUTHORIZED);
+                    return self.deny((id, Operation::Bind), outcome, denied_at);
+                }
+            },
         }
         self.context.must_change = verdict.must_change;
         let controls = self.bind_controls(&verdict.response);
@@ -287,11 +285,14 @@ impl<E: Engine> Session<E> {
     /// Decides as whom somebody acts that has authenticated, and asks for this.
     fn decide_acting(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
         if let Some(authzid) = authzid {
+            let asked = (authzid, Instant::now());
             let asker = self.requester(identity.clone());
             let settings = self.settings.clone();
+            let mut work = ACTING_WORK_MAX;
             let acts_as =
-                self.read(|snapshot| acts_at_bind(snapshot, &settings, &asker, authzid))?;
-            self.operations.acts_as = acts_as;
+                self.read(|snapshot| acts_at_bind(snapshot, &settings, &asker, asked, &mut work));
+            self.charge(ACTING_WORK_MAX - work);
+            self.operations.acts_as = acts_as?;
         }
         Ok(())
     }
@@ -354,9 +355,14 @@ impl<E: Engine> Session<E> {
         // Here it may wait for what is not at hand.
         let judge_right = move |identity: Option<Identity>| {
             let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
-                (Some(asker), Some(authzid), Some(_)) => directory
-                    .snapshot()?
-                    .through(|snapshot| acts_at_bind(snapshot, &settings, asker, authzid))?,
+                (Some(asker), Some(authzid), Some(_)) => {
+                    let asked = (authzid, Instant::now());
+                    directory.snapshot()?.through(|snapshot| {
+                        // The hasher's time is charged as it goes by.
+                        let mut work = ACTING_WORK_MAX;
+                        acts_at_bind(snapshot, &settings, asker, asked, &mut work)
+                    })?
+                }
                 _ => ActsAs::Itself,
             };
             let identity = identity.map(|identity| (identity, acts_as));
@@ -481,31 +487,70 @@ impl<E: Engine> Session<E> {
         });
     }
 
-    /// When a bind that has failed is to be answered.
+    /// When a bind that has failed, or a request that is denied, is to be answered.
     pub(super) fn failure_due(&self) -> Option<Instant> {
         match &self.operations.hashing {
-            Some(Hashing::Failed { at, .. }) => Some(*at),
+            Some(Hashing::Failed { at, .. } | Hashing::Denied { at, .. }) => Some(*at),
             _ => None,
         }
     }
 
-    /// Answers a bind that has failed, if it is time.
+    /// Answers a bind that has failed, or a request that is denied, if it is time.
     pub(super) fn tell_failure(&mut self) {
         if self.failure_due().is_some_and(|at| Instant::now() >= at)
             && let Some(id) = self.operations.exclusive.take()
-            && let Some(Hashing::Failed { response, .. }) = self.operations.hashing.take()
         {
-            self.refuse_bind(id, &response);
+            match self.operations.hashing.take() {
+                Some(Hashing::Failed { response, .. }) => self.refuse_bind(id, &response),
+                Some(Hashing::Denied {
+                    operation, outcome, ..
+                }) => self.answer(id, operation, &outcome),
+                _ => {}
+            }
         }
     }
 
-    /// Stops what is hashed for this session, which ends. A job says so itself.
+    /// Stops what is hashed for this session, as the server stops or the client has gone. A job says so itself.
     pub(super) fn stop_hashing(&mut self) {
-        if let Some(Hashing::Failed { .. }) = self.operations.hashing.take()
-            && let Some(id) = self.operations.exclusive.take()
-        {
-            self.answer(id, Operation::Bind, &stopped());
+        let (operation, outcome) = match self.operations.hashing.take() {
+            Some(Hashing::Failed { .. }) => (Operation::Bind, stopped()),
+            Some(Hashing::Denied {
+                operation, outcome, ..
+            }) => (operation, outcome),
+            Some(Hashing::Job { .. }) | None => return,
+        };
+        if let Some(id) = self.operations.exclusive.take() {
+            self.answer(id, operation, &outcome);
         }
+    }
+
+    /// Whether a password is being hashed or checked, or its check has failed: what the client does then tells whether
+    /// anybody waits for it.
+    pub(super) fn is_hashing(&self) -> bool {
+        matches!(
+            self.operations.hashing,
+            Some(Hashing::Job { .. } | Hashing::Failed { .. })
+        )
+    }
+
+    /// Ends the session of a client that has gone while its bind was under way, if one was. Nothing is answered:
+    /// whether there was still something to stop would tell who goes early enough whether there is such an entry.
+    pub(super) fn leave_bind(&mut self) -> bool {
+        let is_binding = matches!(
+            self.operations.hashing,
+            Some(
+                Hashing::Job {
+                    failure: Some(_),
+                    ..
+                } | Hashing::Failed { .. }
+            )
+        );
+        if is_binding {
+            self.operations.hashing = None;
+            self.operations.exclusive = None;
+            self.end();
+        }
+        is_binding
     }
 
     /// Whether what comes next is the end of the session, while something is hashed for it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sapwood_directory::access::Connection;
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, EntryId, Identity, Requester};
+use sapwood_directory::{Channel, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
 use super::acting::Acting;
@@ -84,9 +84,11 @@ pub(super) struct Context {
     pub(super) requester: Arc<Requester>,
     /// Whom it acts as.
     pub(super) acting: Acting,
+    /// Whether it is an entry that is bound, or as which somebody acts.
+    pub(super) is_user: bool,
     /// Whether the user has to change their password before anything else.
     pub(super) must_change: bool,
-    /// Deletions that were counted when the user's entry was certainly there.
+    /// Deletions that were counted when the user's entry, and that of who acts as the user, was certainly there.
     pub(super) deletions: u64,
     /// In whose name is taken what all share.
     pub(super) claimant: Arc<Claimant>,
@@ -123,6 +125,8 @@ impl<E: Engine> Session<E> {
         self.context.claimant = self.context.claimant.bound_as(real);
         let is_bound = *real != Identity::Anonymous;
         self.admission.bind(&self.context.claimant, is_bound);
+        let is_entry = |identity: &Identity| matches!(identity, Identity::User { .. });
+        self.context.is_user = is_entry(real) || is_entry(requester.identity());
         self.context.requester = requester;
         self.context.acting = Acting::default();
     }
@@ -147,9 +151,9 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Ends the session of a user whose entry was deleted: there is nobody any more for whom it could go on (RFC 4513
-    /// §4). Done when any entry was deleted since the last time.
-    pub(super) fn check_user(&mut self, entry: EntryId) {
+    /// Ends the session of a user whose entry was deleted, or that of who acts as the user: there is nobody any more
+    /// for whom it could go on (RFC 4513 §4). Done when any entry was deleted since the last time.
+    pub(super) fn check_users(&mut self) {
         let deletions = self.service.directory.deletions();
         let check = Reader::Check(deletions);
         let snapshot = match self.kept_for(check) {
@@ -160,15 +164,25 @@ impl<E: Engine> Session<E> {
             // What is asked fails for the same reason, and the next burst looks again.
             return;
         };
-        let dn = self.read_in(&snapshot, |snapshot| snapshot.dn_of(entry));
+        let requester = self.context.requester.clone();
+        let are_there = self.read_in(&snapshot, |snapshot| {
+            for identity in [requester.identity(), requester.real()] {
+                if let Identity::User { entry, .. } = identity
+                    && snapshot.dn_of(*entry)?.is_none()
+                {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
         if self.waits_for_fetch(check) {
             return;
         }
         self.has_read();
         self.last_snapshot.0.set(snapshot.end());
-        match dn {
-            Ok(Some(_)) => self.context.deletions = deletions,
-            Ok(None) => {
+        match are_there {
+            Ok(true) => self.context.deletions = deletions,
+            Ok(false) => {
                 self.set_identity(Identity::Anonymous);
                 let reason = "the entry that this connection was bound as has been deleted";
                 self.disconnect(Reason::Deleted, ResultCode::StrongerAuthRequired, reason);

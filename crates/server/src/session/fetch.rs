@@ -8,14 +8,19 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sapwood_directory::access::Mapped;
+use sapwood_directory::access::{ACTING_WORK_MAX, Mapped};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{Credentials, Error, Identity, Outcome, Requester, Snapshot};
 
+use super::search::STEP_WORK;
 use super::{Completion, Session};
 use crate::auth::lookup::{self, Entries, User, Wanted};
 use crate::workers::{Length, Ticket, Turn};
 use crate::writer::refusal;
+
+/// Work of a turn in which a bind finds out whom its names stand for, in about as many nanoseconds. No request is begun
+/// in a turn that has used up a step, so that more than three quarters of it are the bind's.
+const BIND_WORK_MAX: u64 = STEP_WORK + ACTING_WORK_MAX;
 
 /// What requests read that are done at once.
 pub(super) struct Reads<E: Engine> {
@@ -95,6 +100,18 @@ impl<E: Engine> Session<E> {
             }
             refusal(&error)
         })
+    }
+
+    /// Finds something for a bind, with the work that is left for it in this turn, of which what it takes is charged.
+    fn find_for_bind<T>(
+        &self,
+        find: impl FnOnce(&Snapshot<E>, &mut u64) -> Result<T, Error>,
+    ) -> Result<T, Outcome> {
+        let before = BIND_WORK_MAX.saturating_sub(self.turn_work.get());
+        let mut work = before;
+        let found = self.read(|snapshot| find(snapshot, &mut work));
+        self.charge(before - work);
+        found
     }
 
     /// Whether something that was just read is not here: then nothing is answered.
@@ -188,15 +205,16 @@ impl<E: Engine> Entries for Session<E> {
     }
 
     fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome> {
-        self.read(|snapshot| lookup::by_search(snapshot, wanted))?
+        self.find_for_bind(|snapshot, work| lookup::by_search(snapshot, wanted, work))?
     }
 
     fn user(&self, user: &str, mechanism: &str) -> Result<User, Outcome> {
-        let (found, is_searched) = self.read(|snapshot| {
+        let (found, is_searched) = self.find_for_bind(|snapshot, work| {
             let in_force = snapshot.settings();
+            *work = work.saturating_sub(in_force.mapping_work(user));
             let mapped = in_force.mapped_user(snapshot.schema(), user, (mechanism, ""));
             let is_searched = matches!(mapped, Some(Mapped::Search { .. }));
-            let found = lookup::by_mapping(snapshot, &self.settings, mapped)?;
+            let found = lookup::by_mapping(snapshot, &self.settings, mapped, work)?;
             Ok((found, is_searched))
         })?;
         let dn = found?.map(|identity| identity.dn().to_owned());
@@ -204,9 +222,10 @@ impl<E: Engine> Entries for Session<E> {
     }
 
     fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome> {
-        self.read(|snapshot| {
-            let mapped = snapshot.settings().mapped(name);
-            lookup::by_mapping(snapshot, &self.settings, mapped)
+        self.find_for_bind(|snapshot, work| {
+            let in_force = snapshot.settings();
+            *work = work.saturating_sub(in_force.mapping_work(name));
+            lookup::by_mapping(snapshot, &self.settings, in_force.mapped(name), work)
         })?
     }
 

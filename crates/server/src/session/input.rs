@@ -58,8 +58,11 @@ impl<E: Engine> Session<E> {
     /// The peer sends nothing more: what is under way is finished, then the session ends. If there are requests that
     /// cannot be taken yet, that is told again when they have been.
     pub(crate) fn peer_closed(&mut self) {
-        if !self.wants_input() && self.operations.hashing.is_none() {
+        if !self.wants_input() && !self.is_hashing() {
             self.input.has_seen_end = true;
+            return;
+        }
+        if self.leave_bind() {
             return;
         }
         self.draining = Some(Draining::PeerClosed);
@@ -208,13 +211,15 @@ impl<E: Engine> Session<E> {
                 return true;
             }
         }
-        let by = match self.asker(&message.op, controls, burst) {
+        let by = match self.asker((id, &message.op), controls, burst) {
             Ok(by) => by,
             Err(outcome) => {
                 if self.waits_for_fetch(Reader::Request) {
                     return false;
                 }
-                self.answer(id, operation, &outcome);
+                if let Some(outcome) = outcome {
+                    self.answer(id, operation, &outcome);
+                }
                 return true;
             }
         };

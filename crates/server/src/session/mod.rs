@@ -50,6 +50,7 @@ pub(crate) use self::output::notice_of_disconnection;
 use self::output::{Output, result};
 pub(crate) use self::reply::Completions;
 use self::reply::Unit;
+use self::search::STEP_WORK;
 use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::memory::INPUT_FREE_BYTES;
@@ -114,8 +115,9 @@ pub(crate) struct Session<E: Engine> {
     reads: Reads<E>,
     /// A search has used up its step, and other connections are next.
     turn_used: bool,
-    /// Work that was done in this turn to find out who may act as whom, in about as many nanoseconds.
-    turn_work: u64,
+    /// Work that was done in this turn to find out who somebody is and as whom they may act, in about as many
+    /// nanoseconds.
+    turn_work: Cell<u64>,
     /// No more requests are taken; the session ends when it is idle.
     draining: Option<Draining>,
     then: Then,
@@ -145,6 +147,7 @@ impl<E: Engine> Session<E> {
                 .directory
                 .requester_from(Identity::Anonymous, Some(peer.connection(0))),
             acting: Acting::default(),
+            is_user: false,
             must_change: false,
             deletions: 0,
             claimant: admission.claimant(),
@@ -160,7 +163,7 @@ impl<E: Engine> Session<E> {
             operations: Operations::default(),
             reads: Reads::default(),
             turn_used: false,
-            turn_work: 0,
+            turn_work: Cell::new(0),
             draining: None,
             then: Then::Continue,
             sends_on: false,
@@ -255,11 +258,11 @@ impl<E: Engine> Session<E> {
         if !directory.is_current(&self.context.requester) {
             self.context.requester = directory.renewed(&self.context.requester);
         }
-        if let Identity::User { entry, .. } = *self.context.identity()
+        if self.context.is_user
             && self.context.deletions != self.service.directory.deletions()
             && !self.fetches()
         {
-            self.check_user(entry);
+            self.check_users();
         }
         // One short request by itself mostly does with the room that is free.
         if self.input.bytes.len() > INPUT_FREE_BYTES
@@ -268,7 +271,8 @@ impl<E: Engine> Session<E> {
         {
             self.reserve_room();
         }
-        (self.turn_used, self.turn_work) = (false, 0);
+        self.turn_used = false;
+        self.turn_work.set(0);
         if self.operations.lburp.is_ready() {
             let mut unit = Unit::default();
             self.take_kept(&mut unit);
@@ -291,6 +295,17 @@ impl<E: Engine> Session<E> {
             Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
             _ => {}
         }
+    }
+
+    /// Counts work that was done at once as work of this turn.
+    fn charge(&self, work: u64) {
+        let done = self.turn_work.get();
+        self.turn_work.set(done.saturating_add(work));
+    }
+
+    /// Has others be next if the work that was done at once is that of a step.
+    fn end_long_turn(&mut self) {
+        self.turn_used |= self.turn_work.get() >= STEP_WORK;
     }
 
     /// Tells the peer why the connection ends (RFC 4511 §4.4.1), and ends it. Nothing is answered after it.

@@ -19,7 +19,7 @@ impl<E: Engine> Session<E> {
     /// Whether to read although no request can be taken: while a search can be ended, and while something is hashed, to
     /// learn that the peer is gone.
     pub(crate) fn watches_peer(&self) -> bool {
-        (self.operations.hashing.is_some() || self.has_searches())
+        (self.is_hashing() || self.has_searches())
             && self.draining.is_none()
             && self.then == Then::Continue
             && !self.input.has_seen_end
@@ -43,7 +43,7 @@ impl<E: Engine> Session<E> {
     /// Whether requests have to be looked through before the connection waits. Where they only wait until answers have
     /// been written, as in any long queue, they will mostly be taken at once.
     pub(super) fn must_read_on(&self) -> bool {
-        self.operations.hashing.is_some()
+        self.is_hashing()
             || self.operations.wanted.is_some()
             || self.operations.searches.is_full()
             || self.waits_for_memory()
@@ -64,8 +64,10 @@ impl<E: Engine> Session<E> {
                 self.take_burst();
             }
         }
-        if self.operations.hashing.is_some() && self.is_unbound() {
-            self.stop_hashing();
+        if self.is_hashing() && self.is_unbound() {
+            if !self.leave_bind() {
+                self.stop_hashing();
+            }
             self.then = Then::Close;
             has_ended = true;
         }

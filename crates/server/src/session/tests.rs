@@ -1,5 +1,6 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
+mod acting;
 mod awaited;
 mod failed_binds;
 mod long;
@@ -217,9 +218,13 @@ fn a_bind_holds_what_comes_after_it() {
 
 #[test]
 fn a_client_that_goes_stops_the_check_of_its_password() {
-    for unbind in [true, false] {
+    let names = [ADMIN, "cn=nobody,o=X"];
+    for (name, unbind) in names
+        .into_iter()
+        .flat_map(|name| [(name, true), (name, false)])
+    {
         let mut bench = Bench::local();
-        let mut bytes = bind(1, ADMIN, b"wrong");
+        let mut bytes = bind(1, name, b"wrong");
         if unbind {
             bytes.extend(message(2, Request::Unbind));
         }
@@ -228,9 +233,10 @@ fn a_client_that_goes_stops_the_check_of_its_password() {
             assert!(bench.session.watches_peer());
             bench.session.peer_closed();
         }
-        bench.wait();
-        assert_eq!(bench.session.then(), Then::Close);
+        // At once and without a word, whoever has the name: its end told who has one.
+        assert_eq!(bench.session.then(), Then::Close, "{name}");
         assert!(bench.session.deadline().is_none());
+        assert_eq!(bench.answers(), []);
     }
     // A failed bind that waits for its time.
     let mut bench = Bench::local();

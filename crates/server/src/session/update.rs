@@ -48,7 +48,7 @@ impl<E: Engine> Session<E> {
             return false;
         }
         let by = &match transaction {
-            Some(at) => self.transaction_by(at),
+            Some(at) => self.transaction_by((id, at), by),
             None => by.clone(),
         };
         // The writer refuses who has not bound: nothing is hashed for them.

@@ -69,6 +69,25 @@ fn what_a_decision_takes_is_counted_and_bounded() {
     }
 }
 
+/// Each is looked at for as long as it says before; of many that might say too little.
+#[test]
+fn a_decision_tries_a_few_expressions() {
+    let directory = with_policy();
+    let others: Vec<String> = (0..64).map(|n| format!("dn.regex:^cn=p{n},")).collect();
+    let matching = "dn.regex:^uid=bert,".to_owned();
+    for (values, last, is_allowed) in [
+        (&others[..63], &*matching, true),
+        (&others[..], &*matching, false),
+        // The other forms are looked at all the same.
+        (&others[..], "dn:*", true),
+    ] {
+        let values: Vec<&str> = values.iter().map(String::as_str).chain([last]).collect();
+        allow(&directory, &values);
+        let (allowed, _) = acting(&directory, u64::MAX);
+        assert_eq!(allowed.is_some(), is_allowed, "{} and {last}", values.len());
+    }
+}
+
 #[test]
 fn rules_tell_who_has_authenticated_from_who_they_act_as() {
     let directory = with_policy();

@@ -125,7 +125,7 @@ impl<E: Engine> Session<E> {
         self.require_confidentiality()?;
         let transaction = self.transaction_of(controls, by)?;
         let by = match transaction {
-            Some(at) => self.transaction_by(at),
+            Some(at) => self.transaction_by((id, at), by),
             None => by.clone(),
         };
         if *by.identity() == Identity::Anonymous {

@@ -271,9 +271,17 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// For whom the updates of an open transaction are done.
-    pub(in crate::session) fn transaction_by(&self, at: usize) -> Arc<Requester> {
-        self.operations.transactions.open[at].by.clone()
+    /// For whom an update of an open transaction is done, which the log says if it is not who asks.
+    pub(in crate::session) fn transaction_by(
+        &self,
+        (id, at): (u32, usize),
+        asker: &Arc<Requester>,
+    ) -> Arc<Requester> {
+        let by = &self.operations.transactions.open[at].by;
+        if !Arc::ptr_eq(by, asker) {
+            self.log_acting(id, by);
+        }
+        by.clone()
     }
 
     /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
@@ -485,18 +493,13 @@ impl<E: Engine> Session<E> {
         self.answer_extended(id, outcome, None, value);
     }
 
-    /// When a bind that has failed is to be answered, the transaction that was left alone longest to be aborted, or the
-    /// connection of a bulk update ended that is not complete.
+    /// When a request is to be answered that was refused before, the transaction that was left alone longest to be
+    /// aborted, or the connection of a bulk update ended that is not complete.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let failure_due = self.failure_due();
-        if failure_due.is_some() {
-            // A bind has ended all others.
-            return failure_due;
-        }
         let open = self.operations.transactions.open.iter().map(|open| open.last_used);
         let oldest = open.chain(self.operations.lburp.waits_since()).min();
-        let idle = oldest.map(|oldest| oldest + self.transaction_idle_max());
-        idle.into_iter().chain(self.waiting_due()).min()
+        let left_alone = oldest.map(|oldest| oldest + self.transaction_idle_max());
+        self.failure_due().into_iter().chain(left_alone).chain(self.waiting_due()).min()
     }
 
     /// Answers a bind that has failed. Ends persistent searches whose time is over. Aborts the transactions that were

@@ -13,7 +13,7 @@ const CONFIG: &str = "olcDatabase={1}mdb,cn=config";
 impl Bench {
     /// Has a request succeed, however many other threads have to do with it.
     #[track_caller]
-    fn succeed(&mut self, request: &[u8]) {
+    pub(super) fn succeed(&mut self, request: &[u8]) {
         self.receive(request);
         let code = loop {
             match self.answers().pop() {
@@ -24,7 +24,7 @@ impl Bench {
         assert_eq!(code, Some(ResultCode::Success));
     }
 
-    fn add_with_password(&mut self, name: &str, password: Option<&str>) {
+    pub(super) fn add_with_password(&mut self, name: &str, password: Option<&str>) {
         let password = password.map(|password| ("userPassword", password));
         let attributes = [("cn", name), ("sn", "x")].into_iter().chain(password);
         self.add_of_classes(&["person"], name, &attributes.collect::<Vec<_>>());
@@ -84,7 +84,7 @@ impl Bench {
     }
 }
 
-fn sasl(id: u32, mechanism: &str, credentials: &str) -> Vec<u8> {
+pub(super) fn sasl(id: u32, mechanism: &str, credentials: &str) -> Vec<u8> {
     let authentication = Authentication::Sasl {
         mechanism,
         credentials: Some(credentials.as_bytes()),
