@@ -51,6 +51,19 @@ const OTHERS: [&str; 4] = [
 ];
 const GROUP: &str = "cn=group,ou=groups,dc=example,dc=com";
 const ROLE: &str = "cn=role,ou=groups,dc=example,dc=com";
+/// A group of those whom its URL finds.
+const FOUND: &str = "cn=found,ou=groups,dc=example,dc=com";
+/// What an entry that is added is asked for has no place here: in slapd it has its content.
+const SETS: [&str; 8] = [
+    "user",
+    "this/seeAlso & user",
+    "user & [cn=group,ou=groups,dc=example,dc=com]->member",
+    "[cn=role,ou=groups,dc=example,dc=com]/roleOccupant* & user",
+    "this/-1 & user/-1",
+    "user/-* & [ou=staff,ou=people,dc=example,dc=com] & this/-*",
+    "([uid=] + user/sn) + [,ou=people,dc=example,dc=com] & this",
+    "this/-* & [ou=staff,ou=people,dc=example,dc=com] | [cn=group,ou=groups,dc=example,dc=com]/member & user",
+];
 /// DNs that rules and requests name.
 const NAMED: [&str; 8] = [
     SUFFIX,
@@ -180,7 +193,7 @@ fn rule(random: &mut Random) -> String {
 
 fn who(random: &mut Random, expands: Expands) -> String {
     let user = random.of(&USERS);
-    match random.below(18) {
+    match random.below(20) {
         0..=2 => "*".to_owned(),
         3 | 4 => "users".to_owned(),
         5 => "anonymous".to_owned(),
@@ -217,6 +230,8 @@ fn who(random: &mut Random, expands: Expands) -> String {
                 "tls_ssf=128",
             ])
             .to_owned(),
+        17 => format!("group/inetOrgPerson/labeledURI.exact=\"{FOUND}\""),
+        18 => format!("set=\"{}\"", random.of(&SETS)),
         _ => "users peername.ip=127.0.0.0%255.0.0.0".to_owned(),
     }
 }
@@ -284,6 +299,18 @@ impl Pair {
                 ("objectClass", "organizationalRole"),
                 ("cn", "role"),
                 ("roleOccupant", USERS[1]),
+            ],
+        );
+        pair.add(
+            FOUND,
+            &[
+                ("objectClass", "inetOrgPerson"),
+                ("cn", "found"),
+                ("sn", "found"),
+                (
+                    "labeledURI",
+                    "ldap:///ou=people,dc=example,dc=com??sub?(|(sn=anne)(sn=dora))",
+                ),
             ],
         );
         pair.set(&["to * by * read".to_owned()]);

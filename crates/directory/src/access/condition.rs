@@ -8,8 +8,10 @@ use sapwood_ldap::filter_text;
 
 use super::compile::EntryTest;
 use super::grants::{Grants, Sight};
+use super::group::GroupTest;
 use super::policy::{DnScope, TextStyle};
 use super::regex::{self, Regex};
+use super::set::Set;
 use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names;
@@ -45,13 +47,8 @@ pub(super) enum Condition {
     Text(Arc<Expansion>, TextStyle, Arc<str>),
     /// The group that is made of its DN has a member.
     Group(Arc<Expansion>, Arc<GroupTest>),
-}
-
-/// What of a group is looked at, and for whom.
-#[derive(Debug)]
-pub(super) struct GroupTest {
-    /// That it is a group, and that they are a member.
-    pub(super) filter: FilterBuf,
+    /// There is something in the set of who has this name.
+    Set(Arc<Set>, Arc<str>),
 }
 
 /// A text in which `$1` and its like stand for what a rule's DN matched.
@@ -341,7 +338,11 @@ impl Condition {
                 let mut dn = NormalDn::new();
                 let text = expansion.of(asked.dn, false);
                 text.is_some_and(|text| dn.parse(asked.schema, text.as_bytes()).is_ok())
-                    && entry_matches(reading, state, &dn, &test.filter, work)?
+                    && test.holds(reading, state, &dn, work)?
+            }
+            Condition::Set(set, user) => {
+                let reading = (asked.view, asked.schema, state);
+                set.is_met(reading, Some(asked), user, work)?
             }
         })
     }

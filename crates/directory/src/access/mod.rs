@@ -6,6 +6,7 @@
 //! | `parse`, `print` | their text |
 //! | `compile`, `who` | from rules to what they grant to an identity |
 //! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
+//! | `group`, `set`, `values` | whom groups and sets are about, and the values that say so |
 //! | `grants` | what is granted, on all entries and on one |
 //! | `acting` | who may act for whom |
 //! | `mapping` | whom names from outside stand for |
@@ -23,13 +24,16 @@ mod compile;
 mod condition;
 mod explain;
 mod grants;
+mod group;
 mod mapping;
 mod parse;
 mod policy;
 mod print;
 mod regex;
+mod set;
 #[cfg(test)]
 mod tests;
+mod values;
 mod who;
 
 use std::net::SocketAddr;

@@ -4,12 +4,14 @@
 //! before a letter that means itself. In a file each rule begins with `access to` at the beginning of a line, lines
 //! that begin with white space go on with it, and lines that begin with `#` are comments.
 
+mod set;
 mod who;
 mod words;
 
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::filter_text;
 
+pub(super) use self::set::read_set;
 use self::words::{Word, Words};
 use super::policy::*;
 use super::print::{LEVELS, PRIVILEGES};

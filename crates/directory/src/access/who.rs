@@ -4,19 +4,20 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Connection;
 use super::compile::{Asker, Data, EntryTest, Need};
-use super::condition::{
-    Condition, Expansion, GroupTest, MATCHING_WORK, Source, entry_matches, group_filter,
-    naming_filter, text_is,
-};
+use super::condition::{Condition, Expansion, MATCHING_WORK, Source, naming_filter, text_is};
+use super::group::{GroupTest, Members};
+use super::parse::read_set;
 use super::policy::{
     DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
 };
 use super::regex::Regex;
+use super::set::{Attribute, Set, Text};
+use super::{Connection, is_protected};
 use crate::engine::Read;
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
+use crate::virtual_attributes::VirtualAttribute;
 
 /// Whom a clause is about.
 #[derive(Debug)]
@@ -37,13 +38,16 @@ pub(super) enum CompiledWho {
         dn: NormalDn,
         class: String,
         attribute: String,
+        members: Members,
     },
     /// A group whose DN depends on the entry.
     GroupOf {
         dn: Arc<Expansion>,
         class: String,
         attribute: String,
+        members: Members,
     },
+    Set(Arc<Set>),
     Network(Peer),
     Named(TextStyle, String),
     /// The same with text that depends on the entry.
@@ -89,7 +93,9 @@ impl CompiledWho {
                 None => return Err(format!("there is no attribute type {name:?}")),
             },
             Who::Group(group) => CompiledWho::group(schema, group, &expansion)?,
-            Who::Set { .. } => return Err("sets are not supported".into()),
+            Who::Set { expand, pattern } => {
+                CompiledWho::Set(Arc::new(set(schema, pattern, expand.then_some(source))?))
+            }
             Who::Peer(Peer::Name { style, pattern }) => {
                 CompiledWho::named(*style, pattern, &expansion)?
             }
@@ -128,12 +134,18 @@ impl CompiledWho {
             return Err(format!("there is no attribute type {attribute:?}"));
         };
         let url = schema.attribute_type(b"labeledURI");
-        if url.is_some_and(|url| url.subtypes().contains(known.id())) {
-            return Err("groups by URLs are not supported".into());
-        }
+        let is_url = url.is_some_and(|url| url.subtypes().contains(known.id()));
+        let members = match group.style {
+            GroupStyle::Nested if is_url => {
+                return Err("members of groups by URLs are not nested: write group.exact".into());
+            }
+            GroupStyle::Nested => Members::Nested(known.id()),
+            _ if is_url => Members::ByUrls(known.id()),
+            _ => Members::Named,
+        };
         let attribute = known.oid().to_string();
         match group.style {
-            GroupStyle::Exact => {
+            GroupStyle::Exact | GroupStyle::Nested => {
                 let mut dn = NormalDn::new();
                 let named = dn.parse(schema, group.dn.as_bytes());
                 named.map_err(|error| format!("{:?} is not a DN: {error}", group.dn))?;
@@ -141,14 +153,15 @@ impl CompiledWho {
                     dn,
                     class,
                     attribute,
+                    members,
                 })
             }
             GroupStyle::Expand => Ok(CompiledWho::GroupOf {
                 dn: expansion(&group.dn)?,
                 class,
                 attribute,
+                members,
             }),
-            GroupStyle::Nested => Err("group.nested is not supported".into()),
         }
     }
 
@@ -175,7 +188,7 @@ impl CompiledWho {
         match self {
             CompiledWho::Real(who) => who.needs_data(),
             CompiledWho::Group { .. } | CompiledWho::GroupOf { .. } => true,
-            CompiledWho::DnAttribute(_) => true,
+            CompiledWho::DnAttribute(_) | CompiledWho::Set(_) => true,
             _ => false,
         }
     }
@@ -249,32 +262,72 @@ impl CompiledWho {
                 dn,
                 class,
                 attribute,
-            } if is_bound => {
-                let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
-                return match data {
-                    Some((reading, state)) => {
-                        entry_matches(reading, state, dn, &filter, &mut need.work)
-                    }
-                    None => Ok(false),
+                members,
+            } => {
+                let (Some(own), Some((reading, state))) = (&asker.dn, data) else {
+                    return Ok(false);
                 };
+                let test = GroupTest::new((class, attribute), *members, (own, asker.entry));
+                let test = test.map_err(Error::Config)?;
+                return test.holds(reading, state, dn, &mut need.work);
             }
             CompiledWho::GroupOf {
                 dn,
                 class,
                 attribute,
-            } if is_bound => {
-                let filter = group_filter(class, attribute, &asker.text).map_err(Error::Config)?;
-                Condition::Group(dn.clone(), Arc::new(GroupTest { filter }))
+                members,
+            } => {
+                let Some(own) = &asker.dn else {
+                    return Ok(false);
+                };
+                let test = GroupTest::new((class, attribute), *members, (own, asker.entry));
+                Condition::Group(dn.clone(), Arc::new(test.map_err(Error::Config)?))
             }
-            CompiledWho::DnAttribute(_)
-            | CompiledWho::Group { .. }
-            | CompiledWho::GroupOf { .. } => {
-                return Ok(false);
+            CompiledWho::Set(set) if set.asks_for_entry() => {
+                Condition::Set(set.clone(), asker.text.clone())
             }
+            CompiledWho::Set(set) => {
+                let Some(((view, schema), state)) = data else {
+                    return Ok(false);
+                };
+                let reading = (view, schema, &**state);
+                return set.is_met(reading, None, &asker.text, &mut need.work);
+            }
+            CompiledWho::DnAttribute(_) => return Ok(false),
         };
         need.conditions.push(condition);
         Ok(true)
     }
+}
+
+/// Looks the names of a set up. With a source, `$1` and its like in brackets are replaced.
+fn set(schema: &Schema, pattern: &str, source: Option<&Source>) -> Made<Set> {
+    let attribute = |name: String| {
+        if name.eq_ignore_ascii_case("entryDN") {
+            return Ok(Attribute::Name);
+        }
+        match schema.attribute_type(name.as_bytes()) {
+            None => Err(format!("there is no attribute type {name:?}")),
+            Some(known) if is_protected(schema, known.id()) => {
+                Err(format!("sets do not look at {name}"))
+            }
+            Some(known) if VirtualAttribute::of(schema, known.id()).is_some() => {
+                Err(format!("{name} is computed, and not there for sets"))
+            }
+            Some(known) => Ok(Attribute::Type(known.id())),
+        }
+    };
+    let text = |text: String| {
+        let Some(source) = source else {
+            return Ok(Text::Constant(text));
+        };
+        let expansion = Expansion::new(source.clone(), &text)?;
+        Ok(match expansion.constant() {
+            Some(text) => Text::Constant(text.to_owned()),
+            None => Text::Expanded(expansion),
+        })
+    };
+    read_set(pattern)?.try_map(&attribute, &text)
 }
 
 impl Connection {

@@ -108,6 +108,16 @@ fn two_updates_that_touch_nothing_of_each_other_can_be_done_in_some_order() {
 fn an_update_depends_on_the_group_that_allows_it_and_on_who_asks() {
     let dn = |uid: &str| format!("uid={uid},ou=People,{TOP}");
     let group = below("cn=editors");
+    for who in [
+        format!("group=\"{group}\""),
+        format!("group.nested=\"{group}\""),
+        format!("set=\"[{group}]/member & user\""),
+    ] {
+        depends_on(&dn, &group, &who);
+    }
+}
+
+fn depends_on(dn: &dyn Fn(&str) -> String, group: &str, who: &str) {
     let directory = || {
         let directory = branches();
         for uid in ["a", "b"] {
@@ -118,8 +128,8 @@ fn an_update_depends_on_the_group_that_allows_it_and_on_who_asks() {
             dn("a"),
             dn("b")
         );
-        succeed(&directory, add(&group, &lines));
-        let rules = format!("to * by group=\"{group}\" write by * none");
+        succeed(&directory, add(group, &lines));
+        let rules = format!("to * by {who} write by * none");
         let config = "olcDatabase={1}mdb,cn=config";
         succeed(
             &directory,
@@ -147,9 +157,9 @@ fn an_update_depends_on_the_group_that_allows_it_and_on_who_asks() {
     let leaf = below("ou=leaf");
     let allowed = by_a(modify(&leaf, &[(Replace, "description", &["x"])]));
     let member = dn("a");
-    let put_out = by_admin(modify(&group, &[(Delete, "member", &[&member])]));
+    let put_out = by_admin(modify(group, &[(Delete, "member", &[&member])]));
     assert!(allowed.conflicts_with(&put_out));
-    assert!(allowed.conflicts_with(&by_admin(delete(&group))));
+    assert!(allowed.conflicts_with(&by_admin(delete(group))));
     assert!(allowed.conflicts_with(&by_admin(delete(&dn("a")))));
     let other = by_admin(modify(&dn("b"), &[(Replace, "sn", &["x"])]));
     assert!(!allowed.conflicts_with(&other));

@@ -201,7 +201,10 @@ fn who() -> BoxedStrategy<Vec<Who>> {
         bound(),
         bound().prop_map(|who| Who::Real(Box::new(who)))
     ];
-    let set = (any::<bool>(), text()).prop_map(|(expand, pattern)| Who::Set { expand, pattern });
+    let set = (any::<bool>(), text()).prop_map(|(expand, text)| {
+        let pattern = format!("[{}]/member* & user", text.replace(']', ""));
+        Who::Set { expand, pattern }
+    });
     let more = prop_oneof![group(), peer(), socket(), strength(), set];
     prop_oneof![
         bound.clone().prop_map(|who| vec![who]),

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::super::policy::*;
 use super::words::{Field, Word};
-use super::{Parsed, check_dn, is_name, scope, unknown_style};
+use super::{Parsed, check_dn, is_name, read_set, scope, unknown_style};
 
 /// Whom a word names; `None` if it names nobody, and is the access of the clause.
 pub(super) fn who(word: &Word) -> Parsed<Option<Who>> {
@@ -206,6 +206,7 @@ fn set(word: &Word, field: &Field<'_>) -> Parsed<Who> {
         Some("expand" | "regex") => true,
         Some(_) => return Err(unknown_style(word, field.style)),
     };
+    read_set(field.value).map_err(|why| word.error(why))?;
     Ok(Who::Set {
         expand,
         pattern: field.value.to_owned(),

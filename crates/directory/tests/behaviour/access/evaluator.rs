@@ -5,7 +5,7 @@
 //! for, and each entry and attribute is decided by itself, from the first rule on.
 
 use super::*;
-use sapwood_directory::access::{By, Grant, Group, Peer, Then};
+use sapwood_directory::access::{By, Grant, Group, GroupStyle, Peer, Then};
 use sapwood_testkit::Random;
 
 const ANNE: &str = "uid=anne,ou=people,dc=example,dc=com";
@@ -14,6 +14,8 @@ const CARL: &str = "uid=carl,ou=staff,ou=people,dc=example,dc=com";
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
 const STAFF: &str = "ou=staff,ou=people,dc=example,dc=com";
 const GROUP: &str = "cn=group,ou=people,dc=example,dc=com";
+/// A group of the other one, and of itself.
+const OUTER: &str = "cn=outer,ou=people,dc=example,dc=com";
 
 /// What has a name and attributes.
 struct Entry {
@@ -21,7 +23,7 @@ struct Entry {
     attributes: &'static [(&'static str, &'static str)],
 }
 
-const ENTRIES: [Entry; 7] = [
+const ENTRIES: [Entry; 8] = [
     Entry {
         dn: SUFFIX,
         attributes: &[("objectClass", "domain"), ("dc", "example")],
@@ -56,6 +58,11 @@ const ENTRIES: [Entry; 7] = [
             ("cn", "bert"),
             ("sn", "bert"),
             ("description", "red"),
+            // Bert is a group, too: of those whom it finds.
+            (
+                "labeledURI",
+                "ldap:///ou=people,dc=example,dc=com??one?(seeAlso=*)",
+            ),
         ],
     },
     Entry {
@@ -74,6 +81,15 @@ const ENTRIES: [Entry; 7] = [
             ("objectClass", "groupOfNames"),
             ("cn", "group"),
             ("member", CARL),
+        ],
+    },
+    Entry {
+        dn: OUTER,
+        attributes: &[
+            ("objectClass", "groupOfNames"),
+            ("cn", "outer"),
+            ("member", GROUP),
+            ("member", OUTER),
         ],
     },
 ];
@@ -201,15 +217,63 @@ fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry) -> bool {
         }
         Who::DnAttribute(attribute) => !dn.is_empty() && entry.has(attribute, dn),
         Who::Real(who) => is_meant(who, asker, asker.real, entry),
+        // "evaluated as a URI": Anne and Bert are directly below, and one of them has the attribute.
+        Who::Group(Group { attribute, .. }) if attribute.is_some() => dn == ANNE,
+        Who::Group(group) if group.style == GroupStyle::Nested => match group.dn.as_str() {
+            OUTER => [CARL, GROUP, OUTER].contains(&dn),
+            _ => dn == CARL,
+        },
         Who::Group(Group { dn: group, .. }) => {
             let mut entries = ENTRIES.iter();
             let group = entries.find(|entry| entry.dn == group);
             !dn.is_empty() && group.is_some_and(|group| group.has("member", dn))
         }
+        Who::Set { pattern, .. } => is_in_set(pattern, dn, entry),
         // Nobody is connected here.
         Who::Peer(Peer::Ip { .. }) => false,
         Who::Strength { .. } => false,
         other => panic!("{other:?}"),
+    }
+}
+
+/// The sets that rules here have, and for whom they are not empty.
+const SETS: [&str; 9] = [
+    "user",
+    "this/seeAlso & user",
+    "user/seeAlso & this",
+    "[cn=outer,ou=people,dc=example,dc=com]/member* & user",
+    "user & [cn=group,ou=people,dc=example,dc=com] -> member",
+    "this/-1 & user/-1",
+    "(user/-* & [ou=staff,ou=people,dc=example,dc=com]) | this/objectClass & [groupOfNames]",
+    "[uid=] + user/sn + [,ou=people,dc=example,dc=com] & this",
+    "this/seeAlso/entryDN/seeAlso* & user",
+];
+
+/// What each asks, in other words.
+fn is_in_set(pattern: &str, dn: &str, entry: &Entry) -> bool {
+    let of = |dn: &str| ENTRIES.iter().find(|entry| entry.dn == dn);
+    let sees = |one: &str, other: &str| of(one).is_some_and(|one| one.has("seeAlso", other));
+    let above = |dn: &str| {
+        dn.split_once(',')
+            .map_or(String::new(), |(_, above)| above.to_owned())
+    };
+    match SETS.iter().position(|known| *known == pattern) {
+        // Nobody has a name, too: the empty one.
+        Some(0) => true,
+        Some(1) => entry.has("seeAlso", dn),
+        Some(2) => sees(dn, entry.dn),
+        Some(3) => [CARL, GROUP, OUTER].contains(&dn),
+        Some(4) => dn == CARL,
+        Some(5) => above(dn) == above(entry.dn),
+        // From left to right: the name that the first part may have is no class.
+        Some(6) => entry.has("objectClass", "groupOfNames"),
+        Some(7) => of(dn).is_some_and(|user| {
+            let mut names = user.attributes.iter().filter(|(name, _)| *name == "sn");
+            names.any(|(_, sn)| entry.dn == format!("uid={sn},{PEOPLE}"))
+        }),
+        // Carl sees Anne, who sees Bert.
+        Some(8) => entry.dn == CARL && dn == BERT,
+        _ => panic!("{pattern}"),
     }
 }
 
@@ -254,7 +318,7 @@ enum Kind {
 
 fn who(random: &mut Random, expands: bool) -> (Kind, String) {
     let dns = [SUFFIX, PEOPLE, STAFF, ANNE, BERT, CARL, GROUP];
-    let who = match random.below(16) {
+    let who = match random.below(20) {
         0..=2 => return (Kind::Other, "*".to_owned()),
         3 => "users".to_owned(),
         4 => "anonymous".to_owned(),
@@ -276,6 +340,15 @@ fn who(random: &mut Random, expands: bool) -> (Kind, String) {
             return (Kind::Other, random.of(&words).to_owned());
         }
         14 => return (Kind::Other, format!("realdn.exact=\"{}\"", random.of(&dns))),
+        15 | 16 => return (Kind::Other, format!("set=\"{}\"", random.of(&SETS))),
+        17 => {
+            let group = random.of(&[GROUP, OUTER]);
+            return (Kind::Other, format!("group.nested=\"{group}\""));
+        }
+        18 => {
+            let found = format!("group/inetOrgPerson/labeledURI.exact=\"{BERT}\"");
+            return (Kind::Other, found);
+        }
         _ => {
             let words = ["peername.ip=127.0.0.1", "ssf=1"];
             return (Kind::Other, random.of(&words).to_owned());
@@ -477,6 +550,7 @@ fn found_as_granted<E: Engine>(
             .collect();
         shown.sort_unstable();
         expected.sort_unstable();
+        expected.dedup();
         assert_eq!(shown, expected, "{}:\n{text}", entry.dn);
     }
 }

@@ -1,0 +1,209 @@
+//! Who is in a group: whom it names, whom groups that it names have, or whom its URLs find.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use sapwood_ldap::filter::FilterBuf;
+use sapwood_ldap::filter_text;
+use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
+
+use super::compile::EntryTest;
+use super::condition::{FINDING_WORK, entry_matches, group_filter, matches};
+use super::policy::DnScope;
+use super::set::VALUES_MAX;
+use super::values::{VALUE_WORK, ValueReader};
+use crate::engine::{EntryId, Read};
+use crate::error::Result;
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::state::State;
+
+/// Most URLs of a group that are looked at.
+const URLS_MAX: usize = 64;
+/// Bytes of a URL that is looked at.
+const URL_BYTES_MAX: usize = 4 << 10;
+/// Work of reading a byte of a URL.
+const URL_BYTE_WORK: u64 = 100;
+
+/// Which members a group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Members {
+    /// Those that an attribute names.
+    Named,
+    /// The same, and the members of groups that it names.
+    Nested(AttributeTypeId),
+    /// Those that a search by one of its URLs would find.
+    ByUrls(AttributeTypeId),
+}
+
+/// What of a group is looked at, and for whom.
+#[derive(Debug)]
+pub(super) struct GroupTest {
+    /// That it is a group of its class, and for named members that they are one.
+    filter: FilterBuf,
+    members: Members,
+    /// Who asks.
+    dn: Arc<NormalDn>,
+    entry: Option<EntryId>,
+}
+
+impl GroupTest {
+    /// Class and attribute are OIDs.
+    pub(super) fn new(
+        (class, attribute): (&str, &str),
+        members: Members,
+        (dn, entry): (&Arc<NormalDn>, Option<EntryId>),
+    ) -> std::result::Result<GroupTest, String> {
+        let filter = match members {
+            Members::Named => group_filter(class, attribute, &dn.to_text())?,
+            Members::Nested(_) | Members::ByUrls(_) => {
+                let filter = filter_text::parse(&format!("(objectClass={class})"));
+                filter.map_err(|error| error.to_string())?
+            }
+        };
+        Ok(GroupTest {
+            filter,
+            members,
+            dn: dn.clone(),
+            entry,
+        })
+    }
+
+    /// Whether they are a member of the group with a DN. What that takes is added to `work`.
+    pub(super) fn holds<R: Read>(
+        &self,
+        (view, schema): (&R, &Schema),
+        state: &State,
+        group: &NormalDn,
+        work: &mut u64,
+    ) -> Result<bool> {
+        match self.members {
+            Members::Named => entry_matches((view, schema), state, group, &self.filter, work),
+            Members::Nested(attribute) => {
+                let reader = ValueReader::new(view, schema, state);
+                self.is_nested(&reader, group, attribute, work)
+            }
+            Members::ByUrls(attribute) => {
+                let reader = ValueReader::new(view, schema, state);
+                self.is_found(&reader, group, attribute, work)
+            }
+        }
+    }
+
+    /// The group with a DN, if it is one of the class.
+    fn group<R: Read>(
+        &self,
+        reader: &ValueReader<'_, R>,
+        dn: &NormalDn,
+        work: &mut u64,
+    ) -> Result<Option<EntryId>> {
+        *work = work.saturating_add(FINDING_WORK);
+        let Some(id) = reader.find(dn)? else {
+            return Ok(None);
+        };
+        let reading = (reader.view, reader.schema);
+        let is_group = matches(reading, reader.state, id, &self.filter, work)?;
+        Ok(is_group.then_some(id))
+    }
+
+    /// Whether they are a member of a group, or of one that it names, and so on. Groups are looked for among so many
+    /// members in all.
+    fn is_nested<R: Read>(
+        &self,
+        reader: &ValueReader<'_, R>,
+        group: &NormalDn,
+        attribute: AttributeTypeId,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let own = self.dn.to_text().into_bytes();
+        let mut groups = VecDeque::from([group.clone()]);
+        let mut known = HashSet::new();
+        let mut left = VALUES_MAX;
+        while let Some(dn) = groups.pop_front() {
+            let Some(id) = self.group(reader, &dn, work)? else {
+                continue;
+            };
+            if !known.insert(id) {
+                continue;
+            }
+            if reader.has(id, attribute, &own, work)? {
+                return Ok(true);
+            }
+            reader.each(id, attribute, &mut |value| {
+                let mut member = NormalDn::new();
+                let Some(fewer) = left.checked_sub(1) else {
+                    return Ok(false);
+                };
+                left = fewer;
+                *work = work.saturating_add(VALUE_WORK);
+                if member.parse(reader.schema, value).is_ok() {
+                    groups.push_back(member);
+                }
+                Ok(true)
+            })?;
+        }
+        Ok(false)
+    }
+
+    /// Whether a search by one of the URLs of a group would find their entry, as slapd decides it.
+    fn is_found<R: Read>(
+        &self,
+        reader: &ValueReader<'_, R>,
+        group: &NormalDn,
+        attribute: AttributeTypeId,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let (Some(own), Some(id)) = (self.entry, self.group(reader, group, work)?) else {
+            return Ok(false);
+        };
+        let (mut left, mut is_found) = (URLS_MAX, false);
+        reader.each(id, attribute, &mut |value| {
+            let Some(fewer) = left.checked_sub(1) else {
+                return Ok(false);
+            };
+            left = fewer;
+            is_found = self.is_found_by(reader, value, own, work)?;
+            Ok(!is_found)
+        })?;
+        Ok(is_found)
+    }
+
+    fn is_found_by<R: Read>(
+        &self,
+        reader: &ValueReader<'_, R>,
+        url: &[u8],
+        own: EntryId,
+        work: &mut u64,
+    ) -> Result<bool> {
+        if url.len() > URL_BYTES_MAX {
+            return Ok(false);
+        }
+        *work = work.saturating_add(URL_BYTE_WORK * url.len() as u64);
+        let url = std::str::from_utf8(url).ok().map(LdapUrl::parse);
+        let Some(Ok(url)) = url else {
+            return Ok(false);
+        };
+        let is_here = url.scheme == Scheme::Ldap && url.host.is_empty() && url.port.is_none();
+        let scope = match url.scope.unwrap_or(Scope::Base) {
+            Scope::Base => DnScope::Base,
+            Scope::One => DnScope::One,
+            Scope::Sub => DnScope::Subtree,
+            Scope::Subordinates => DnScope::Children,
+        };
+        let mut base = NormalDn::new();
+        let is_dn = base.parse(reader.schema, url.dn.as_bytes()).is_ok();
+        if !is_here || !is_dn || !EntryTest::of(scope, base).holds(&self.dn) {
+            return Ok(false);
+        }
+        let filter = url.filter.as_deref().unwrap_or("(objectClass=*)");
+        match filter_text::parse(filter) {
+            Ok(filter) => matches(
+                (reader.view, reader.schema),
+                reader.state,
+                own,
+                &filter,
+                work,
+            ),
+            Err(_) => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Sets, as slapd has them (`set=`): an expression is a set of texts, and who asks is meant where it is not empty.
+//!
+//! ```text
+//!  set   part, or set & part (both), set | part (either), set + part (each of the one before each of the other);
+//!        from left to right, none before another
+//!  part  this (the entry), user (who asks), [text], or (set); behind it as many steps as there are
+//!  step  /attribute, or ->attribute: the values of the entries that the texts name
+//!        /attribute*: the same, and those of the entries that these values name, and so on
+//!        /-2: the names so many above; /-*: all names above, and itself
+//! ```
+//!
+//! Names and values are compared as texts, octet by octet: each in normal form, as [`NormalDn`] writes names.
+//!
+//! What is asked is mostly whether one text is in a set. That costs no more than to look it up, however many values an
+//! attribute has: [`Asking::contains`].
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::condition::{Asked, Expansion, FINDING_WORK, Written};
+use super::values::{VALUE_WORK, ValueReader, text_of};
+use crate::engine::{EntryId, Read};
+use crate::error::{Error, Result};
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::state::State;
+
+/// Most values that an expression goes through, in all its sets; beyond it is as if it were empty.
+pub(super) const VALUES_MAX: usize = 1000;
+/// Bytes of the texts that `+` makes.
+const JOINED_BYTES_MAX: usize = 1 << 16;
+
+/// An expression, with attributes of type `A` and with texts in brackets of type `T`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SetOf<A, T> {
+    pub(super) first: PartOf<A, T>,
+    pub(super) rest: Vec<(Join, PartOf<A, T>)>,
+}
+
+/// A part of one, and what is done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PartOf<A, T> {
+    pub(super) origin: OriginOf<A, T>,
+    pub(super) steps: Vec<StepOf<A>>,
+}
+
+/// Where a part begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OriginOf<A, T> {
+    This,
+    User,
+    Text(T),
+    Set(Box<SetOf<A, T>>),
+}
+
+/// A step from names to names or values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StepOf<A> {
+    /// The values of an attribute; with `closure` also of the entries that these name, and so on.
+    Values { attribute: A, closure: bool },
+    /// The name so many above, or all of them.
+    Above(Option<u32>),
+}
+
+/// How two sets become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    Union,
+    Intersection,
+    Concatenation,
+}
+
+/// An expression as it is written.
+pub(super) type WrittenSet = SetOf<String, String>;
+/// The same, with its names looked up.
+pub(super) type Set = SetOf<Attribute, Text>;
+type Part = PartOf<Attribute, Text>;
+type Step = StepOf<Attribute>;
+type Texts = BTreeSet<Vec<u8>>;
+
+/// What is asked of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    /// Its name, entryDN.
+    Name,
+    /// Values of a type, without options.
+    Type(AttributeTypeId),
+}
+
+/// A text in brackets.
+#[derive(Debug)]
+pub(super) enum Text {
+    Constant(String),
+    /// With what the name of the entry matched.
+    Expanded(Expansion),
+}
+
+impl<A, T> SetOf<A, T> {
+    fn parts(&self) -> impl Iterator<Item = &PartOf<A, T>> {
+        let rest = self.rest.iter().map(|(_, part)| part);
+        std::iter::once(&self.first).chain(rest)
+    }
+
+    /// The same with other attributes and texts.
+    pub(super) fn try_map<B, U>(
+        self,
+        attribute: &impl Fn(A) -> std::result::Result<B, String>,
+        text: &impl Fn(T) -> std::result::Result<U, String>,
+    ) -> std::result::Result<SetOf<B, U>, String> {
+        let rest = self.rest.into_iter();
+        let rest = rest.map(|(join, part)| Ok((join, part.try_map(attribute, text)?)));
+        Ok(SetOf {
+            first: self.first.try_map(attribute, text)?,
+            rest: rest.collect::<std::result::Result<_, String>>()?,
+        })
+    }
+}
+
+impl<A, T> PartOf<A, T> {
+    fn try_map<B, U>(
+        self,
+        attribute: &impl Fn(A) -> std::result::Result<B, String>,
+        text: &impl Fn(T) -> std::result::Result<U, String>,
+    ) -> std::result::Result<PartOf<B, U>, String> {
+        let steps = self.steps.into_iter().map(|step| {
+            Ok(match step {
+                StepOf::Values {
+                    attribute: name,
+                    closure,
+                } => StepOf::Values {
+                    attribute: attribute(name)?,
+                    closure,
+                },
+                StepOf::Above(levels) => StepOf::Above(levels),
+            })
+        });
+        Ok(PartOf {
+            origin: match self.origin {
+                OriginOf::This => OriginOf::This,
+                OriginOf::User => OriginOf::User,
+                OriginOf::Text(inner) => OriginOf::Text(text(inner)?),
+                OriginOf::Set(inner) => OriginOf::Set(Box::new(inner.try_map(attribute, text)?)),
+            },
+            steps: steps.collect::<std::result::Result<_, String>>()?,
+        })
+    }
+}
+
+impl Set {
+    /// Whether it depends on the entry.
+    pub(super) fn asks_for_entry(&self) -> bool {
+        self.parts().any(|part| match &part.origin {
+            OriginOf::This => true,
+            OriginOf::User => false,
+            OriginOf::Text(text) => matches!(text, Text::Expanded(_)),
+            OriginOf::Set(set) => set.asks_for_entry(),
+        })
+    }
+
+    /// Whether there is something in it, for an entry and for who asks, whose name is `user`. What that takes is added
+    /// to `work`.
+    pub(super) fn is_met<R: Read>(
+        &self,
+        reading: (&R, &Schema, &State),
+        asked: Option<&Asked<'_, R>>,
+        user: &str,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let mut asking = Asking {
+            reading,
+            asked,
+            user,
+            this: asked.map(|asked| asked.dn.to_text()).unwrap_or_default(),
+            values_left: VALUES_MAX,
+            work: 0,
+        };
+        let found = asking.set(self);
+        *work = work.saturating_add(asking.work);
+        match found {
+            Ok(texts) => Ok(!texts.is_empty()),
+            Err(Stop::TooMany) => Ok(false),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl Part {
+    /// Whether it has one text, whatever the entries have.
+    fn is_single(&self) -> bool {
+        let is_one = |step: &Step| matches!(step, StepOf::Above(Some(_)));
+        !matches!(self.origin, OriginOf::Set(_)) && self.steps.iter().all(is_one)
+    }
+}
+
+/// Why an expression ends early.
+enum Stop {
+    TooMany,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// An expression while it is evaluated.
+struct Asking<'a, R: Read> {
+    reading: (&'a R, &'a Schema, &'a State),
+    /// The entry; none for an expression that does not ask for it.
+    asked: Option<&'a Asked<'a, R>>,
+    user: &'a str,
+    this: String,
+    values_left: usize,
+    work: u64,
+}
+
+impl<R: Read> Asking<'_, R> {
+    fn set(&mut self, set: &Set) -> std::result::Result<Texts, Stop> {
+        let mut rest = set.rest.iter();
+        let mut texts = match rest.clone().next() {
+            // The values of the first part need not be gone through.
+            Some((Join::Intersection, second)) if second.is_single() => {
+                rest.next();
+                let single = self.part(second)?;
+                self.only_those_in(&set.first, single)?
+            }
+            _ => self.part(&set.first)?,
+        };
+        for (join, part) in rest {
+            texts = match join {
+                Join::Intersection => self.only_those_in(part, texts)?,
+                Join::Union => {
+                    texts.extend(self.part(part)?);
+                    texts
+                }
+                Join::Concatenation => {
+                    let behind = self.part(part)?;
+                    self.concatenated(&texts, &behind)?
+                }
+            };
+        }
+        Ok(texts)
+    }
+
+    fn only_those_in(&mut self, part: &Part, texts: Texts) -> std::result::Result<Texts, Stop> {
+        let mut left = Texts::new();
+        for text in texts {
+            if self.contains(part, &text)? {
+                left.insert(text);
+            }
+        }
+        Ok(left)
+    }
+
+    fn concatenated(&mut self, one: &Texts, other: &Texts) -> std::result::Result<Texts, Stop> {
+        let (mut joined, mut bytes) = (Texts::new(), 0);
+        for first in one {
+            for second in other {
+                bytes += first.len() + second.len();
+                if bytes > JOINED_BYTES_MAX {
+                    return Err(Stop::TooMany);
+                }
+                self.count_value()?;
+                joined.insert([first.as_slice(), second].concat());
+            }
+        }
+        Ok(joined)
+    }
+
+    fn part(&mut self, part: &Part) -> std::result::Result<Texts, Stop> {
+        self.steps(&part.origin, &part.steps)
+    }
+
+    fn steps(
+        &mut self,
+        origin: &OriginOf<Attribute, Text>,
+        steps: &[Step],
+    ) -> std::result::Result<Texts, Stop> {
+        let mut texts = match origin {
+            OriginOf::This => Texts::from([self.this.clone().into_bytes()]),
+            OriginOf::User => Texts::from([self.user.as_bytes().to_vec()]),
+            OriginOf::Text(Text::Constant(text)) => Texts::from([text.clone().into_bytes()]),
+            OriginOf::Text(Text::Expanded(text)) => {
+                // What the name does not have is no text.
+                let text = text.fill(&self.this, Written::AsItIs);
+                text.into_iter().map(String::into_bytes).collect()
+            }
+            OriginOf::Set(set) => self.set(set)?,
+        };
+        for step in steps {
+            texts = self.step(step, texts)?;
+        }
+        Ok(texts)
+    }
+
+    fn step(&mut self, step: &Step, texts: Texts) -> std::result::Result<Texts, Stop> {
+        let mut found = Texts::new();
+        match step {
+            StepOf::Above(levels) => {
+                for text in &texts {
+                    self.above(text, *levels, &mut found)?;
+                }
+            }
+            StepOf::Values { attribute, closure } => {
+                let mut nodes: VecDeque<Vec<u8>> = texts.into_iter().collect();
+                while let Some(node) = nodes.pop_front() {
+                    for value in self.values(&node, *attribute)? {
+                        if found.insert(value.clone()) && *closure {
+                            nodes.push_back(value);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a part has a text.
+    fn contains(&mut self, part: &Part, text: &[u8]) -> std::result::Result<bool, Stop> {
+        let Some((StepOf::Values { attribute, closure }, before)) = part.steps.split_last() else {
+            return Ok(self.part(part)?.contains(text));
+        };
+        let nodes = self.steps(&part.origin, before)?;
+        let mut nodes: VecDeque<Vec<u8>> = nodes.into_iter().collect();
+        let mut known = Texts::new();
+        while let Some(node) = nodes.pop_front() {
+            if self.has(&node, *attribute, text)? {
+                return Ok(true);
+            }
+            if *closure {
+                for value in self.values(&node, *attribute)? {
+                    if known.insert(value.clone()) {
+                        nodes.push_back(value);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The name of a text that is one.
+    fn name(&self, text: &[u8]) -> Option<NormalDn> {
+        let mut name = NormalDn::new();
+        name.parse(self.reading.1, text).is_ok().then_some(name)
+    }
+
+    /// Adds the name so many above one, or all of them, and itself; above the first one is the empty one.
+    fn above(
+        &mut self,
+        text: &[u8],
+        levels: Option<u32>,
+        found: &mut Texts,
+    ) -> std::result::Result<(), Stop> {
+        let Some(mut name) = self.name(text) else {
+            return Ok(());
+        };
+        let depth = name.len();
+        let first = levels.map_or(0, |levels| depth.saturating_sub(levels as usize));
+        let last = levels.map_or(depth, |_| first);
+        for rdns in (first..=last).rev() {
+            self.count_value()?;
+            name.truncate(rdns);
+            found.insert(name.to_text().into_bytes());
+        }
+        Ok(())
+    }
+
+    /// The entry that a text names.
+    fn find(&mut self, text: &[u8]) -> std::result::Result<Option<EntryId>, Stop> {
+        if let Some(asked) = self.asked
+            && text == self.this.as_bytes()
+        {
+            return Ok((!asked.id.is_root()).then_some(asked.id));
+        }
+        self.work = self.work.saturating_add(FINDING_WORK);
+        let Some(name) = self.name(text).filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let (view, schema, state) = self.reading;
+        Ok(ValueReader::new(view, schema, state).find(&name)?)
+    }
+
+    fn values(
+        &mut self,
+        node: &[u8],
+        attribute: Attribute,
+    ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
+        let attribute = match attribute {
+            Attribute::Name => return Ok(self.own_name(node).into_iter().collect()),
+            Attribute::Type(attribute) => attribute,
+        };
+        let Some(id) = self.find(node)? else {
+            return Ok(Vec::new());
+        };
+        let (view, schema, state) = self.reading;
+        let known = schema.type_of(attribute);
+        let mut values = Vec::new();
+        let (values_left, work) = (&mut self.values_left, &mut self.work);
+        let mut is_too_many = false;
+        ValueReader::new(view, schema, state).each(id, attribute, &mut |value| {
+            *work = work.saturating_add(VALUE_WORK);
+            is_too_many = *values_left == 0;
+            if !is_too_many {
+                *values_left -= 1;
+                values.push(text_of(schema, known, value));
+            }
+            Ok(!is_too_many)
+        })?;
+        match is_too_many {
+            true => Err(Stop::TooMany),
+            false => Ok(values),
+        }
+    }
+
+    /// Whether the entry that a text names has a value.
+    fn has(
+        &mut self,
+        node: &[u8],
+        attribute: Attribute,
+        text: &[u8],
+    ) -> std::result::Result<bool, Stop> {
+        let attribute = match attribute {
+            Attribute::Name => return Ok(self.own_name(node).is_some_and(|own| own == text)),
+            Attribute::Type(attribute) => attribute,
+        };
+        let Some(id) = self.find(node)? else {
+            return Ok(false);
+        };
+        self.count_value()?;
+        let (view, schema, state) = self.reading;
+        Ok(ValueReader::new(view, schema, state).has(id, attribute, text, &mut self.work)?)
+    }
+
+    /// A name in normal form, which there need not be an entry of.
+    fn own_name(&self, text: &[u8]) -> Option<Vec<u8>> {
+        Some(self.name(text)?.to_text().into_bytes())
+    }
+
+    fn count_value(&mut self) -> std::result::Result<(), Stop> {
+        self.work = self.work.saturating_add(VALUE_WORK);
+        self.values_left = self.values_left.checked_sub(1).ok_or(Stop::TooMany)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::read_set;
+    use super::*;
+
+    #[test]
+    fn what_one_text_is_is_known_before_entries_are_read() {
+        let part = |text: &str| read_set(text).unwrap().first;
+        let is_single = |text: &str| {
+            let part = SetOf {
+                first: part(text),
+                rest: Vec::new(),
+            };
+            let set = part.try_map(&|_| Ok(Attribute::Name), &|text| Ok(Text::Constant(text)));
+            set.unwrap().first.is_single()
+        };
+        for single in ["this", "user/-1", "[cn=x]", "this/-1/-2"] {
+            assert!(is_single(single), "{single}");
+        }
+        for other in ["this/-*", "user/cn", "(this)", "[cn=x]/member*"] {
+            assert!(!is_single(other), "{other}");
+        }
+    }
+}
