@@ -15,6 +15,7 @@
 //! index <attribute type> eq|pres|sub|ord complete
 //! index <attribute type> eq|pres|sub|ord building <commit that began it>
 //! setting <attribute of cn=config> <value>
+//! limits <value of olcLimits>
 //! authz-regexp <value of olcAuthzRegexp>
 //! access data|global <rule in the words of slapd.access(5)>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
@@ -115,6 +116,10 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "setting" => read_setting(&mut state, rest)?,
             "unique" => state.settings.unique.push(read_unique(rest)),
             "access" => read_access(&mut state, rest)?,
+            "limits" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.limits.push(rest.parse().map_err(damaged)?);
+            }
             "authz-regexp" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 let regexp = rest.parse().map_err(damaged)?;
@@ -348,6 +353,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
         for rule in list.of(&state.settings) {
             text.push_str(&format!("access {} {rule}\n", list.word()));
         }
+    }
+    for limits in &state.settings.limits {
+        text.push_str(&format!("limits {limits}\n"));
     }
     for regexp in &state.settings.authz_regexps {
         text.push_str(&format!("authz-regexp {regexp}\n"));

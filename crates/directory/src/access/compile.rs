@@ -4,12 +4,14 @@
 //! rules change. [`Grants`] are what is left of them for an identity, and are made when it binds: clauses about others
 //! are gone. What depends on the entry remains, and is asked of each entry.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sapwood_ldap::filter_text;
 
 use super::condition::{Condition, Source};
 use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
+use super::limits::{Bound, CompiledLimits};
 use super::policy::{Attributes, DnPattern, DnScope, Grant, Policy, Rule, Then};
 use super::regex::Regex;
 use super::who::CompiledWho;
@@ -21,12 +23,32 @@ use crate::state::State;
 
 /// Why rules cannot be used: they name what is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("access rule {rule}: {why}")]
+#[error("{list} {rule}: {why}")]
 pub struct PolicyError {
+    /// The list that it stands in.
+    pub list: PolicyList,
     /// The number of the rule, counted from 1.
     pub rule: usize,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// A list of what a policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyList {
+    /// Its access rules.
+    Rules,
+    /// Its limits.
+    Limits,
+}
+
+impl fmt::Display for PolicyList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PolicyList::Rules => "access rule",
+            PolicyList::Limits => "limit",
+        })
+    }
 }
 
 /// What rights are given on: an attribute type that a rule names, what stands for all others, the entry itself, or what
@@ -59,6 +81,7 @@ pub(crate) struct AccessRules {
     /// Greater than that of all sets before it.
     pub(super) version: u64,
     rules: Vec<CompiledRule>,
+    limits: Vec<CompiledLimits>,
     /// By the position of a type in the schema.
     by_type: Vec<Slot>,
     pub(super) slots: usize,
@@ -164,6 +187,7 @@ impl AccessRules {
             policy: Policy::from(Vec::new()),
             version: 0,
             rules: Vec::new(),
+            limits: Vec::new(),
             by_type: Vec::new(),
             slots: Slot::OTHERS.index() + 1,
             protected: None,
@@ -186,6 +210,7 @@ impl AccessRules {
         let mut named = Vec::with_capacity(policy.rules.len());
         let at = |rule: usize| {
             move |why| PolicyError {
+                list: PolicyList::Rules,
                 rule: rule + 1,
                 why,
             }
@@ -231,8 +256,19 @@ impl AccessRules {
             rules.push(CompiledRule::new(schema, rule, is_about).map_err(at(number))?);
         }
         let protected = by_type[schema.well_known().user_password.index()];
+        let limits = policy.limits.iter().enumerate().map(|(number, limits)| {
+            let compiled = CompiledLimits::new(schema, limits);
+            compiled.map_err(|why| PolicyError {
+                list: PolicyList::Limits,
+                rule: number + 1,
+                why,
+            })
+        });
+        let limits: Vec<CompiledLimits> = limits.collect::<std::result::Result<_, _>>()?;
         Ok(AccessRules {
-            needs_data: rules.iter().any(CompiledRule::needs_data),
+            needs_data: rules.iter().any(CompiledRule::needs_data)
+                || limits.iter().any(CompiledLimits::needs_data),
+            limits,
             local: policy.rules.len().saturating_sub(policy.global),
             policy,
             version,
@@ -259,7 +295,7 @@ impl AccessRules {
         from: Option<&Connection>,
     ) -> Grants {
         match self.needs_data && !matches!(identity, Identity::Admin { .. }) {
-            true => self.put_together((Vec::new(), Vec::new()), identity, Arc::default(), 0),
+            true => self.nothing(identity),
             false => self
                 .grants_with(
                     schema,
@@ -267,10 +303,17 @@ impl AccessRules {
                     from,
                     None::<(&<Embedded as Engine>::Snapshot, _)>,
                 )
-                .unwrap_or_else(|_| {
-                    self.put_together((Vec::new(), Vec::new()), identity, Arc::default(), 0)
-                }),
+                .unwrap_or_else(|_| self.nothing(identity)),
         }
+    }
+
+    fn nothing(self: &Arc<AccessRules>, identity: &Identity) -> Grants {
+        self.put_together(
+            (Vec::new(), Vec::new()),
+            identity,
+            Arc::default(),
+            (None, 0),
+        )
     }
 
     /// The same by the data. `real` is who has authenticated.
@@ -295,8 +338,9 @@ impl AccessRules {
         for (number, rule) in self.rules.iter().enumerate() {
             rules.push(rule.for_one(number, &asker, data, (&mut conditions, &mut work))?);
         }
+        let limits = CompiledLimits::first(&self.limits, &asker, data, &mut work)?;
         let state = data.map_or_else(Arc::default, |(_, state)| state.clone());
-        Ok(self.put_together((rules, conditions), identity, state, work))
+        Ok(self.put_together((rules, conditions), identity, state, (limits, work)))
     }
 
     fn put_together(
@@ -304,7 +348,7 @@ impl AccessRules {
         (rules, conditions): (Vec<RuleFor>, Vec<Condition>),
         identity: &Identity,
         state: Arc<State>,
-        work: u64,
+        (limits, work): (Option<(Bound, Bound)>, u64),
     ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots);
         let synthetic = match self.policy.global {
@@ -322,6 +366,7 @@ impl AccessRules {
             synthetic,
             rules,
             conditions,
+            limits,
             state,
             work,
             set: self.clone(),

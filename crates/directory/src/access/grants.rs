@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::compile::{AccessRules, EntryTest, Slot};
 use super::condition::{Asked, Condition};
+use super::limits::Bound;
 use super::policy::{Grant, Rights, Then};
 use super::{Requester, is_protected};
 use crate::attributes::AttributeTable;
@@ -32,6 +33,8 @@ pub(crate) struct Grants {
     pub(super) synthetic: Sight,
     /// What rules and clauses ask of entries besides.
     pub(super) conditions: Vec<Condition>,
+    /// What the limits say of size and time that are about the identity, if any are.
+    pub(super) limits: Option<(Bound, Bound)>,
     /// What is known of the directory, if the rules ask for its data.
     pub(super) state: Arc<State>,
     /// What finding this out took, in about as many nanoseconds.
@@ -233,6 +236,7 @@ impl Grants {
             sight: Sight::All,
             synthetic: Sight::All,
             conditions: Vec::new(),
+            limits: None,
             state: Arc::default(),
             work: 0,
             is_unlimited: true,
@@ -256,6 +260,12 @@ impl Grants {
     #[inline]
     pub(crate) fn is_unlimited(&self) -> bool {
         self.is_unlimited
+    }
+
+    /// What the limits say of size and time that are about the identity, if any are.
+    #[inline]
+    pub(super) fn limits(&self) -> Option<(Bound, Bound)> {
+        self.limits
     }
 
     /// What finding out what is granted took, in about as many nanoseconds.

@@ -8,6 +8,7 @@
 //! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
 //! | `group`, `set`, `values` | whom groups and sets are about, and the values that say so |
 //! | `grants` | what is granted, on all entries and on one |
+//! | `limits` | what bounds searches |
 //! | `acting` | who may act for whom |
 //! | `mapping` | whom names from outside stand for |
 //! | `explain` | why somebody has which rights |
@@ -25,6 +26,7 @@ mod condition;
 mod explain;
 mod grants;
 mod group;
+mod limits;
 mod mapping;
 mod parse;
 mod policy;
@@ -41,11 +43,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use self::acting::{ACTING_WORK_MAX, NOT_AUTHORIZED};
-pub use self::compile::PolicyError;
 pub(crate) use self::compile::{AccessRules, Slot};
+pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::Asked;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
+pub(crate) use self::limits::LIMITS;
+pub use self::limits::{Bound, Limits, SearchLimits};
 pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 pub use self::policy::{

@@ -12,7 +12,9 @@ use sapwood_ldap::dn::Dn;
 use sapwood_ldap::filter_text;
 
 pub(super) use self::set::read_set;
-use self::words::{Word, Words};
+pub(super) use self::who::who;
+use self::words::Word;
+pub(super) use self::words::Words;
 use super::policy::*;
 use super::print::{LEVELS, PRIVILEGES};
 
@@ -241,7 +243,7 @@ fn clause(words: &mut Words) -> Parsed<By> {
         then: Then::Stop,
     };
     while let Some(word) = words.peek() {
-        let Some(who) = who::who(word)? else { break };
+        let Some(who) = who(word)? else { break };
         if let Some(why) = who::clash(&by.who, &who) {
             return Err(word.error(why));
         }

@@ -11,6 +11,8 @@ use std::ops::{BitAnd, BitOr, Not};
 
 use sapwood_ldap::list::ChangeKind;
 
+use super::limits::Limits;
+
 /// Rules in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -18,12 +20,18 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// So many of the last are global: of the root DSE and the schema, which no others are about.
     pub global: usize,
+    /// What bounds the searches of some.
+    pub limits: Vec<Limits>,
 }
 
 impl From<Vec<Rule>> for Policy {
     /// Rules of the naming contexts alone.
     fn from(rules: Vec<Rule>) -> Policy {
-        Policy { rules, global: 0 }
+        Policy {
+            rules,
+            global: 0,
+            limits: Vec::new(),
+        }
     }
 }
 

@@ -63,10 +63,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         "cn=schema,cn=config and the entries below it have the schema",
     ),
     (
-        &["olcLimits"],
-        "olcSizeLimit and olcTimeLimit are the limits of all but the administrator, who has none",
-    ),
-    (
         &["olcDisallows", "olcRequires"],
         "olcAccess says what who is not bound may do",
     ),

@@ -16,7 +16,7 @@ use sapwood_ldap::result::ResultCode;
 
 pub use self::authorization::AuthzPolicy;
 pub use self::password_policy::PasswordPolicyOverlay;
-use crate::access::{AuthzRegexp, Policy, Rule};
+use crate::access::{AuthzRegexp, Limits, Policy, Rule};
 use crate::outcome::Stop;
 use crate::synthetic::config::{DATA, GLOBAL};
 use crate::update::UniqueRule;
@@ -46,6 +46,8 @@ pub struct Settings {
     pub access: Vec<Rule>,
     /// Who may do what with all entries, as far as no rule of `access` decides it.
     pub global_access: Vec<Rule>,
+    /// What bounds the searches of some, in the place of the limits of all.
+    pub limits: Vec<Limits>,
     /// Whether the rule for tests is there.
     #[cfg(test)]
     pub(crate) probe: bool,
@@ -227,16 +229,22 @@ impl Settings {
         self.anonymous_read != others.anonymous_read
             || self.access != others.access
             || self.global_access != others.global_access
+            || self.limits != others.limits
     }
 
-    /// The access rules that they ask for.
+    /// The access rules that they ask for, and the limits.
     pub(crate) fn policy(&self) -> Policy {
+        let limits = self.limits.clone();
         if self.access.is_empty() && self.global_access.is_empty() {
-            return Policy::standard(self.anonymous_read);
+            return Policy {
+                limits,
+                ..Policy::standard(self.anonymous_read)
+            };
         }
         Policy {
             rules: [&self.access[..], &self.global_access].concat(),
             global: self.global_access.len(),
+            limits,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
+use crate::access::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::{Setting, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
@@ -207,6 +208,7 @@ fn data(server: &Server<'_>) -> Attributes {
     ];
     attributes.extend(settings(server, DATA));
     attributes.push((access::ACCESS, ordered::values(&state.settings.access)));
+    attributes.push((LIMITS, ordered::values(&state.settings.limits)));
     attributes.push(("olcDbIndex", indexes.collect()));
     attributes
 }

@@ -15,7 +15,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::Run;
 use super::rules::{RuleSet, UniqueRule};
-use crate::access::AccessRules;
+use crate::access::{AccessRules, LIMITS, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::unique::{self, UNIQUE_URI};
@@ -73,6 +73,7 @@ impl<T: Write> Run<'_, T> {
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
                 }
+                Target::Limits => ordered::change(&mut state.settings.limits, &change)?,
                 Target::Access => {
                     let list = match entry == FRONTEND {
                         true => AccessList::Global,
@@ -106,7 +107,13 @@ impl<T: Write> Run<'_, T> {
         if state.settings.differ_in_access(&self.state.settings) {
             // Whether they can be put in force.
             let rules = AccessRules::new(self.schema, state.settings.policy(), 0);
-            rules.map_err(|error| refused(Error::Config(format!("{ACCESS}: {error}"))))?;
+            rules.map_err(|error| {
+                let attribute = match error.list {
+                    PolicyList::Rules => ACCESS,
+                    PolicyList::Limits => LIMITS,
+                };
+                refused(Error::Config(format!("{attribute}: {error}")))
+            })?;
             *self.changes_access = true;
         }
         state.know_accounts(self.accounts);
@@ -338,6 +345,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(AUTHZ_REGEXP) {
             return Ok(Target::AuthzRegexps);
         }
+        if name.eq_ignore_ascii_case(LIMITS) {
+            return Ok(Target::Limits);
+        }
         let (code, diagnostic) = match (elsewhere::remedy(name), known) {
             (Some(remedy), _) => {
                 let diagnostic = format!("{name} is not set here: {remedy}");
@@ -365,6 +375,7 @@ enum Target {
     Unique,
     Access,
     AuthzRegexps,
+    Limits,
 }
 
 impl Target {
@@ -375,6 +386,7 @@ impl Target {
             Target::Unique => UNIQUE_URI,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
+            Target::Limits => LIMITS,
         }
     }
 
@@ -384,7 +396,7 @@ impl Target {
             Target::Setting(setting) | Target::PasswordPolicy(setting) => {
                 std::slice::from_ref(&setting.entry)
             }
-            Target::Indexes => &[DATA],
+            Target::Indexes | Target::Limits => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],

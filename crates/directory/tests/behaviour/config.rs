@@ -177,8 +177,8 @@ fn what_is_set_elsewhere_is_refused_with_what_sets_it() {
         (
             DATA,
             "olcLimits",
-            ResultCode::UnwillingToPerform,
-            "olcSizeLimit",
+            ResultCode::ConstraintViolation,
+            "limits begin with whom they are about",
         ),
         (
             DATA,

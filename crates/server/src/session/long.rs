@@ -27,7 +27,7 @@ use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::search::{Queued, Reading, UnderWay, begin_compare};
-use super::{Burst, Completion, Session};
+use super::{Burst, Completion, Reader, Session};
 use crate::memory::{MEDIUM_BYTES_MAX, Share};
 use crate::workers::{Disposer, Length, Ticket, Turn};
 
@@ -138,7 +138,7 @@ fn failed() -> Outcome {
 }
 
 impl<E: Engine> Session<E> {
-    /// Has a worker make a search or a compare ready.
+    /// Has a worker make a search or a compare ready; `false` when it has to wait for what is not here.
     pub(super) fn prepare(
         &mut self,
         bytes: &[u8],
@@ -146,20 +146,31 @@ impl<E: Engine> Session<E> {
         (controls, by): (&RequestControls<'_>, &Arc<Requester>),
         share: Share,
         burst: &mut Burst<'_, E>,
-    ) {
+    ) -> bool {
         // It was decoded and is copied, which is enough for this turn.
         self.turn_used = true;
         let (id, operation) = (message.id, message.op.operation());
-        let snapshot = match burst.snapshot(self) {
-            Ok(snapshot) => snapshot.clone(),
-            Err(outcome) => return self.answer(id, operation, &outcome),
+        let limited = burst.snapshot(self).cloned().and_then(|snapshot| {
+            let limits = self.limits(&snapshot, by)?;
+            Ok((snapshot, limits))
+        });
+        if self.waits_for_fetch(Reader::Request) {
+            return false;
+        }
+        let (snapshot, limits) = match limited {
+            Ok(limited) => limited,
+            Err(outcome) => {
+                self.answer(id, operation, &outcome);
+                return true;
+            }
         };
-        let mut options = self.search_options(controls, by, snapshot.settings());
+        let asked = match message.op {
+            Request::Search(request) => (request.size_limit, request.time_limit),
+            _ => (0, 0),
+        };
+        let mut options = self.search_options(controls, limits, asked);
         // The time limits count from now on.
-        let wanted = match message.op {
-            Request::Search(request) => u64::from(request.time_limit) * 1_000_000,
-            _ => 0,
-        };
+        let wanted = u64::from(asked.1) * 1_000_000;
         let wanted = (wanted > 0).then(|| SystemClock.now_micros() + wanted);
         options.deadline_micros = options.deadline_micros.into_iter().chain(wanted).min();
         let claim = self.claim(self.context.requester.real());
@@ -202,6 +213,7 @@ impl<E: Engine> Session<E> {
             number,
             _ticket: ticket,
         }));
+        true
     }
 
     /// A worker has made a request ready, which may have been abandoned meanwhile.

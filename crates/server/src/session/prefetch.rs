@@ -102,12 +102,14 @@ impl<E: Engine> Session<E> {
             return;
         };
         let requester = &self.context.requester;
-        let settings = snapshot.settings();
-        let options = self.search_options(&RequestControls::NONE, requester, settings);
+        let Ok(limits) = snapshot.search_limits(requester) else {
+            return;
+        };
         let requests = burst.coming.iter().map_while(|coming| {
             let request = coming.searches()?;
+            let asked = (request.size_limit, request.time_limit);
             let options = match coming.controls() {
-                None => options.clone(),
+                None => self.search_options(&RequestControls::NONE, limits, asked),
                 // What is wrong with them is told in its turn.
                 Some(message) => {
                     let controls = self.read_controls(message, None).ok()?;
@@ -116,7 +118,7 @@ impl<E: Engine> Session<E> {
                     {
                         return None;
                     }
-                    self.search_options(&controls, requester, settings)
+                    self.search_options(&controls, limits, asked)
                 }
             };
             Some((requester, request, options))

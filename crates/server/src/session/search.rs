@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Requester, Search, SearchOptions,
-    Settings, Snapshot, Step, SystemClock, Wire, is_secret,
+    Budget, Clock, Compare, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot,
+    Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
@@ -23,7 +24,7 @@ use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
 use super::long::Preparing;
-use super::{Burst, Session, Wanted};
+use super::{Burst, Reader, Session, Wanted};
 use crate::memory::Share;
 use crate::workers::Disposer;
 use crate::writer::refusal;
@@ -372,8 +373,7 @@ impl<E: Engine> Session<E> {
     ) -> bool {
         if let Some(wanted) = controls.persistent_search {
             let asked = (request, bytes, controls);
-            self.follow(message.id, asked, wanted, by, burst);
-            return true;
+            return self.follow(message.id, asked, wanted, by, burst);
         }
         let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
             return false;
@@ -381,16 +381,20 @@ impl<E: Engine> Session<E> {
         let id = message.id;
         self.log_search(id, request);
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, (controls, by), share, burst);
-            return true;
+            return self.prepare(bytes, message, (controls, by), share, burst);
         }
         let search = match begun {
             Some(search) => Ok(search),
-            None => burst.snapshot(self).cloned().map(|snapshot| {
-                let options = self.search_options(controls, by, snapshot.settings());
-                Search::new(snapshot, by, request, options)
+            None => burst.snapshot(self).cloned().and_then(|snapshot| {
+                let limits = self.limits(&snapshot, by)?;
+                let asked = (request.size_limit, request.time_limit);
+                let options = self.search_options(controls, limits, asked);
+                Ok(Search::new(snapshot, by, request, options))
             }),
         };
+        if self.waits_for_fetch(Reader::Request) {
+            return false;
+        }
         match search {
             Ok(search) => {
                 let reading = Reading::Search(search);
@@ -418,14 +422,23 @@ impl<E: Engine> Session<E> {
         self.share(Wanted::Search(SEARCH_BYTES + bytes))
     }
 
-    /// What a search is asked besides its request, with the limits of these settings.
+    /// What bounds the searches and compares of somebody.
+    pub(super) fn limits(
+        &self,
+        snapshot: &Snapshot<E>,
+        by: &Arc<Requester>,
+    ) -> Result<SearchLimits, Outcome> {
+        self.read_in(snapshot, |snapshot| snapshot.search_limits(by))
+    }
+
+    /// What a search is asked besides its request, which has these limits of size and time, by who has these.
     pub(super) fn search_options(
         &self,
         controls: &RequestControls<'_>,
-        by: &Requester,
-        settings: &Settings,
+        limits: SearchLimits,
+        (size_limit, time_limit): (u32, u32),
     ) -> SearchOptions {
-        let mut options = SearchOptions {
+        SearchOptions {
             channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
             subentries: controls.subentries,
@@ -433,13 +446,9 @@ impl<E: Engine> Session<E> {
             page: controls
                 .paged_results
                 .map(|page| (page.size, page.cookie.to_vec())),
-            ..SearchOptions::default()
-        };
-        if !matches!(by.identity(), Identity::Admin { .. }) {
-            options.entries_max = settings.search_entries_max;
-            options.deadline_micros = deadline_micros(by, settings);
+            entries_max: limits.entries_max(size_limit),
+            deadline_micros: deadline_micros(limits, time_limit),
         }
-        options
     }
 
     /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
@@ -513,7 +522,17 @@ impl<E: Engine> Session<E> {
                 Err(error) => return Err(refusal(&error)),
             },
         };
-        let options = self.search_options(&controls, &by, snapshot.settings());
+        let limits = match snapshot.search_limits(&by) {
+            Ok(limits) => limits,
+            Err(error) if E::REMOTE && error.is_not_here() => {
+                *since = before;
+                running.fetch = Some(self.fetch(snapshot));
+                return Ok(Renewed::Waits);
+            }
+            Err(error) => return Err(refusal(&error)),
+        };
+        let asked = (request.size_limit, request.time_limit);
+        let options = self.search_options(&controls, limits, asked);
         search.renew(snapshot, &by, request, options);
         Ok(Renewed::GoesOn)
     }
@@ -675,19 +694,21 @@ impl<E: Engine> Session<E> {
             tracing::info!(target: "access", conn = self.context.number, id, %dn, attribute, "compare");
         }
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, (controls, by), share, burst);
-            return true;
+            return self.prepare(bytes, message, (controls, by), share, burst);
         }
         let compare = burst.snapshot(self).cloned();
-        let compare = compare.map(|snapshot| {
+        let compare = compare.and_then(|snapshot| {
             let options = CompareOptions {
                 channel: self.context.channel,
                 manage_dsa_it: controls.manage_dsa_it.is_some(),
                 assertion: controls.assertion,
-                deadline_micros: deadline_micros(by, snapshot.settings()),
+                deadline_micros: deadline_micros(self.limits(&snapshot, by)?, 0),
             };
-            begin_compare(snapshot, by, request, options)
+            Ok(begin_compare(snapshot, by, request, options))
         });
+        if self.waits_for_fetch(Reader::Request) {
+            return false;
+        }
         match compare {
             Ok(compare) => {
                 let reading = Reading::Compare(compare);
@@ -732,11 +753,10 @@ fn stopping() -> Outcome {
     Outcome::new(ResultCode::Unavailable, "the server is stopping")
 }
 
-/// When a search or compare that begins now has to end.
-fn deadline_micros(by: &Requester, settings: &Settings) -> Option<u64> {
-    let seconds = settings.search_seconds_max;
-    let is_limited = seconds > 0 && !matches!(by.identity(), Identity::Admin { .. });
-    is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
+/// When a search or compare that begins now has to end, whose request has this time limit.
+fn deadline_micros(limits: SearchLimits, asked: u32) -> Option<u64> {
+    let seconds = limits.seconds_max(asked);
+    (seconds > 0).then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
 }
 
 /// How old the snapshot of a search may get before the search goes on in another one: half as old as the engine lets it

@@ -7,7 +7,7 @@ use super::words::{Field, Word};
 use super::{Parsed, check_dn, is_name, read_set, scope, unknown_style};
 
 /// Whom a word names; `None` if it names nobody, and is the access of the clause.
-pub(super) fn who(word: &Word) -> Parsed<Option<Who>> {
+pub(in super::super) fn who(word: &Word) -> Parsed<Option<Who>> {
     for (name, who) in [
         ("*", Who::Anyone),
         ("anonymous", Who::Anonymous),

@@ -3,26 +3,26 @@
 use super::{Parsed, RULE_BYTES_MAX, RuleError};
 
 /// A word without its quotation marks.
-pub(super) struct Word {
+pub(in super::super) struct Word {
     pub(super) text: String,
     line: usize,
     column: usize,
 }
 
 /// A word of the form `name[/option][.style]=value`.
-pub(super) struct Field<'w> {
-    pub(super) name: &'w str,
+pub(in super::super) struct Field<'w> {
+    pub(in super::super) name: &'w str,
     pub(super) option: Option<&'w str>,
-    pub(super) style: Option<&'w str>,
-    pub(super) value: &'w str,
+    pub(in super::super) style: Option<&'w str>,
+    pub(in super::super) value: &'w str,
 }
 
 impl Word {
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(in super::super) fn is(&self, text: &str) -> bool {
         self.text.eq_ignore_ascii_case(text)
     }
 
-    pub(super) fn error(&self, why: impl Into<String>) -> RuleError {
+    pub(in super::super) fn error(&self, why: impl Into<String>) -> RuleError {
         RuleError {
             line: self.line,
             column: self.column,
@@ -31,7 +31,7 @@ impl Word {
     }
 
     /// Its parts.
-    pub(super) fn field(&self) -> Parsed<Field<'_>> {
+    pub(in super::super) fn field(&self) -> Parsed<Field<'_>> {
         let (name, value) = self.text.split_once('=').ok_or_else(|| {
             self.error(format!(
                 "{:?} names nothing: '=' and a value are missing",
@@ -56,7 +56,7 @@ impl Word {
 }
 
 /// The words of a rule, one after the other.
-pub(super) struct Words {
+pub(in super::super) struct Words {
     words: Vec<Word>,
     next: usize,
     end: (usize, usize),
@@ -64,7 +64,7 @@ pub(super) struct Words {
 
 impl Words {
     /// Reads text that begins in a line.
-    pub(super) fn read(text: &str, first_line: usize) -> Parsed<Words> {
+    pub(in super::super) fn read(text: &str, first_line: usize) -> Parsed<Words> {
         let (mut line, mut column) = (first_line, 0);
         let mut words = Vec::new();
         let mut word: Option<Word> = None;
@@ -129,18 +129,18 @@ impl Words {
         })
     }
 
-    pub(super) fn peek(&self) -> Option<&Word> {
+    pub(in super::super) fn peek(&self) -> Option<&Word> {
         self.words.get(self.next)
     }
 
-    pub(super) fn next(&mut self) -> Option<&Word> {
+    pub(in super::super) fn next(&mut self) -> Option<&Word> {
         let word = self.words.get(self.next)?;
         self.next += 1;
         Some(word)
     }
 
     /// The next one, if it is not this.
-    pub(super) fn next_but(&mut self, text: &str) -> Option<&Word> {
+    pub(in super::super) fn next_but(&mut self, text: &str) -> Option<&Word> {
         match self.peek()?.is(text) {
             true => None,
             false => self.next(),
@@ -148,7 +148,7 @@ impl Words {
     }
 
     /// An error at the word that was read last, or at the end if there is none left.
-    pub(super) fn error(&self, why: impl Into<String>) -> RuleError {
+    pub(in super::super) fn error(&self, why: impl Into<String>) -> RuleError {
         let last = self.next.checked_sub(1).and_then(|at| self.words.get(at));
         match last.filter(|_| self.next < self.words.len()) {
             Some(word) => word.error(why),
@@ -162,7 +162,7 @@ impl Words {
 }
 
 /// The lines of a file, each with those that go on with it, and the number of its first one.
-pub(super) fn logical_lines(text: &str) -> Parsed<Vec<(usize, String)>> {
+pub(in super::super) fn logical_lines(text: &str) -> Parsed<Vec<(usize, String)>> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut is_behind_comment = false;
     for (number, line) in text.lines().enumerate() {

@@ -21,7 +21,7 @@ use sapwood_ldap::result::ResultCode;
 use super::{LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, reading_bytes};
 use crate::memory::Share;
 use crate::session::acting::denied;
-use crate::session::{Burst, Session};
+use crate::session::{Burst, Reader, Session};
 use crate::writer::refusal;
 
 /// The newest snapshot that a persistent search goes on in may be so old, whatever is configured.
@@ -104,7 +104,7 @@ impl<E: Engine> Session<E> {
         self.operations.searches.has_persistent()
     }
 
-    /// Begins a persistent search.
+    /// Begins a persistent search; `false` when it has to wait for what is not here.
     #[cold]
     pub(super) fn follow(
         &mut self,
@@ -113,17 +113,27 @@ impl<E: Engine> Session<E> {
         wanted: PersistentSearch,
         by: &Arc<Requester>,
         burst: &mut Burst<'_, E>,
-    ) {
+    ) -> bool {
+        let bounded = self
+            .share_of_persistent(bytes.len(), request, controls)
+            .and_then(|share| {
+                let snapshot = burst.snapshot(self)?.clone();
+                let limits = self.limits(&snapshot, by)?;
+                Ok((share, snapshot, limits))
+            });
+        if self.waits_for_fetch(Reader::Request) {
+            return false;
+        }
         self.log_search(id, request);
-        let share = match self.share_of_persistent(bytes.len(), request, controls) {
-            Ok(share) => share,
-            Err(outcome) => return self.answer(id, Operation::Search, &outcome),
+        let (share, snapshot, limits) = match bounded {
+            Ok(bounded) => bounded,
+            Err(outcome) => {
+                self.answer(id, Operation::Search, &outcome);
+                return true;
+            }
         };
-        let snapshot = match burst.snapshot(self) {
-            Ok(snapshot) => snapshot.clone(),
-            Err(outcome) => return self.answer(id, Operation::Search, &outcome),
-        };
-        let options = self.search_options(controls, by, snapshot.settings());
+        let asked = (request.size_limit, request.time_limit);
+        let options = self.search_options(controls, limits, asked);
         let search = Persistent::new(snapshot, by, request, options, wanted);
         let ends = search.deadline_micros().map(|deadline| {
             let left = deadline.saturating_sub(SystemClock.now_micros());
@@ -140,6 +150,7 @@ impl<E: Engine> Session<E> {
         }));
         let running = UnderWay::new(id, Operation::Search, reading, share);
         self.step(running.with_controls(self.entry_controls(controls)));
+        true
     }
 
     /// Memory for a persistent search, or why there is to be none.
