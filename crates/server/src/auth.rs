@@ -52,10 +52,20 @@ pub(crate) trait Exchange {
 pub(crate) enum Step {
     /// The client is known.
     Done(Client),
-    /// The client is known, and this is what it may know the server by.
-    DoneWith(Client, Vec<u8>),
-    /// The client is not who it says: told when other binds in this name would fail.
-    Failed(Owner),
+    /// The client has proved that it knows the password.
+    Proved {
+        client: Client,
+        /// What it may know the server by.
+        told: Vec<u8>,
+        /// Who its name stands for, whether there is an entry or not.
+        name: Owner,
+    },
+    /// The client is not who it says: told when other binds of this owner would fail.
+    Failed {
+        owner: Owner,
+        /// As above.
+        name: Owner,
+    },
     /// The client is to answer this challenge.
     More(Vec<u8>),
     /// Others have to find something out first.

@@ -190,6 +190,10 @@ pub struct Limits {
     pub lburp_operations_max: usize,
     /// Passwords that are hashed or checked at once, 19 MiB each, and up to 64 MiB for stored hashes from elsewhere.
     pub hashers_max: usize,
+    /// Binds from one address that may fail in a minute; 0 means that no other passwords are refused for it.
+    pub failed_binds_per_address_max: u32,
+    /// Binds from one address in one name that may fail in a minute; 0 means as much.
+    pub failed_binds_per_name_max: u32,
     /// Values of userPassword that an entry may have; no more of them are tried.
     pub password_values_max: usize,
     /// Milliseconds that checking a password against all of them may take, estimated from what the stored hashes ask
@@ -338,6 +342,8 @@ impl Default for Limits {
             transaction_idle_seconds_max: 60,
             lburp_operations_max: 1000,
             hashers_max: 1,
+            failed_binds_per_address_max: 1200,
+            failed_binds_per_name_max: 120,
             password_values_max: 8,
             password_cost_ms_max: 2000,
         }

@@ -14,6 +14,7 @@ mod committed;
 pub mod config;
 mod connection;
 mod dispatch;
+mod failed_binds;
 mod followers;
 mod handshake_memory;
 mod index_builder;

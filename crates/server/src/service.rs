@@ -13,6 +13,7 @@ use crate::admission::Connections;
 use crate::auth::ClientIdentity;
 use crate::closing::CloseLog;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
+use crate::failed_binds::FailedBinds;
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
 use crate::session::Completions;
@@ -27,6 +28,7 @@ pub(crate) struct Service<E: Engine> {
     pub(crate) directory: Directory<E>,
     pub(crate) writer: Writer<Completions<E>>,
     pub(crate) hashers: HasherPool,
+    pub(crate) failed_binds: FailedBinds,
     /// The threads that make long requests ready.
     pub(crate) preparers: Workers,
     /// `None` when there is neither certificate nor key.
@@ -189,6 +191,7 @@ impl<E: Engine> Service<E> {
             directory: parts.directory,
             writer: parts.writer,
             hashers: parts.hashers,
+            failed_binds: FailedBinds::default(),
             preparers: parts.preparers,
             tls: parts.tls,
             extensions: settings.config.extensions,

@@ -62,6 +62,8 @@ struct Began {
     /// As whom it wants to act, if that is somebody else.
     authzid: Option<String>,
     owner: Owner,
+    /// Who the name stands for, whether there is an entry or not.
+    name: Owner,
 }
 
 impl Exchange for Scram {
@@ -137,6 +139,7 @@ impl Scram {
             identity,
             authzid: names::other(asked.schema, &first.authzid, &first.authcid),
             owner,
+            name: Owner::nobody(&stand_in),
         });
         Ok(Step::More(challenge))
     }
@@ -155,7 +158,10 @@ impl Began {
         ]
         .join(",");
         let is_proved = self.verifier.proves(exchange.as_bytes(), &last.proof);
-        let failed = Ok(Step::Failed(self.owner));
+        let failed = Ok(Step::Failed {
+            owner: self.owner,
+            name: self.name,
+        });
         let Some(identity) = self.identity.as_ref().filter(|_| is_bound && is_proved) else {
             return failed;
         };
@@ -165,13 +171,14 @@ impl Began {
             _ => return failed,
         }
         let signature = Base64::encode_string(&self.verifier.signature(exchange.as_bytes()));
-        Ok(Step::DoneWith(
-            Client {
+        Ok(Step::Proved {
+            client: Client {
                 identity: identity.clone(),
                 authzid: self.authzid.clone(),
             },
-            format!("v={signature}").into_bytes(),
-        ))
+            told: format!("v={signature}").into_bytes(),
+            name: self.name,
+        })
     }
 }
 

@@ -156,6 +156,13 @@ pub(super) fn wrong() -> Outcome {
     Outcome::new(ResultCode::InvalidCredentials, "")
 }
 
+/// What is told who has failed too often.
+fn too_many_failures() -> Outcome {
+    let reason = "too many binds from this address have failed, or too many in this name: wait a minute \
+                  (limits.failed_binds_per_address_max, limits.failed_binds_per_name_max)";
+    Outcome::new(ResultCode::Busy, reason)
+}
+
 /// The answer to what was still to be hashed when the session ended.
 pub(super) fn stopped() -> Outcome {
     let reason = "the session ended before the password was hashed";
@@ -172,6 +179,7 @@ impl<E: Engine> Session<E> {
         self.operations.tells_identity = controls.authorization_identity.is_some();
         self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
         self.operations.acts_as = ActsAs::Itself;
+        self.operations.counted = None;
         self.context.must_change = false;
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
@@ -193,6 +201,8 @@ impl<E: Engine> Session<E> {
         };
         self.end_long_turn();
         if self.waits_for_fetch(Reader::Request) {
+            // It begins again.
+            self.uncount();
             return false;
         }
         if self.settings.config.log.access {
@@ -224,6 +234,7 @@ impl<E: Engine> Session<E> {
         told: Option<Vec<u8>>,
         verdict: &BindVerdict,
     ) {
+        self.uncount();
         match std::mem::take(&mut self.operations.acts_as) {
             ActsAs::Itself => self.set_identity(identity),
             ActsAs::Other {
@@ -282,6 +293,32 @@ impl<E: Engine> Session<E> {
         self.check_password(id, (name, None), None, password)
     }
 
+    /// Counts a bind in a name as one that may fail. If too many have, it is refused at this time, without a look at
+    /// the password.
+    fn counts(&mut self, id: u32, name: Owner, refused_at: Instant) -> bool {
+        let claim = Claim {
+            origin: self.context.peer.origin(),
+            owner: name,
+        };
+        let limits = &self.settings.config.limits;
+        let counts = self
+            .service
+            .failed_binds
+            .begin(claim, limits, Instant::now());
+        match counts {
+            true => self.operations.counted = Some(claim),
+            false => self.deny((id, Operation::Bind), too_many_failures(), refused_at),
+        }
+        counts
+    }
+
+    /// The bind under way has not failed.
+    fn uncount(&mut self) {
+        if let Some(claim) = self.operations.counted.take() {
+            self.service.failed_binds.succeeded(claim);
+        }
+    }
+
     /// Decides as whom somebody acts that has authenticated, and asks for this.
     fn decide_acting(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
         if let Some(authzid) = authzid {
@@ -307,21 +344,29 @@ impl<E: Engine> Session<E> {
         password: &[u8],
     ) -> Result<Begun, Outcome> {
         let came = Instant::now();
+        let nobody =
+            nobody.unwrap_or_else(|| names::nobody(&self.service.directory.schema(), name));
+        let found = self.bindable(name, password)?;
+        let claim = match &found {
+            Some(found) => self.claim(&found.identity),
+            None => Claim {
+                origin: self.context.peer.origin(),
+                owner: nobody,
+            },
+        };
+        let failure = came + self.service.hashers.failure_delay(claim);
+        if !self.counts(id, nobody, failure) {
+            return Ok(Begun::Waits);
+        }
         let Some(Bindable {
             identity,
             stored,
             is_governed,
-        }) = self.bindable(name, password)?
+        }) = found
         else {
-            let claim = Claim {
-                origin: self.context.peer.origin(),
-                owner: nobody
-                    .unwrap_or_else(|| names::nobody(&self.service.directory.schema(), name)),
-            };
-            return Ok(self.fail(came, claim));
+            self.fail_at(failure, claim, PasswordPolicyResponse::default());
+            return Ok(Begun::Waits);
         };
-        let claim = self.claim(&identity);
-        let failure = came + self.service.hashers.failure_delay(claim);
         let entry = entry_of(&identity).filter(|_| is_governed);
         if let Some(entry) = entry
             && let Some(response) = self.locked(entry)?
@@ -472,13 +517,7 @@ impl<E: Engine> Session<E> {
         self.read(|snapshot| snapshot.locked(entry))
     }
 
-    /// Has a bind that came at a time fail when others would.
-    fn fail(&mut self, came: Instant, claim: Claim) -> Begun {
-        let at = came + self.service.hashers.failure_delay(claim);
-        self.fail_at(at, claim, PasswordPolicyResponse::default());
-        Begun::Waits
-    }
-
+    /// Has a bind fail at a time.
     pub(super) fn fail_at(&mut self, at: Instant, claim: Claim, response: PasswordPolicyResponse) {
         self.operations.hashing = Some(Hashing::Failed {
             at,
@@ -628,17 +667,27 @@ impl<E: Engine> Session<E> {
             Step::Done(Client { identity, authzid }) => self
                 .decide_acting(&identity, authzid.as_deref())
                 .map(|()| Begun::bound(identity)),
-            Step::DoneWith(Client { identity, authzid }, told) => {
-                let decided = self.decide_acting(&identity, authzid.as_deref());
+            Step::Proved {
+                client: Client { identity, authzid },
+                told,
+                name,
+            } => {
                 let claim = self.claim(&identity);
                 let failure = came + self.service.hashers.failure_delay(claim);
+                if !self.counts(id, name, failure) {
+                    return Ok(Begun::Waits);
+                }
+                let decided = self.decide_acting(&identity, authzid.as_deref());
                 decided
                     .and_then(|()| self.right_password(id, identity, Some(told), (failure, claim)))
             }
-            Step::Failed(owner) => {
+            Step::Failed { owner, name } => {
                 let origin = self.context.peer.origin();
                 let claim = Claim { origin, owner };
                 let failure = came + self.service.hashers.failure_delay(claim);
+                if !self.counts(id, name, failure) {
+                    return Ok(Begun::Waits);
+                }
                 let entry = match owner {
                     Owner::Entry(entry) => Some(EntryId(entry)),
                     _ => None,

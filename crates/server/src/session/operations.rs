@@ -15,6 +15,7 @@ use super::prefetch::PREFETCH_MAX;
 use super::reply::{Reply, ReplyKind};
 use super::{Draining, Session, Then, search};
 use crate::memory::{Pool, Share};
+use crate::workers::Claim;
 
 /// The operations under way.
 pub(super) struct Operations<E: Engine> {
@@ -39,6 +40,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) tells_identity: bool,
     /// As whom the client of the bind under way acts when it succeeds.
     pub(super) acts_as: ActsAs,
+    /// In whose name the bind under way is counted as one that may fail.
+    pub(super) counted: Option<Claim>,
     /// A SASL bind that its client goes on with.
     pub(super) challenged: Option<Challenged>,
     pub(super) transactions: Transactions,
@@ -63,6 +66,7 @@ impl<E: Engine> Default for Operations<E> {
             tells_policy: false,
             tells_identity: false,
             acts_as: ActsAs::Itself,
+            counted: None,
             challenged: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),

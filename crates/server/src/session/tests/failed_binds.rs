@@ -191,3 +191,29 @@ fn a_bind_that_a_password_policy_has_to_do_with_fails_by_the_timer_too() {
         bench.fails_by_timer(&bind(100, &dn, password), &what);
     }
 }
+
+/// Whoever it is that has failed too often is told so, whether there is such an entry or not, and also with the right
+/// password.
+#[test]
+fn who_fails_too_often_is_told_to_wait() {
+    let mut bench = Bench::admin("failed_binds_per_name_max = 1\n");
+    bench.add_with_password("ann", Some("{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="));
+    let mut code = |name: &str, password: &str| {
+        bench.receive(&bind(100, &format!("cn={name},o=X"), password));
+        while bench.session.output().is_empty() {
+            bench.wait_for_deadline();
+        }
+        bench.answers()[0].1
+    };
+    let (wrong, busy) = (ResultCode::InvalidCredentials, ResultCode::Busy);
+    for _ in 0..20 {
+        assert_eq!(code("ann", "secret"), Some(ResultCode::Success));
+    }
+    for name in ["ann", "nobody"] {
+        assert_eq!(code(name, "wrong"), Some(wrong), "{name}");
+        assert_eq!(code(name, "wrong"), Some(busy), "{name}");
+        assert_eq!(code(&name.to_uppercase(), "secret"), Some(busy), "{name}");
+    }
+    // Of others there is no such news.
+    assert_eq!(code("carl", "wrong"), Some(wrong));
+}
