@@ -432,6 +432,19 @@ fn a_hang_up_reloads_or_keeps_what_was() {
     server.stop();
 }
 
+/// A renewal was not noticed until somebody told the server.
+#[test]
+fn a_certificate_that_was_replaced_is_read_by_itself() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let before = std::fs::read(server.certificate()).unwrap();
+    std::fs::write(server.certificate(), "no certificate").unwrap();
+    server.wait_for("and cannot be used: ");
+    std::fs::write(server.certificate(), before).unwrap();
+    server.wait_for("have changed, and were read again");
+    server.stop();
+}
+
 #[test]
 fn a_reload_tells_what_is_in_force_and_what_needs_a_restart() {
     let folder = Folder::init(&[]);

@@ -38,7 +38,8 @@ use crate::session::controls::spoken;
 use crate::session::{Peer, extended, notice_of_disconnection};
 use crate::slices;
 use crate::stream::{Detached, Stream};
-use crate::tls::{self, Tls, TlsUse};
+use crate::tls::watch::CertificateWatcher;
+use crate::tls::{self, Stamps, Tls, TlsUse};
 use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 
@@ -149,6 +150,7 @@ pub struct Server<E: Engine = Embedded> {
     writer: Option<WriterThreads>,
     index_builder: Option<IndexBuilder>,
     account_keeper: Option<AccountKeeper>,
+    certificate_watcher: Option<CertificateWatcher>,
     /// Socket files to remove at the end.
     socket_files: Vec<PathBuf>,
 }
@@ -186,6 +188,7 @@ impl<E: Engine> Server<E> {
         let files = tls_files(folder, &config);
         let mut urls = config.listen.iter().map(|listener| &listener.url);
         let wants_tls = urls.any(|url| matches!(url, ListenUrl::Ldaps(..)));
+        let mut stamps = Stamps::of(&files);
         let tls = if wants_tls || files.cert.exists() || files.key.exists() {
             Some(Tls::load(&files)?)
         } else {
@@ -224,6 +227,14 @@ impl<E: Engine> Server<E> {
             settings,
             flags,
         }));
+        let certificate_watcher = match &service.tls {
+            Some(_) => {
+                let service = Arc::clone(&service);
+                let look = move || service.renew_certificates(&mut stamps);
+                Some(CertificateWatcher::start(look)?)
+            }
+            None => None,
+        };
         let (stop, stopping) = watch::channel(false);
         let loads = Loads::new(threads);
         let dispatches = Dispatch::of_threads(&loads);
@@ -236,6 +247,7 @@ impl<E: Engine> Server<E> {
             writer: Some(writer_threads),
             index_builder: Some(index_builder),
             account_keeper: Some(account_keeper),
+            certificate_watcher,
             socket_files,
         };
         let seats = Processors::seats(threads);
@@ -327,6 +339,7 @@ impl<E: Engine> Drop for Server<E> {
             let _ = runtime.join();
         }
         self.index_builder = None;
+        self.certificate_watcher = None;
         // Nobody binds any more.
         self.account_keeper = None;
         // The last writer goes with the service.

@@ -248,6 +248,25 @@ impl<E: Engine> Service<E> {
         *in_force = settings;
         Ok(reloaded)
     }
+
+    /// Reads certificates again whose files are not as they were when they had these stamps. On an error those that
+    /// were read before stay in use.
+    pub(crate) fn renew_certificates(&self, known: &mut tls::Stamps) {
+        let Some(tls) = &self.tls else {
+            return;
+        };
+        let files = tls_files(&self.folder, &self.settings().config);
+        match tls.renew(&files, known) {
+            None => {}
+            Some(Ok(())) => {
+                tracing::info!("the files of certificates have changed, and were read again")
+            }
+            Some(Err(error)) => tracing::error!(
+                "the files of certificates have changed, and cannot be used: {error}. Those that were read before stay in \
+                 use"
+            ),
+        }
+    }
 }
 
 /// The files that TLS needs.

@@ -1,6 +1,7 @@
 //! Certificates and keys: loading, reloading, and the self-signed pair that a new directory starts with.
 
 mod established;
+pub(crate) mod watch;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use self::established::{Bindings, Established};
+pub(crate) use self::watch::Stamps;
 
 /// Years that a self-signed certificate is valid.
 pub const SELF_SIGNED_YEARS: i16 = 10;
@@ -148,6 +150,18 @@ impl Tls {
         let fresh = Arc::new(Loaded::from(files)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
+    }
+
+    /// Reads the files again if they are not as they were when they had these stamps, which become those that they have
+    /// now. `None` if they are; otherwise as [`Tls::reload`].
+    pub(crate) fn renew(&self, files: &Files, known: &mut Stamps) -> Option<Result<(), Error>> {
+        let now = Stamps::of(files);
+        if now == *known {
+            return None;
+        }
+        // What is written meanwhile is seen the next time.
+        *known = now;
+        Some(self.reload(files))
     }
 
     /// What a new connection shakes hands with. `None` if it should ask for certificates, and there are no authorities
@@ -359,6 +373,49 @@ mod tests {
             create_self_signed(&cert, &key, 2026).is_err(),
             "never overwrites a key"
         );
+    }
+
+    #[test]
+    fn what_was_replaced_is_read_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for version in ["one", "two"] {
+            fs::create_dir(path(version)).unwrap();
+            let pair = [format!("{version}/cert.pem"), format!("{version}/key.pem")];
+            create_self_signed(&path(&pair[0]), &path(&pair[1]), 2026).unwrap();
+        }
+        let link = |version: &str| {
+            let next = path("next");
+            std::os::unix::fs::symlink(path(version), &next).unwrap();
+            fs::rename(next, path("current")).unwrap();
+        };
+        link("one");
+        let files = files(&path("current/cert.pem"), &path("current/key.pem"));
+        let tls = Tls::load(&files).unwrap();
+        let mut known = Stamps::of(&files);
+        let own = || {
+            let acceptor = tls.acceptor(ClientCertificates::Never).unwrap();
+            acceptor.server_end_point.unwrap()
+        };
+        let one = own();
+        assert!(tls.renew(&files, &mut known).is_none());
+        // As certbot and Kubernetes do it.
+        link("two");
+        tls.renew(&files, &mut known).unwrap().unwrap();
+        let two = own();
+        assert_ne!(one, two);
+        assert!(tls.renew(&files, &mut known).is_none());
+        // One file after the other: what does not go together changes nothing.
+        fs::copy(path("one/cert.pem"), path("two/cert.pem")).unwrap();
+        assert!(tls.renew(&files, &mut known).unwrap().is_err());
+        assert_eq!(own(), two);
+        assert!(tls.renew(&files, &mut known).is_none(), "it is told once");
+        fs::copy(path("one/key.pem"), path("two/key.pem")).unwrap();
+        tls.renew(&files, &mut known).unwrap().unwrap();
+        assert_eq!(own(), one);
+        fs::remove_file(path("two/key.pem")).unwrap();
+        assert!(tls.renew(&files, &mut known).unwrap().is_err());
+        assert_eq!(own(), one);
     }
 
     #[test]
