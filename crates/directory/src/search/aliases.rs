@@ -16,7 +16,7 @@ use sapwood_ldap::result::ResultCode;
 use super::locate::{Locator, Manner};
 use super::plan::{Planner, Term};
 use super::scope::{self, Covered};
-use super::stream::Stream;
+use super::stream::{Pace, Stream};
 use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
@@ -86,7 +86,8 @@ impl Following {
         work: u64,
     ) -> Result<Followed> {
         let aliases = aliases(planner)?;
-        let mut stream = Stream::open(planner.view, &aliases, None);
+        let pace = Pace::new(work);
+        let mut stream = Stream::open(planner.view, &aliases, None, &pace);
         let mut left = work;
         loop {
             if self.remembered(covered) > REMEMBERED_MAX {
@@ -101,14 +102,14 @@ impl Following {
                     self.covered.push(entry);
                 }
                 passed?
-            } else if let Some(alias) = stream.seek(self.next)? {
+            } else if let Some(alias) = stream.find(self.next)? {
                 let spent = self.look(alias, covered, locator, names)?;
                 self.next = EntryId(alias.0.saturating_add(1));
                 spent
             } else if self.has_led && self.outside.is_none() && covered.adds_subtrees() {
                 self.outside = Some(HashMap::default());
                 self.next = EntryId::ROOT;
-                stream = Stream::open(planner.view, &aliases, None);
+                stream = Stream::open(planner.view, &aliases, None, &pace);
                 0
             } else {
                 return Ok(Followed::All);

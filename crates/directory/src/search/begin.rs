@@ -16,6 +16,7 @@ use super::page::{self, Level, Position};
 use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
+use super::stream::Lists;
 use super::{Limits, Running, SearchOptions, Source, subentry_term};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
@@ -149,8 +150,7 @@ impl<'r> Draft<'r> {
             ids: (EntryId::ROOT, EntryId(u64::MAX)),
             source: Source::Base,
             position: Position::Id(EntryId::ROOT),
-            lists: None,
-            is_beginning: false,
+            lists: Lists::default(),
             fetched: None,
             limits: limits(request, &options, || snapshot.now_micros()),
             paged: None,

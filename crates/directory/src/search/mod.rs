@@ -78,7 +78,7 @@ pub use prefetch::Searches;
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
 pub use sink::{EntrySink, Sink, Wire, WireEntry};
-use stream::Kept;
+use stream::Lists;
 use unbegun::Unbegun;
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
@@ -255,9 +255,7 @@ struct Running {
     source: Source,
     position: Position,
     /// What is kept of the candidates' lists.
-    lists: Option<Box<Kept>>,
-    /// Whether they are being asked for their first ids, so that no candidate has been looked at.
-    is_beginning: bool,
+    lists: Lists,
     /// An entry that was fetched ahead, and where it is.
     fetched: Option<(EntryId, Place)>,
     limits: Limits,
@@ -301,10 +299,8 @@ enum Source {
 enum Flow {
     /// On to the next.
     Next,
-    /// Enough for this step; the candidate was dealt with.
+    /// Enough for this step; the candidate, if it came to one, was dealt with.
     Pause,
-    /// Enough for this step before the first candidate.
-    Beginning,
     /// Enough for this step in the middle of the candidate, which is not dealt with.
     Interrupted,
     /// The candidate's message takes up to so many bytes, for which there is no room: it was not sent.
@@ -351,8 +347,9 @@ impl<E: Engine> Search<E> {
         let Stage::Running(running) = &self.stage else {
             return;
         };
-        let is_at_rest =
-            running.gathered.is_none() && running.assertion.is_none() && !running.is_beginning;
+        let is_at_rest = running.gathered.is_none()
+            && running.assertion.is_none()
+            && !running.lists.is_beginning;
         let resumed = self.resumed.as_ref();
         if !is_at_rest
             || matches!(running.source, Source::Synthetic)
@@ -567,7 +564,7 @@ impl Running {
             source => *source = Source::Postings(Term::Ids(vec![id])),
         }
         self.position = Position::Id(id);
-        self.lists = None;
+        self.lists = Lists::default();
         self.interrupted = Interrupted::default();
         self.gathered = None;
     }
@@ -733,16 +730,14 @@ impl Running {
             self.gathered = visitor.sender.into_gathered();
         }
         snapshot.put_back_names(names);
-        let flow = flow?;
-        self.is_beginning = flow == Some(Flow::Beginning);
-        Ok(self.after(flow, snapshot))
+        Ok(self.after(flow?, snapshot))
     }
 
     /// Where the search is after a step that ended so.
     fn after<E: Engine>(&self, flow: Option<Flow>, snapshot: &Snapshot<E>) -> Step {
         match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
-            Some(Flow::Next | Flow::Pause | Flow::Beginning | Flow::Interrupted) => Step::More,
+            Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);

@@ -31,8 +31,11 @@ const RANGE_IDS_MAX: u64 = 1 << 17;
 const GRAMS_MAX: usize = 64;
 /// Work of asking an index for a list, in about as many nanoseconds.
 pub(super) const LIST_WORK: u64 = 1 << 10;
-/// Work of reading an id of a range.
+/// Work of reading an id of a range, and of sorting it among thousands.
 const ID_WORK: u64 = 1 << 7;
+/// When a step has read the ids of a range as far as it may, so many of them become a list of their own: all of a long
+/// one take longer to sort than a step may.
+const SORTED_IDS_MIN: usize = 1 << 12;
 
 /// A set of candidate ids, as a formula over posting lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -445,10 +448,12 @@ pub(crate) struct RangeReader {
     term: Term,
     /// The ranges to be read, the next one last: it begins at what is left of it.
     ranges: Vec<IdRange>,
-    /// What has been read of it.
+    /// What has been read of it, and is not sorted yet.
     ids: Vec<EntryId>,
+    /// What has been read of it before, ascending each.
+    lists: Vec<Term>,
     /// What was read of those before.
-    read: Vec<Vec<EntryId>>,
+    read: Vec<Term>,
 }
 
 #[derive(Debug)]
@@ -489,24 +494,41 @@ impl RangeReader {
             drop(keys);
             if let Some(rest) = rest {
                 range.from = rest;
+                if self.ids.len() >= SORTED_IDS_MIN {
+                    self.sort();
+                }
                 return Ok(None);
             }
             self.ranges.pop();
-            let mut ids = std::mem::take(&mut self.ids);
-            ids.sort_unstable();
-            ids.dedup();
-            self.read.push(ids);
+            self.sort();
+            let mut lists = std::mem::take(&mut self.lists);
+            self.read.push(match lists.pop() {
+                Some(only) if lists.is_empty() => only,
+                last => {
+                    lists.extend(last);
+                    Term::Union(lists)
+                }
+            });
         }
         let mut term = std::mem::take(&mut self.term);
         put_ids(&mut term, &mut std::mem::take(&mut self.read).into_iter());
         Ok(Some(term))
     }
+
+    /// Makes a list of the ids that were read.
+    fn sort(&mut self) {
+        let mut ids = std::mem::take(&mut self.ids);
+        steps::count(ids.len());
+        ids.sort_unstable();
+        ids.dedup();
+        self.lists.push(Term::Ids(ids));
+    }
 }
 
 /// Puts ids in the place of the ranges that they were read of, which come in the same order.
-fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Vec<EntryId>>) {
+fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Term>) {
     match term {
-        Term::Range { .. } => *term = Term::Ids(read.next().unwrap_or_default()),
+        Term::Range { .. } => *term = read.next().unwrap_or_default(),
         Term::Union(terms) | Term::Intersection(terms) => {
             terms.iter_mut().for_each(|term| put_ids(term, read));
         }

@@ -8,7 +8,7 @@ use crate::engine::{EntryId, Read};
 use crate::error::{Error, Result};
 use crate::names::Superior;
 use crate::search::plan::{Planner, Term};
-use crate::search::stream::Stream;
+use crate::search::stream::{Pace, Stream};
 
 /// The entries a search covers.
 #[derive(Debug)]
@@ -160,12 +160,13 @@ fn has(ids: &HashSet<EntryId>, id: EntryId) -> bool {
 
 /// Every entry of a term.
 pub(super) fn entries_of<R: Read>(view: &R, term: &Term) -> Result<Vec<EntryId>> {
-    let mut stream = Stream::open(view, term, None);
+    let pace = Pace::new(u64::MAX);
+    let mut stream = Stream::open(view, term, None, &pace);
     let mut entries = Vec::new();
-    let mut next = stream.seek(EntryId::ROOT)?;
+    let mut next = stream.find(EntryId::ROOT)?;
     while let Some(entry) = next {
         entries.push(entry);
-        next = stream.seek(EntryId(entry.0.saturating_add(1)))?;
+        next = stream.find(EntryId(entry.0.saturating_add(1)))?;
     }
     Ok(entries)
 }

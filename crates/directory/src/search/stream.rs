@@ -3,22 +3,87 @@
 //! A union of many terms goes on where the step before has stopped: it keeps the next id of each term, and opens those
 //! alone whose ids it passes. So a step costs what it goes through, however many terms there are. What it does once, to
 //! ask each term for its first id, is divided, too.
+//!
+//! Long lists that do not meet are gone through without a candidate. So what is asked for the next id may answer, when
+//! the [pace](Pace) of the step is spent, from where on to ask in the next one.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::collections::{BTreeMap, HashMap};
 
 use crate::engine::{EntryId, Index, Postings, Read};
 use crate::error::Result;
-use crate::search::plan::{Term, UNION_SMALL_MAX};
+use crate::search::plan::{LIST_WORK, Term, UNION_SMALL_MAX};
 use crate::steps;
+
+/// Work of asking a list for its first id from another one on, in about as many nanoseconds.
+const SEEK_WORK: u64 = 1 << 8;
+
+/// How much work a step may still spend on going through lists, in about as many nanoseconds. What is asked gets on by
+/// one id of one list at least, also when all is spent: so each step gets on.
+#[derive(Debug)]
+pub(crate) struct Pace(Cell<u64>);
+
+impl Pace {
+    /// For so much work, but not for none.
+    pub(crate) fn new(work: u64) -> Pace {
+        Pace(Cell::new(work.max(1)))
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    fn spend(&self, work: u64) {
+        self.0.set(self.0.get().saturating_sub(work));
+    }
+}
+
+/// What a term has from an id on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// No id.
+    End,
+    /// This one first.
+    At(EntryId),
+    /// None before this one: the step has no more to spend, and the next one asks from there on.
+    From(EntryId),
+}
+
+impl Next {
+    /// What the union of two terms has.
+    fn or(self, other: Next) -> Next {
+        match (self, other) {
+            (Next::End, next) | (next, Next::End) => next,
+            (Next::At(one), Next::At(other)) => Next::At(one.min(other)),
+            (Next::From(one), Next::From(other)) => Next::From(one.min(other)),
+            (Next::At(at), Next::From(from)) | (Next::From(from), Next::At(at)) if from < at => {
+                Next::From(from)
+            }
+            (Next::At(at), Next::From(_)) | (Next::From(_), Next::At(at)) => Next::At(at),
+        }
+    }
+}
+
+/// What is kept of the candidates' lists between the steps of a search.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    pub(super) kept: Option<Box<Kept>>,
+    /// Whether they are being asked for their first ids, so that no candidate has been looked at.
+    pub(super) is_beginning: bool,
+}
 
 /// A term being read, whose ranges were read.
 pub(crate) enum Stream<'s, R: Read> {
     List(List<'s, R>),
     Union(Vec<Stream<'s, R>>),
     Merged(Merged<'s, R>),
-    Intersection(Vec<Stream<'s, R>>),
+    Intersection(Intersection<'s, R>),
     Ids(&'s [EntryId]),
 }
 
@@ -36,16 +101,30 @@ pub(crate) struct List<'s, R: Read> {
 pub(crate) struct Merged<'s, R: Read> {
     view: &'s R,
     terms: &'s [Term],
+    pace: &'s Pace,
     kept: Box<Kept>,
     /// The terms that were asked in this step.
     open: HashMap<usize, Stream<'s, R>>,
 }
 
+/// The ids that several terms have.
+pub(crate) struct Intersection<'s, R: Read> {
+    streams: Vec<Stream<'s, R>>,
+    pace: &'s Pace,
+    /// None is before this id.
+    passed: EntryId,
+    /// The work of asking all of them.
+    work: u64,
+}
+
 /// What is kept of a stream between the steps of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// Of a union of many: the next id of each term that has one, the least on top.
-    next: BinaryHeap<Reverse<(EntryId, usize)>>,
+    /// Of an intersection: the id that none is before.
+    passed: EntryId,
+    /// Of a union of many: the next id of each term that has one, the least on top. Where the second says so, it is
+    /// where to go on looking for that.
+    next: BinaryHeap<Reverse<(EntryId, bool, usize)>>,
     /// How many of its terms have been asked for their first id.
     begun: usize,
     /// What is kept of terms in it, by their places.
@@ -54,7 +133,12 @@ pub(crate) struct Kept {
 
 impl<'s, R: Read> Stream<'s, R> {
     /// Opens a term, with what was [kept](Stream::close) of it. Reads nothing yet.
-    pub(crate) fn open(view: &'s R, term: &'s Term, kept: Option<Box<Kept>>) -> Stream<'s, R> {
+    pub(crate) fn open(
+        view: &'s R,
+        term: &'s Term,
+        kept: Option<Box<Kept>>,
+        pace: &'s Pace,
+    ) -> Stream<'s, R> {
         match term {
             Term::List { few, .. } if !few.is_empty() => Stream::Ids(few),
             Term::List { index, key, .. } => Stream::List(List {
@@ -68,11 +152,21 @@ impl<'s, R: Read> Stream<'s, R> {
             Term::Union(terms) if terms.len() > UNION_SMALL_MAX => Stream::Merged(Merged {
                 view,
                 terms,
+                pace,
                 kept: kept.unwrap_or_default(),
                 open: HashMap::new(),
             }),
-            Term::Union(terms) => Stream::Union(each(view, terms, kept)),
-            Term::Intersection(terms) => Stream::Intersection(each(view, terms, kept)),
+            Term::Union(terms) => Stream::Union(each(view, terms, kept, pace)),
+            Term::Intersection(terms) => {
+                let passed = kept.as_ref().map_or(EntryId::ROOT, |kept| kept.passed);
+                let streams = each(view, terms, kept, pace);
+                Stream::Intersection(Intersection {
+                    work: SEEK_WORK * streams.iter().map(Stream::asked).sum::<u64>(),
+                    streams,
+                    pace,
+                    passed,
+                })
+            }
             Term::Ids(ids) => Stream::Ids(ids),
             // A range that was too large to be read does not drive, and never stands in an intersection.
             Term::Range { .. } => Stream::Ids(&[]),
@@ -83,8 +177,17 @@ impl<'s, R: Read> Stream<'s, R> {
     pub(crate) fn close(self) -> Option<Box<Kept>> {
         let (kept, streams): (_, Vec<_>) = match self {
             Stream::List(_) | Stream::Ids(_) => return None,
-            Stream::Union(streams) | Stream::Intersection(streams) => {
-                (None, streams.into_iter().enumerate().collect())
+            Stream::Union(streams) => (None, streams.into_iter().enumerate().collect()),
+            Stream::Intersection(Intersection {
+                streams, passed, ..
+            }) => {
+                let kept = (passed != EntryId::ROOT).then(|| {
+                    Box::new(Kept {
+                        passed,
+                        ..Kept::default()
+                    })
+                });
+                (kept, streams.into_iter().enumerate().collect())
             }
             Stream::Merged(merged) => (Some(merged.kept), merged.open.into_iter().collect()),
         };
@@ -99,17 +202,25 @@ impl<'s, R: Read> Stream<'s, R> {
         Some(kept)
     }
 
-    /// Asks the terms of unions of many for their first id from `id` on, as far as that was not done: so many terms at
-    /// most, which are taken off. False when there are more of them.
+    /// How many lists are asked when this is, but for what unions of many and intersections spend themselves.
+    fn asked(&self) -> u64 {
+        match self {
+            Stream::List(_) | Stream::Ids(_) | Stream::Merged(_) | Stream::Intersection(_) => 1,
+            Stream::Union(streams) => streams.iter().map(Stream::asked).sum(),
+        }
+    }
+
+    /// Asks the terms of unions of many for their first id from `id` on, as far as that was not done. False when there
+    /// are more of them than the step has work for.
     ///
     /// Until then it is asked for no other id.
-    pub(crate) fn begin(&mut self, id: EntryId, terms_left: &mut u64) -> Result<bool> {
+    pub(crate) fn begin(&mut self, id: EntryId) -> Result<bool> {
         match self {
             Stream::List(_) | Stream::Ids(_) => Ok(true),
-            Stream::Merged(merged) => merged.begin(id, terms_left),
-            Stream::Union(streams) | Stream::Intersection(streams) => {
+            Stream::Merged(merged) => merged.begin(id),
+            Stream::Union(streams) | Stream::Intersection(Intersection { streams, .. }) => {
                 for stream in streams {
-                    if !stream.begin(id, terms_left)? {
+                    if !stream.begin(id)? {
                         return Ok(false);
                     }
                 }
@@ -119,45 +230,33 @@ impl<'s, R: Read> Stream<'s, R> {
     }
 
     /// The first id from `id` on. Never goes back: `id` must not descend from call to call.
-    pub(crate) fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+    pub(crate) fn seek(&mut self, id: EntryId) -> Result<Next> {
         match self {
             Stream::List(list) => list.seek(id),
             Stream::Ids(ids) => {
                 let passed = ids.partition_point(|known| *known < id);
                 *ids = &ids[passed..];
-                Ok(ids.first().copied())
+                Ok(ids.first().map_or(Next::End, |id| Next::At(*id)))
             }
             Stream::Union(streams) => {
-                let mut least = None;
+                let mut least = Next::End;
                 for stream in streams {
-                    if let Some(next) = stream.seek(id)? {
-                        least = Some(least.map_or(next, |least: EntryId| least.min(next)));
-                    }
+                    least = least.or(stream.seek(id)?);
                 }
                 Ok(least)
             }
             Stream::Merged(merged) => merged.seek(id),
-            Stream::Intersection(streams) => {
-                let mut wanted = id;
-                'candidate: loop {
-                    let Some((first, others)) = streams.split_first_mut() else {
-                        return Ok(None);
-                    };
-                    let Some(candidate) = first.seek(wanted)? else {
-                        return Ok(None);
-                    };
-                    for other in others {
-                        match other.seek(candidate)? {
-                            Some(found) if found == candidate => {}
-                            Some(found) => {
-                                wanted = found;
-                                continue 'candidate;
-                            }
-                            None => return Ok(None),
-                        }
-                    }
-                    return Ok(Some(candidate));
-                }
+            Stream::Intersection(intersection) => intersection.seek(id),
+        }
+    }
+
+    /// The same, however far it is: of terms that are one list.
+    pub(crate) fn find(&mut self, mut id: EntryId) -> Result<Option<EntryId>> {
+        loop {
+            match self.seek(id)? {
+                Next::End => return Ok(None),
+                Next::At(found) => return Ok(Some(found)),
+                Next::From(next) => id = next,
             }
         }
     }
@@ -168,16 +267,17 @@ fn each<'s, R: Read>(
     view: &'s R,
     terms: &'s [Term],
     kept: Option<Box<Kept>>,
+    pace: &'s Pace,
 ) -> Vec<Stream<'s, R>> {
     let mut parts = kept.map_or_else(BTreeMap::new, |kept| kept.parts);
     let terms = terms.iter().enumerate();
     terms
-        .map(|(at, term)| Stream::open(view, term, parts.remove(&at)))
+        .map(|(at, term)| Stream::open(view, term, parts.remove(&at), pace))
         .collect()
 }
 
 impl<R: Read> List<'_, R> {
-    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+    fn seek(&mut self, id: EntryId) -> Result<Next> {
         if !self.begun || self.current.is_some_and(|current| current < id) {
             let postings = match &mut self.postings {
                 Some(postings) => postings,
@@ -188,22 +288,59 @@ impl<R: Read> List<'_, R> {
             self.current = postings.seek(id)?;
             self.begun = true;
         }
-        Ok(self.current)
+        Ok(self.current.map_or(Next::End, Next::At))
+    }
+}
+
+impl<R: Read> Intersection<'_, R> {
+    fn seek(&mut self, id: EntryId) -> Result<Next> {
+        let Some((first, others)) = self.streams.split_first_mut() else {
+            return Ok(Next::End);
+        };
+        // Noted on the way: on an error, which may be that a list is not here, it goes on there, too.
+        self.passed = self.passed.max(id);
+        'candidate: loop {
+            let mut next = first.seek(self.passed)?;
+            if let Next::At(candidate) = next {
+                for other in &mut *others {
+                    match other.seek(candidate)? {
+                        Next::At(found) if found == candidate => {}
+                        Next::At(found) => {
+                            steps::count(1);
+                            self.pace.spend(self.work);
+                            self.passed = found;
+                            if self.pace.is_spent() {
+                                return Ok(Next::From(found));
+                            }
+                            continue 'candidate;
+                        }
+                        stopped => {
+                            next = stopped;
+                            break;
+                        }
+                    }
+                }
+            }
+            self.passed = match next {
+                Next::At(id) | Next::From(id) => id,
+                Next::End => EntryId(u64::MAX),
+            };
+            return Ok(next);
+        }
     }
 }
 
 impl<R: Read> Merged<'_, R> {
-    fn begin(&mut self, id: EntryId, terms_left: &mut u64) -> Result<bool> {
+    fn begin(&mut self, id: EntryId) -> Result<bool> {
         let kept = &mut *self.kept;
         while let Some(term) = self.terms.get(kept.begun) {
-            let Some(left) = terms_left.checked_sub(1) else {
+            if self.pace.is_spent() {
                 return Ok(false);
-            };
-            *terms_left = left;
+            }
             steps::count(1);
             let at = kept.begun;
-            let mut part = Stream::open(self.view, term, kept.parts.remove(&at));
-            let next = match part.begin(id, terms_left) {
+            let mut part = Stream::open(self.view, term, kept.parts.remove(&at), self.pace);
+            let next = match part.begin(id) {
                 Ok(true) => part.seek(id).map(Some),
                 stopped => stopped.map(|_| None),
             };
@@ -211,31 +348,48 @@ impl<R: Read> Merged<'_, R> {
             let Some(next) = next? else {
                 return Ok(false);
             };
-            kept.next.extend(next.map(|next| Reverse((next, at))));
+            // Afterwards, so that a union of many in this one gets on with a term of its own.
+            self.pace.spend(LIST_WORK);
+            match next {
+                Next::End => {}
+                Next::At(id) => kept.next.push(Reverse((id, false, at))),
+                Next::From(id) => kept.next.push(Reverse((id, true, at))),
+            }
             kept.begun += 1;
         }
         Ok(true)
     }
 
-    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
-        if self.kept.begun < self.terms.len() {
-            self.begin(id, &mut { u64::MAX })?;
+    fn seek(&mut self, id: EntryId) -> Result<Next> {
+        if !self.begin(id)? {
+            return Ok(Next::From(id));
         }
         let Kept { next, parts, .. } = &mut *self.kept;
+        let mut has_passed = false;
         while let Some(mut top) = next.peek_mut() {
-            let Reverse((least, at)) = *top;
-            if least >= id {
-                return Ok(Some(least));
+            let Reverse((least, is_sought, at)) = *top;
+            if least >= id && !is_sought {
+                return Ok(Next::At(least));
+            }
+            if has_passed && self.pace.is_spent() {
+                return Ok(Next::From(least.max(id)));
             }
             steps::count(1);
-            let (view, terms) = (self.view, self.terms);
+            self.pace.spend(SEEK_WORK);
+            has_passed = true;
+            let (view, terms, pace) = (self.view, self.terms, self.pace);
             let part = self.open.entry(at);
-            let part = part.or_insert_with(|| Stream::open(view, &terms[at], parts.remove(&at)));
-            match part.seek(id)? {
-                Some(next) => *top = Reverse((next, at)),
-                None => drop(PeekMut::pop(top)),
+            let part =
+                part.or_insert_with(|| Stream::open(view, &terms[at], parts.remove(&at), pace));
+            match part.seek(least.max(id))? {
+                Next::End => drop(PeekMut::pop(top)),
+                Next::At(id) => *top = Reverse((id, false, at)),
+                Next::From(id) => *top = Reverse((id, true, at)),
             }
         }
-        Ok(None)
+        Ok(Next::End)
     }
 }
+
+#[cfg(test)]
+mod tests;

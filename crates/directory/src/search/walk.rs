@@ -19,11 +19,11 @@ use crate::search::candidate::{Candidate, Place as EntryPlace};
 use crate::search::evaluate::Evaluator;
 use crate::search::filter::{Node, Truth};
 use crate::search::page::{LEVELS_MAX, Level, Position};
-use crate::search::plan::{LIST_WORK, Term};
+use crate::search::plan::Term;
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
 use crate::search::sink::Sink;
-use crate::search::stream::{Kept, Stream};
+use crate::search::stream::{Lists, Next, Pace, Stream};
 use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
 
@@ -130,7 +130,7 @@ impl Treatment {
 pub(super) fn walk<R: Read, S: Sink>(
     visitor: &mut Visitor<'_, R, S>,
     source: &Source,
-    (position, lists): (&mut Position, &mut Option<Box<Kept>>),
+    (position, lists): (&mut Position, &mut Lists),
 ) -> Result<Option<Flow>> {
     match (source, position) {
         (Source::Base, Position::Id(at)) => {
@@ -157,25 +157,55 @@ fn postings<R: Read, S: Sink>(
     visitor: &mut Visitor<'_, R, S>,
     term: &Term,
     at: &mut EntryId,
-    lists: &mut Option<Box<Kept>>,
+    lists: &mut Lists,
 ) -> Result<Option<Flow>> {
-    let view = visitor.view;
-    let mut stream = Stream::open(view, term, lists.take());
+    let (view, pace) = (visitor.view, Pace::new(visitor.budget.work));
+    let mut stream = Stream::open(view, term, lists.kept.take(), &pace);
     let mut visited = None;
-    let flow = candidates(visitor, &mut stream, at, &mut visited);
-    *lists = stream.close();
+    let begun = begin(visitor, &mut stream, *at, &pace);
+    lists.is_beginning = !matches!(begun, Ok(true));
+    let flow = match begun {
+        Ok(true) => candidates(visitor, &mut stream, at, &mut visited),
+        Ok(false) => Ok(Some(Flow::Pause)),
+        Err(error) => Err(error),
+    };
+    if let Ok(None) = flow {
+        return flow;
+    }
+    lists.kept = stream.close();
     if let (Err(error), Some(id)) = (&flow, visited)
         && R::AHEAD > 0
         && error.is_not_here()
     {
         // The next step has to go on from here: what is read ahead is read of a copy.
-        let mut ahead = Stream::open(view, term, lists.clone());
-        want_next(view, id, |id| ahead.seek(EntryId(id.0 + 1)));
+        let mut ahead = Stream::open(view, term, lists.kept.clone(), &pace);
+        want_next(view, id, |id| match ahead.seek(EntryId(id.0 + 1))? {
+            Next::At(id) => Ok(Some(id)),
+            Next::From(_) | Next::End => Ok(None),
+        });
     }
     flow
 }
 
-/// The same; `visited` becomes the candidate whose visit has failed.
+/// Has lists asked for their first ids; false when there are more of them.
+#[inline]
+fn begin<R: Read, S: Sink>(
+    visitor: &mut Visitor<'_, R, S>,
+    stream: &mut Stream<'_, R>,
+    at: EntryId,
+    pace: &Pace,
+) -> Result<bool> {
+    let before = pace.left();
+    let begun = stream.begin(at);
+    let spent = before - pace.left();
+    if spent > 0 {
+        let left = visitor.evaluator.work_left();
+        *left = left.saturating_sub(spent);
+    }
+    begun
+}
+
+/// Goes through the candidates of lists that have begun; `visited` becomes the one whose visit has failed.
 #[inline]
 fn candidates<R: Read, S: Sink>(
     visitor: &mut Visitor<'_, R, S>,
@@ -183,24 +213,21 @@ fn candidates<R: Read, S: Sink>(
     at: &mut EntryId,
     visited: &mut Option<EntryId>,
 ) -> Result<Option<Flow>> {
-    let terms_max = visitor.budget.work / LIST_WORK + 1;
-    let mut terms_left = terms_max;
-    let has_begun = stream.begin(*at, &mut terms_left);
-    if terms_left < terms_max {
-        let left = visitor.evaluator.work_left();
-        *left = left.saturating_sub(LIST_WORK.saturating_mul(terms_max - terms_left));
-    }
-    if !has_begun? {
-        return Ok(Some(Flow::Beginning));
-    }
-    while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
+    loop {
+        let id = match stream.seek(*at)? {
+            Next::At(id) if id < visitor.end => id,
+            Next::From(id) if id < visitor.end => {
+                *at = id;
+                return Ok(Some(Flow::Pause));
+            }
+            _ => return Ok(None),
+        };
         let flow = visitor.visit_id(id).inspect_err(|_| *visited = Some(id))?;
         move_past(at, id, flow);
         if flow != Flow::Next {
             return Ok(Some(flow));
         }
     }
-    Ok(None)
 }
 
 fn entries<R: Read, S: Sink>(
