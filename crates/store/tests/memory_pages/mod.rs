@@ -1,8 +1,5 @@
 //! Pages in plain memory.
 
-// Nobody who has this module uses all of it.
-#![allow(dead_code)]
-
 use sapwood_store::page::{
     AppendPages, CommitNo, HeapNo, PAGE_BYTES, Page, PageNo, ReadPages, RecordPointer, Segment,
     WritePages, WriteRecords,
@@ -45,6 +42,7 @@ impl Default for MemoryPages {
 
 impl MemoryPages {
     /// Ends the current commit and begins the next one: from now on every existing page is copied before it is changed.
+    #[allow(dead_code, reason = "not for benchmarks")]
     pub(crate) fn next_commit(&mut self) {
         self.commit.0 += 1;
         for number in std::mem::take(&mut self.freed) {
@@ -53,6 +51,7 @@ impl MemoryPages {
     }
 
     /// How many pages are in use, those of extents included.
+    #[allow(dead_code, reason = "for the tests of models")]
     pub(crate) fn in_use(&self) -> usize {
         self.places
             .iter()
@@ -62,6 +61,7 @@ impl MemoryPages {
     }
 
     /// Seals every page, as a commit does.
+    #[allow(dead_code, reason = "not for benchmarks")]
     pub(crate) fn seal(&mut self) {
         for place in &mut self.places {
             if let Content::Page(page) = place {
@@ -71,6 +71,7 @@ impl MemoryPages {
     }
 
     /// The bytes stored under a page number, to be damaged by a test: a page, or the whole extent that begins there.
+    #[allow(dead_code, reason = "for the tests of damage")]
     pub(crate) fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
         match self.places.get_mut(index(number)) {
             Some(Content::Page(page)) => Some(page.bytes_mut()),
@@ -80,6 +81,7 @@ impl MemoryPages {
     }
 
     /// One more than the largest page number in use.
+    #[allow(dead_code, reason = "for the tests of damage")]
     pub(crate) fn end(&self) -> PageNo {
         PageNo(self.places.len() as u64)
     }
