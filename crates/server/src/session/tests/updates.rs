@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::memory::OUTPUT_FREE_BYTES;
-use sapwood_ldap::controls::{POST_READ, ReadEntry};
+use sapwood_ldap::controls::{Controls, POST_READ, ReadEntry};
+use sapwood_ldap::extended::{
+    LBURP_INCREMENTAL, LBURP_UPDATE, LburpUpdate, OperationResults, START_LBURP, StartLburp,
+    UpdateOperationsBuf,
+};
 use sapwood_ldap::list::{ChangeKind, OctetStringsBuf};
 
 /// All counted as one, and the first answer as the last.
@@ -78,6 +82,62 @@ fn answers_of_failed_updates_stay_within_their_room() {
     );
     bench.session.take_output_buffer();
     assert_eq!(bench.session.room(), OUTPUT_FREE_BYTES);
+}
+
+/// Where there is no room for what a bulk update tells of its failures, it tells which they are.
+#[test]
+fn failures_in_a_bulk_update_have_no_texts_where_there_is_no_room_for_them() {
+    const OPERATIONS: u32 = 20;
+    let mut bench = Bench::admin("answers_bytes_max = 65536");
+    let mut start = Vec::new();
+    let update_style = LBURP_INCREMENTAL;
+    StartLburp { update_style }.encode(&mut start);
+    bench.receive(&extended(5, START_LBURP, Some(&start)));
+    assert_eq!(bench.answers(), [(5, Some(ResultCode::Success))]);
+    let missing = format!("cn={},cn=missing,o=X", "y".repeat(300));
+    let mut operations = UpdateOperationsBuf::default();
+    for _ in 0..OPERATIONS {
+        operations.push(&Request::Delete(&missing), Controls::EMPTY);
+    }
+    // The number, the code and the bytes of texts of each that has failed.
+    let update = |bench: &mut Bench, sequence_number: u32| -> Vec<(u32, ResultCode, usize)> {
+        let mut value = Vec::new();
+        let operations = operations.view();
+        LburpUpdate {
+            sequence_number,
+            operations,
+        }
+        .encode(&mut value);
+        bench.receive(&extended(10, LBURP_UPDATE, Some(&value)));
+        while !bench.session.is_idle() {
+            bench.wait();
+        }
+        let output = bench.session.output().to_vec();
+        bench.session.wrote(output.len(), true);
+        bench.session.take_output_buffer();
+        let [answer] = &Answer::all(&output)[..] else {
+            panic!("{output:?}");
+        };
+        assert_eq!((answer.id, answer.code), (10, ResultCode::UnknownError));
+        let results = OperationResults::decode(answer.value.as_ref().unwrap()).unwrap();
+        let told = results.iter().map(|(number, result)| {
+            let text_bytes = result.matched_dn.len() + result.diagnostic.len();
+            (number, result.code, text_bytes)
+        });
+        told.collect()
+    };
+    let all = update(&mut bench, 1);
+    assert!(all.iter().all(|(_, _, text_bytes)| *text_bytes > 90));
+    let answers = bench.session.service.memory.answers.clone();
+    let claimant = bench.session.claimant().clone();
+    let shares: Vec<_> = std::iter::from_fn(|| answers.try_take(&claimant, 1024)).collect();
+    assert!(!shares.is_empty());
+    let codes = update(&mut bench, 2);
+    let without_texts = all.iter().map(|(number, code, _)| (*number, *code, 0));
+    assert_eq!(codes, without_texts.collect::<Vec<_>>());
+    assert_eq!(codes.len(), OPERATIONS as usize);
+    drop(shares);
+    assert_eq!(update(&mut bench, 3), all);
 }
 
 /// What was read for updates was charged to nobody: a client that did not read its answers had any amount of it kept.
