@@ -16,6 +16,7 @@ const LAYERS: &[&str] = &[
     "lmdb-abi",
     "xact",
     "ldap",
+    "replication",
     "directory",
     "client",
     "server",
@@ -28,10 +29,27 @@ const TESTKIT: &str = "testkit";
 
 /// These are on the other end of the socket. They know the protocol, and nothing that makes a server.
 const OUTSIDE: &[&str] = &["client", "drive"];
-const INSIDE: &[&str] = &["wal", "store", "lmdb-abi", "xact", "directory", "server"];
+const INSIDE: &[&str] = &[
+    "wal",
+    "store",
+    "lmdb-abi",
+    "xact",
+    "replication",
+    "directory",
+    "server",
+];
 
-/// `store`, `wal`, `lmdb-abi`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
-const NO_SOCKETS: &[&str] = &["wal", "store", "lmdb-abi", "xact", "ldap", "directory"];
+/// `store`, `wal`, `lmdb-abi`, `xact` and `directory` work on files, not on sockets; `ldap` and `replication` do no I/O
+/// at all.
+const NO_SOCKETS: &[&str] = &[
+    "wal",
+    "store",
+    "lmdb-abi",
+    "xact",
+    "ldap",
+    "replication",
+    "directory",
+];
 
 /// These run, or are to run one day, on any system; the one place of theirs that knows one is [`SYSTEMS`].
 const PORTABLE: &[&str] = &["crates/wal/src/", "crates/store/src/"];
