@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, SyncDone, SyncRequest,
-    SyncState, put_queue_length, put_sort_keys, queue_length,
+    Controls, ControlsBuf, EntryChange, PagedResults, PersistentSearch, ReadEntry, SortKeys,
+    SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, queue_length,
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
@@ -26,6 +26,16 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(paged) = PagedResults::decode(bytes) {
         paged.encode(&mut out);
         assert_eq!(PagedResults::decode(&out), Ok(paged));
+    }
+    out.clear();
+    if let Ok(wanted) = PersistentSearch::decode(bytes) {
+        wanted.encode(&mut out);
+        assert_eq!(PersistentSearch::decode(&out), Ok(wanted));
+    }
+    out.clear();
+    if let Ok(change) = EntryChange::decode(bytes) {
+        change.encode(&mut out);
+        assert_eq!(EntryChange::decode(&out), Ok(change));
     }
     out.clear();
     if let Ok(read) = ReadEntry::decode(bytes) {

@@ -9,7 +9,9 @@ use model::{AttributeModel, Bytes, FilterModel, MessageModel, OpModel, ResultMod
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sapwood_ldap::controls::{Controls, PagedResults, ReadEntry, SortKeys, SortResult};
+use sapwood_ldap::controls::{
+    Controls, EntryChange, PagedResults, PersistentSearch, ReadEntry, SortKeys, SortResult,
+};
 use sapwood_ldap::error::{DecodeError, Malformed, Violation};
 use sapwood_ldap::extended;
 use sapwood_ldap::filter::Filter;
@@ -306,6 +308,16 @@ fn walk_everything(bytes: &[u8]) {
         controls.iter().for_each(drop);
     }
     let _ = PagedResults::decode(bytes);
+    let mut out = Vec::new();
+    if let Ok(wanted) = PersistentSearch::decode(bytes) {
+        wanted.encode(&mut out);
+        assert_eq!(PersistentSearch::decode(&out), Ok(wanted));
+    }
+    out.clear();
+    if let Ok(change) = EntryChange::decode(bytes) {
+        change.encode(&mut out);
+        assert_eq!(EntryChange::decode(&out), Ok(change));
+    }
     let _ = ReadEntry::decode(bytes);
     let _ = SearchResultEntry::from_ber(bytes);
     let _ = SortKeys::decode(bytes).map(|keys| keys.iter().for_each(drop));

@@ -39,19 +39,7 @@ pub(super) const SPEC: Spec = Spec {
 pub(super) type Value<'m> = PersistentSearch;
 
 pub(super) fn decode(control: &Control<'_>) -> Result<PersistentSearch, Fault> {
-    let mut reader = sequence(control.value()?, "PersistentSearch")?;
-    let field = "changeTypes";
-    let types = reader.integer(field)?;
-    let types = u8::try_from(types).ok().and_then(ChangeTypes::of);
-    let types = types.ok_or(Fault::Value(Violation::OutOfRange { field }.into()))?;
-    let changes_only = reader.boolean("changesOnly")?;
-    let notifies = reader.boolean("returnECs")?;
-    reader.end()?;
-    Ok(PersistentSearch {
-        types,
-        changes_only,
-        notifies,
-    })
+    Ok(PersistentSearch::decode(control.value()?)?)
 }
 
 /// The value of the request control.
@@ -66,6 +54,23 @@ pub struct PersistentSearch {
 }
 
 impl PersistentSearch {
+    /// Reads a control value.
+    pub fn decode(value: &[u8]) -> Result<PersistentSearch, PartError> {
+        let mut reader = sequence(value, "PersistentSearch")?;
+        let field = "changeTypes";
+        let types = reader.integer(field)?;
+        let types = u8::try_from(types).ok().and_then(ChangeTypes::of);
+        let types = types.ok_or(Violation::OutOfRange { field })?;
+        let changes_only = reader.boolean("changesOnly")?;
+        let notifies = reader.boolean("returnECs")?;
+        reader.end()?;
+        Ok(PersistentSearch {
+            types,
+            changes_only,
+            notifies,
+        })
+    }
+
     /// Appends the control value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let types = i64::from(self.types.0);
