@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::bench::Bench;
 use crate::run::{cargo, root, run, succeeds, target};
+use crate::simulate::Simulate;
 
 /// Checks that need extra tools or time. Without a choice all of them run, and what cannot run here is named.
 #[derive(Args)]
@@ -21,6 +22,9 @@ pub(crate) struct Audit {
     /// The crash-state replays and kill loops at length.
     #[arg(long)]
     crash: bool,
+    /// The simulator of replication, as `cargo xtask simulate` runs it.
+    #[arg(long)]
+    simulate: bool,
     /// The store, memory-mapped transactions and the log under AddressSanitizer (a nightly toolchain).
     #[arg(long)]
     sanitize: bool,
@@ -37,6 +41,9 @@ pub(crate) struct Audit {
     /// Seconds for each fuzz target.
     #[arg(long, default_value_t = 60)]
     fuzz_seconds: u32,
+    /// Seeds for the simulator of replication.
+    #[arg(long, default_value_t = 100_000)]
+    simulate_seeds: u64,
     /// How many times longer than in `cargo xtask test` the crash runs last.
     #[arg(long, default_value_t = 50)]
     crash_factor: u32,
@@ -49,6 +56,7 @@ impl Audit {
             self.portable,
             self.fuzz,
             self.crash,
+            self.simulate,
             self.sanitize,
             self.miri,
             self.instructions,
@@ -70,6 +78,9 @@ impl Audit {
         }
         if all || self.crash {
             attempt("crash", crash(self.crash_factor));
+        }
+        if all || self.simulate {
+            attempt("simulate", Simulate::seeds(self.simulate_seeds).run());
         }
         if all || self.sanitize {
             attempt("sanitize", sanitize());

@@ -10,6 +10,7 @@ mod modules;
 mod packages;
 mod programs;
 mod run;
+mod simulate;
 mod source;
 mod tidy;
 
@@ -40,6 +41,7 @@ enum Command {
     /// counts.
     Audit(audit::Audit),
     JudgeLmdb(judge_lmdb::JudgeLmdb),
+    Simulate(simulate::Simulate),
     /// Measure against peers, in one run, as ratios.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -55,6 +57,7 @@ fn main() -> Result<()> {
         Command::Lines(lines) => lines.run(),
         Command::Audit(audit) => audit.run(),
         Command::JudgeLmdb(judge) => judge.run(),
+        Command::Simulate(simulate) => simulate.run(),
         Command::Bench(bench) => bench.run(),
     }
 }

@@ -1,7 +1,34 @@
-//! How far a replica is: a [`Vector`] of change sequence numbers, and the [`Cookie`] by which a consumer tells it.
+//! How several directories that all take updates become equal.
+//!
+//! Each update is one or more [`Change`]s of *registers*: an entry's place, one of its values, its deletion. A register
+//! keeps the change with the greatest change sequence number, so replicas that have the same changes are equal, however
+//! these came. A [`Vector`] says which changes a replica has; [`Bundle::since`] is what somebody with another vector
+//! lacks, and [`merge`] applies it. What was acknowledged and then lost stands in the log of [`Conflict`]s.
+//!
+//! No server uses this yet; `docs/replication.md` says what has been shown and what is open.
+//!
+//! The rules are functions on a [`Replica`], which is the tables of one. There is no I/O, no clock and no randomness
+//! here.
+//!
+//! To read on: [`change`](Change), [`replica`](Replica), `merge/mod.rs` and the files beside it, `bundle.rs`,
+//! `horizon.rs` on what may be forgotten.
 
+mod bundle;
+mod change;
+mod conflict;
 mod cookie;
+mod horizon;
+mod merge;
+mod replica;
+mod seen;
 mod vector;
 
+pub use bundle::SinceError;
+pub use change::{Attribute, Bundle, Change, EntryChanges, Kind, Place, Stamp, Uuid, Value, What};
+pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};
+pub use horizon::{Horizon, Settled, prune};
+pub use merge::{AHEAD_MICROS_MAX, MergeError, merge, update};
+pub use replica::{Move, Node, Register, Replica, Shown};
+pub use seen::Seen;
 pub use vector::Vector;

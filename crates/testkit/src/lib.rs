@@ -15,6 +15,8 @@ pub mod folder;
 #[cfg(feature = "program")]
 pub mod program;
 mod random;
+#[cfg(feature = "replication")]
+pub mod replication;
 #[cfg(feature = "ldap")]
 pub mod requests;
 #[cfg(feature = "ldap")]

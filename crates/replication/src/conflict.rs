@@ -1,0 +1,115 @@
+//! The conflict log: each change that was acknowledged and then lost against another one that did not know of it.
+//!
+//! Who is the first to have both changes writes the line, and all others get it with the later one of them. So whoever
+//! has both has the line. A change that was made in knowledge of another one is no conflict.
+//!
+//! Rings, names and glue follow from more than two changes: each replica finds them by itself. So a loss may have a
+//! line by each of several rules, and none of them stands for another one.
+
+use std::fmt;
+
+use sapwood_ldap::csn::Csn;
+
+use crate::{Attribute, Uuid, Value};
+
+/// What has lost.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lost {
+    /// A move or a new name.
+    Place,
+    /// The plain form of a name.
+    Name,
+    /// A delete, in part: the entry stays for those below it.
+    Delete,
+    /// A value that was added.
+    Value(Attribute, Value),
+    /// The values of an attribute that is one register; `None` if nobody may see them.
+    Whole(Attribute, Option<Vec<Value>>),
+}
+
+/// Why it has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// The later change wins.
+    Later,
+    /// A delete wins over all that did not know of it.
+    Deleted,
+    /// A move that would put an entry below itself is left out.
+    Ring,
+    /// The earlier claim keeps a name; the other entry shows its entryUUID in it.
+    NameTaken,
+    /// An entry stays as glue until the last one below it has gone.
+    Glue,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// The change that has lost.
+    pub loser: Csn,
+    /// The entry that it has changed.
+    pub entry: Uuid,
+    /// What of it has lost.
+    pub lost: Lost,
+    /// The change that has won.
+    pub winner: Csn,
+    /// Why.
+    pub rule: Rule,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Value| value.escape_ascii().to_string();
+        write!(f, "{}: ", self.entry)?;
+        match &self.lost {
+            Lost::Place => write!(f, "move"),
+            Lost::Name => write!(f, "name"),
+            Lost::Delete => write!(f, "delete"),
+            Lost::Value(attribute, value) => write!(f, "{attribute} \"{}\"", shown(value)),
+            Lost::Whole(attribute, None) => write!(f, "{attribute} (not shown)"),
+            Lost::Whole(attribute, Some(values)) => {
+                write!(f, "{attribute}")?;
+                let mut values = values.iter();
+                values.try_for_each(|value| write!(f, " \"{}\"", shown(value)))
+            }
+        }?;
+        let rule = match self.rule {
+            Rule::Later => "later change wins",
+            Rule::Deleted => "delete wins",
+            Rule::Ring => "it would be below itself",
+            Rule::NameTaken => "earlier claim keeps the name",
+            Rule::Glue => "stays until the last entry below it has gone",
+        };
+        write!(f, " ({}) lost to {}: {rule}", self.loser, self.winner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_lost_and_why_and_shows_no_password() {
+        let csn = |micros, replica| Csn {
+            micros,
+            count: 0,
+            replica,
+        };
+        let one: Value = b"1"[..].into();
+        let mut conflict = Conflict {
+            loser: csn(5, 2),
+            entry: Uuid([0x1f; 16]),
+            lost: Lost::Whole("telephoneNumber".into(), Some(vec![one])),
+            winner: csn(6, 1),
+            rule: Rule::Later,
+        };
+        let entry = "1f1f1f1f-1f1f-1f1f-1f1f-1f1f1f1f1f1f";
+        let (loser, winner) = (conflict.loser, conflict.winner);
+        assert_eq!(
+            conflict.to_string(),
+            format!("{entry}: telephoneNumber \"1\" ({loser}) lost to {winner}: later change wins")
+        );
+        conflict.lost = Lost::Whole("userPassword".into(), None);
+        assert!(conflict.to_string().contains("userPassword (not shown)"));
+    }
+}
