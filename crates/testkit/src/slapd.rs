@@ -109,6 +109,13 @@ fn serve(files: &Scratch, address: SocketAddr, seconds: Option<u64>) -> Process 
         assert!(ended.is_none(), "slapd: {ended:?}\n{}", process.log());
         std::thread::sleep(Duration::from_millis(20));
     }
+    if seconds.is_some() {
+        // libfaketime leaves them when its process is killed, and a later process with the same number would see the
+        // system's time. Their names are not asked for once it has begun.
+        for name in ["faketime_shm_", "sem.faketime_sem_"] {
+            let _ = std::fs::remove_file(format!("/dev/shm/{name}{}", process.child.id()));
+        }
+    }
     process
 }
 
