@@ -1,7 +1,7 @@
 //! The conflict log: each change that was acknowledged and then lost against another one that did not know of it.
 //!
-//! Who is the first to have both changes writes the line, and all others get it with the later one of them. So whoever
-//! has both has the line. A change that was made in knowledge of another one is no conflict.
+//! The replica that has both changes first writes the line; the others get it with the later of the two. So a replica
+//! that has both has the line. A change that was made in knowledge of another one is no conflict.
 //!
 //! Rings, names and glue follow from more than two changes: each replica finds them by itself. So a loss may have a
 //! line by each of several rules, and none of them stands for another one.

@@ -8,8 +8,8 @@
 //!
 //! `rid` numbers an agreement of the consumer, in decimal; `sid` is the replica that made the cookie, in hexadecimal;
 //! `csn` has a number for each replica, in their order. `pos` is a place in the feed of the replica that made it, which
-//! can go on from there without a search for what has changed. Whoever does not know a part skips it, and so does this
-//! reader: slapd's `delcsn` is one.
+//! can go on from there without a search for what has changed. A reader skips parts that it does not know, as this
+//! one does slapd's `delcsn`.
 //!
 //! slapd takes a `;` behind the last number for the beginning of another one, so a position has none.
 

@@ -58,7 +58,7 @@ impl Horizon {
 }
 
 impl Settled {
-    /// All that was made until some time, for a replica that has this vector: whoever does not have it is suspended.
+    /// All that was made until some time, for a replica that has this vector: a replica without it is suspended.
     pub fn all_of(vector: &Vector, upto: Csn) -> Settled {
         Settled {
             upto,

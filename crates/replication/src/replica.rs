@@ -168,8 +168,8 @@ pub trait Replica {
 
     /// Writes a line of the conflict log. If there is one for the same loss by the same rule, the lesser one stays.
     ///
-    /// Lines of different rules do not stand for each other. A ring may come and go while moves arrive, and whoever has
-    /// both its changes need not have seen it, so its line must not keep another one from being told.
+    /// Lines of different rules do not stand for each other. A ring may come and go while moves arrive, and a
+    /// replica with both its changes need not have seen it, so its line must not keep another one from being told.
     fn put_conflict(&mut self, conflict: &Conflict) -> Result<(), Self::Error>;
 
     /// The lines of the conflict log whose loser or winner a vector does not cover.

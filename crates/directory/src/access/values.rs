@@ -1,4 +1,4 @@
-//! The values of an entry, as rules look at them: whatever is granted, and one by one.
+//! Reads the values of an entry one by one for access rules, which see them without any right.
 
 use super::condition::FINDING_WORK;
 use crate::engine::{Cursor as _, EntryId, Read, Table};

@@ -67,7 +67,7 @@ impl<R: Replica> Merge<'_, R> {
                 let What::Moved(to) = &change.what else {
                     continue;
                 };
-                // What is left of a deleted entry may be nothing; whoever has more of it has written the line.
+                // What is left of a deleted entry may be nothing; a replica that has more of it has written the line.
                 if self.node(entry.entry)?.is_none() {
                     match self.unknown(entry.entry)? {
                         MergeError::Expired => continue,

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(own, of("ann", "SCRAM-SHA-256-PLUS"));
         assert_ne!(own, of("ann", "PLAIN"));
         assert_ne!(own, of("bob", "SCRAM-SHA-256"));
-        // Whoever asks for the DN that the name would be asks for somebody else.
+        // A client that asks for the DN that the name would be asks for somebody else.
         let name = "uid=ann,cn=scram-sha-256,cn=auth";
         assert_ne!(own, *of_any_spelling(&schema, name));
         let long = "x".repeat(5000);

@@ -314,7 +314,9 @@ impl<E: Engine> Session<E> {
             .close_log
             .log(reason, &self.context.peer, diagnostic);
         if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.context.number, code = code.code(), diagnostic = %Printable(shortened(diagnostic)), "disconnect");
+            let (conn, code) = (self.context.number, code.code());
+            let diagnostic = Printable(shortened(diagnostic));
+            tracing::info!(target: "access", conn, code, %diagnostic, "disconnect");
         }
         notice_of_disconnection(&mut self.output.bytes, code, diagnostic);
         self.sends_on = matches!(

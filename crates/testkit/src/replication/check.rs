@@ -140,7 +140,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// What has become of an entry, for whoever looks for a fault.
+    /// What has become of an entry, to look for a fault in.
     fn history(&self, entry: Uuid, csn: Csn) -> String {
         let of = self.known.iter().filter(|one| one.told.entry == entry);
         let updates = of.map(|one| {

@@ -192,8 +192,7 @@ fn a_bind_that_a_password_policy_has_to_do_with_fails_by_the_timer_too() {
     }
 }
 
-/// Whoever it is that has failed too often is told so, whether there is such an entry or not, and also with the right
-/// password.
+/// A client that has failed too often is told so, with the right password, too, and for names without an entry.
 #[test]
 fn who_fails_too_often_is_told_to_wait() {
     let mut bench = Bench::admin("failed_binds_per_name_max = 1\n");
