@@ -75,6 +75,14 @@ impl<'a> AttributeDescription<'a> {
         })
     }
 
+    /// A description without options, of a type that a schema knows by this name, which is not checked again.
+    pub fn of_type(name: &'a str) -> AttributeDescription<'a> {
+        AttributeDescription {
+            text: name,
+            type_end: name.len(),
+        }
+    }
+
     /// The whole description as written.
     pub fn as_str(&self) -> &'a str {
         self.text

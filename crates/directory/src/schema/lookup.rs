@@ -14,7 +14,9 @@ impl NameTable {
         let mask = self.slots.len().checked_sub(1)?;
         let mut at = hash(name) & mask;
         while let Some((known, number)) = self.slots.get(at)? {
-            if known.as_bytes().eq_ignore_ascii_case(name) {
+            // Most write a name as the schema does, which is told at once.
+            let known = known.as_bytes();
+            if known == name || known.eq_ignore_ascii_case(name) {
                 return Some(*number);
             }
             at = (at + 1) & mask;
@@ -50,20 +52,25 @@ impl NameTable {
     }
 }
 
-/// Of the bytes with the bit that tells capitals from small letters set, eight at a time.
+/// Of the bytes with the bit that tells capitals from small letters set, eight at a time; the last eight of a name
+/// whatever its length, so that none are copied.
 fn hash(name: &[u8]) -> usize {
     const SMALL: u64 = 0x2020_2020_2020_2020;
-    let (words, rest) = name.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().chain(std::iter::once(&last));
-    let hash = words.fold(name.len() as u64, |hash, word| {
+    let mix = |hash: u64, word: u64| {
         // The golden ratio's fraction.
-        let mixed =
-            (hash ^ (u64::from_le_bytes(*word) | SMALL)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (hash ^ (word | SMALL)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed ^ (mixed >> 32)
-    });
-    hash as usize
+    };
+    let (words, _) = name.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let hash = words.fold(name.len() as u64, mix);
+    let last = match name.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => name
+            .iter()
+            .fold(0, |last, byte| last << 8 | u64::from(*byte)),
+    };
+    mix(hash, last) as usize
 }
 
 #[cfg(test)]

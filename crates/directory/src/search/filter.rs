@@ -538,6 +538,9 @@ impl<'c> Compiler<'c> {
         description: &'d [u8],
     ) -> Option<(&AttributeType, AttributeDescription<'d>)> {
         let text = std::str::from_utf8(description).ok()?;
+        if let Some(attribute_type) = self.schema.attribute_type(description) {
+            return Some((attribute_type, AttributeDescription::of_type(text)));
+        }
         let description = AttributeDescription::parse(text).ok()?;
         let attribute_type = self
             .schema
