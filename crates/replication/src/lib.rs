@@ -5,8 +5,7 @@
 //! these came. A [`Vector`] says which changes a replica has; [`Bundle::since`] is what somebody with another vector
 //! lacks, and [`merge`] applies it. What was acknowledged and then lost stands in the log of [`Conflict`]s.
 //!
-//! No server uses this yet, and none may: long simulations still find a history in which replicas differ. The end of
-//! `docs/replication.md` says what is open.
+//! No server uses this yet: the end of `docs/replication.md` says what is open.
 //!
 //! The rules are functions on a [`Replica`], which is the tables of one. There is no I/O, no clock and no randomness
 //! here.

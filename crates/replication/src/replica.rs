@@ -181,8 +181,11 @@ pub trait Replica {
     /// Forgets the numbers of all changes of which `is_settled` says so, the deletes of values and clears among them.
     /// Moves are forgotten from the first one on, up to the first that is not settled.
     ///
-    /// Also forgets what is left of deleted entries that are hidden. But a move that has a record may be undone, and
-    /// brings its entry back to where it was, or be followed after all. So its entry, the entries that it leads from
-    /// and to, and all above these are kept.
+    /// Also forgets what is left of deleted entries that are hidden, but for those that may be seen again:
+    ///
+    /// - A move that has a record may be undone, and brings its entry back to where it was, or be followed after all.
+    ///   So its entry, the entries that it leads from and to, and all above these are kept.
+    /// - An entry whose delete is not settled may become glue: somebody who does not know of the delete may place an
+    ///   entry below it. So all above such an entry are kept, however long ago they were deleted.
     fn forget(&mut self, is_settled: &dyn Fn(Csn) -> bool) -> Result<(), Self::Error>;
 }

@@ -366,6 +366,32 @@ fn an_entry_that_was_forgotten_does_not_come_back_with_a_late_bundle() {
 }
 
 #[test]
+fn what_is_above_a_delete_that_is_not_settled_is_not_forgotten() {
+    let [mut one, mut other] = Two::new().servers;
+    let mut third = one.clone();
+    let (child, below) = (Uuid([3; 16]), Uuid([4; 16]));
+    let born = [What::Born(place(ANN, "cn=child"))];
+    make(&mut other, csn(9, 2), child, &born);
+    let deleted = csn(10, 1);
+    make(&mut one, deleted, ANN, &[What::Deleted]);
+    // All know of the child and of the delete, which leaves its entry as glue.
+    tell(&other, &mut one);
+    tell(&one, &mut other);
+    make(&mut other, csn(11, 2), BEN, &[value("member", "x", true)]);
+    tell(&other, &mut third);
+    // The child is deleted, and somebody adds an entry below it.
+    make(&mut other, csn(20, 2), child, &[What::Deleted]);
+    let born = [What::Born(place(child, "cn=below"))];
+    make(&mut third, csn(21, 3), below, &born);
+    let vector = other.vector().unwrap();
+    prune(&mut other, &Settled::all_of(&vector, deleted)).unwrap();
+    tell(&third, &mut other);
+    for entry in [ANN, child] {
+        assert!(Seen::of(&other, entry).unwrap().unwrap().is_glue);
+    }
+}
+
+#[test]
 fn a_ring_that_was_seen_for_a_while_keeps_no_other_line_from_being_told() {
     let [mut one, mut other] = Two::new().servers;
     let (mut third, mut fourth) = (one.clone(), one.clone());

@@ -341,21 +341,23 @@ impl Replica for Model {
         {
             self.moves_pruned = first.remove().csn;
         }
-        let mut held = BTreeSet::new();
-        for made in self.moves.values() {
+        let is_gone = |node: &Node| {
+            node.shown == Shown::Hidden && node.deleted.is_some_and(is_settled)
+        };
+        let moved = self.moves.values().flat_map(|made| {
             let from = made.from.as_ref().map(|(place, _)| place.parent);
-            for mut entry in [made.entry, made.to.parent].into_iter().chain(from) {
-                while let Some(node) = self.nodes.get(&entry)
-                    && held.insert(entry)
-                {
-                    entry = node.place.parent;
-                }
+            [made.entry, made.to.parent].into_iter().chain(from)
+        });
+        let kept = self.nodes.iter().filter(|(_, node)| !is_gone(node));
+        let mut held = BTreeSet::new();
+        for mut entry in moved.chain(kept.map(|(entry, _)| *entry)) {
+            while let Some(node) = self.nodes.get(&entry)
+                && held.insert(entry)
+            {
+                entry = node.place.parent;
             }
         }
-        self.nodes.retain(|entry, node| {
-            let is_gone = node.shown == Shown::Hidden && node.deleted.is_some_and(is_settled);
-            !is_gone || held.contains(entry)
-        });
+        self.nodes.retain(|entry, _| held.contains(entry));
         Ok(())
     }
 }
