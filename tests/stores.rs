@@ -242,6 +242,57 @@ fn naming_contexts_are_added() {
     );
 }
 
+/// With a server and without, rules of one naming context are set, shown and explained.
+#[test]
+fn a_naming_context_has_access_rules_of_its_own() {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("rules");
+    let set = |rules: &str, more: &[&str]| {
+        std::fs::write(&file, rules).unwrap();
+        folder.sapwood("access", &[&["set", file.as_str()], more].concat())
+    };
+    let all = "access to *\n    by users read\n";
+    // As long as there is only one, they are those of all.
+    succeeded(set(all, &["--context", SUFFIX]));
+    folder.sapwood_ok("suffix", &["add", "o=more"]);
+    let own = "access to *\n    by dn.base=\"cn=admin,o=more\" write\n";
+    let shown = format!("# Of the naming contexts\n{all}# Of o=more\n{own}");
+    succeeded(set(own, &["--context", "O=More"]));
+    assert_eq!(folder.sapwood_ok("access", &["show"]), shown);
+    let server = folder.serve();
+    succeeded(set("", &["--context", "o=more"]));
+    let common = format!("# Of the naming contexts\n{all}");
+    assert_eq!(folder.sapwood_ok("access", &["show"]), common);
+    succeeded(set(own, &["--context", "o=more"]));
+    assert_eq!(folder.sapwood_ok("access", &["show"]), shown);
+    let entries = format!(
+        "dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\ndn: o=more\nobjectClass: organization\no: more\n"
+    );
+    ldap_util("ldapadd", &server, &[], &entries);
+    let expectations = format!("deny read {SUFFIX} o=more\nallow read {SUFFIX} {SUFFIX}\n");
+    std::fs::write(&file, expectations).unwrap();
+    let met = folder.sapwood_ok("access", &["test", &file]);
+    assert_eq!(met, "2 expectations met\n");
+    let config = [
+        "-b",
+        "cn=config",
+        "(&(olcSuffix=o=more)(olcAccess=*))",
+        "dn",
+    ];
+    let databases = [
+        "olcDatabase={1}mdb,cn=config",
+        "olcDatabase={3}mdb,cn=config",
+    ];
+    assert_eq!(found(&server, &config), databases);
+    let refused = set(own, &["--context", "o=nowhere"]);
+    assert!(
+        text(&refused.stderr).contains("no naming context"),
+        "{refused:?}"
+    );
+    server.stop();
+    assert_eq!(folder.sapwood_ok("access", &["show"]), shown);
+}
+
 /// Describes `o=other` again and again and reads it, until the server is gone, and counts in `acknowledged` how often
 /// it may.
 async fn use_other(url: &str, acknowledged: &AtomicU32) {

@@ -18,6 +18,7 @@
 //! limits <value of olcLimits>
 //! authz-regexp <value of olcAuthzRegexp>
 //! access data|global <rule in the words of slapd.access(5)>
+//! access context <place of the naming context among all> <rule>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
@@ -145,9 +146,11 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
 
 fn read_access(state: &mut State, line: &str) -> Result<()> {
     let damaged = || Error::corrupt(format!("the definition has the access rule '{line}'"));
-    let (word, rule) = line.split_once(' ').ok_or_else(damaged)?;
-    let list = AccessList::ALL.into_iter().find(|list| list.word() == word);
-    let rules = list.ok_or_else(damaged)?.of_mut(&mut state.settings);
+    let (list, rule) = AccessList::read(line).ok_or_else(damaged)?;
+    if matches!(list, AccessList::Context(place) if place >= state.contexts.len()) {
+        return Err(damaged());
+    }
+    let rules = list.of_mut(&mut state.settings);
     rules.push(rule.parse().map_err(|_| damaged())?);
     Ok(())
 }
@@ -349,9 +352,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
         let value = setting.value(&state.settings);
         text.push_str(&format!("setting {} {value}\n", setting.attribute));
     }
-    for list in AccessList::ALL {
-        for rule in list.of(&state.settings) {
-            text.push_str(&format!("access {} {rule}\n", list.word()));
+    for (list, rules) in AccessList::all(&state.settings) {
+        for rule in rules {
+            text.push_str(&format!("access {list} {rule}\n"));
         }
     }
     for limits in &state.settings.limits {

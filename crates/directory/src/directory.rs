@@ -214,7 +214,7 @@ impl<E: Engine> Directory<E> {
         let view = engine.waiting_snapshot()?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let synthetic = SyntheticContexts::new(&options.root_dse, &state, opened)?;
-        let access = Access::new(&state.schema, state.settings.policy())?;
+        let access = Access::new(&state.schema, state.policy())?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
@@ -362,8 +362,8 @@ impl<E: Engine> Directory<E> {
         if newest.commit < commit {
             let (before, now) = (&newest.state, &known.state);
             let is_same_schema = before.schema.is_same(&now.schema);
-            if before.settings.differ_in_access(&now.settings) || !is_same_schema {
-                let (access, policy) = (&self.shared.access, now.settings.policy());
+            if before.differs_in_access(now) || !is_same_schema {
+                let (access, policy) = (&self.shared.access, now.policy());
                 access.set(&now.schema, policy, commit)?;
             }
             *newest = known.clone();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Policy;
 use crate::attributes::AttributeTable;
 use crate::config::Settings;
 use crate::engine::EntryId;
@@ -50,6 +51,20 @@ impl State {
         let is_asked_for = self.settings.password_policy.is_some();
         self.attributes
             .set_accounts(is_asked_for.then(|| accounts.clone()));
+    }
+
+    /// The access rules in force, and the limits.
+    pub(crate) fn policy(&self) -> Policy {
+        let contexts = self.contexts.iter();
+        self.settings
+            .policy(contexts.map(|context| context.dn.as_str()))
+    }
+
+    /// Whether another state asks for other access rules, or for those of other entries.
+    pub(crate) fn differs_in_access(&self, other: &State) -> bool {
+        // Naming contexts are only ever added.
+        self.contexts.len() != other.contexts.len()
+            || self.settings.differ_in_access(&other.settings)
     }
 
     /// The ids that entries have which are in the same stores as one of them: from the first up to and without the

@@ -276,7 +276,7 @@ pub(crate) enum AccessAction {
         /// Rules in the form of slapd.conf ('access to ... by ...'); '-' is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The naming context that they are about
+        /// The naming context that they are about; without it they are about all that have none of their own
         #[arg(long, value_name = "DN", conflicts_with = "global")]
         context: Option<String>,
         /// Set the rules of all entries, which come behind those of the naming contexts

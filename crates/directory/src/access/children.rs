@@ -31,8 +31,10 @@ impl Grants {
         let mut disclosed = 0;
         let mut apart = HashSet::new();
         let mut key = Vec::new();
+        // The roots of other naming contexts are no children.
+        let list = self.set.list_of(dn);
         for test in self
-            .rules_of_entries()
+            .rules_of_entries(list)
             .filter_map(|rule| rule.entries.as_ref())
         {
             if let Some((name, rdn)) = test.child_told_apart(dn)
@@ -63,21 +65,22 @@ impl Grants {
             };
             disclosed += u64::from(self.discloses(&asked)?);
         }
-        if others > 0 && self.discloses_other_children(dn) {
+        if others > 0 && self.discloses_other_children(dn, list) {
             disclosed += others;
         }
         Ok(disclosed)
     }
 
-    fn rules_of_entries(&self) -> impl Iterator<Item = &RuleFor> {
+    /// The rules that are about entries which obey a list.
+    fn rules_of_entries(&self, list: Option<usize>) -> impl Iterator<Item = &RuleFor> {
         let rules = self.rules.iter();
-        rules.filter(|rule| rule.slots[Slot::ENTRY.index()])
+        rules.filter(move |rule| rule.slots[Slot::ENTRY.index()] && rule.is_in(list))
     }
 
     /// Whether the existence of those children may be told that no rule tells apart.
     ///
     /// Where that depends on more than their names, none of them is counted whose existence may be hidden.
-    fn discloses_other_children(&self, dn: &NormalDn) -> bool {
+    fn discloses_other_children(&self, dn: &NormalDn, list: Option<usize>) -> bool {
         if !self.conditions.is_empty() {
             return self.bounds.least[Slot::ENTRY.index()].has(Rights::DISCLOSE);
         }
@@ -86,7 +89,9 @@ impl Grants {
             test.is_none_or(|test| test.holds_for_children(dn))
         };
         // No clause asks for a condition.
-        let rights = decide(self.rules_of_entries().filter(holds), false, |_| Ok(false));
+        let rights = decide(self.rules_of_entries(list).filter(holds), false, |_| {
+            Ok(false)
+        });
         rights.is_ok_and(|rights| rights.has(Rights::DISCLOSE))
     }
 }

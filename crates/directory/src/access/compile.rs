@@ -12,7 +12,7 @@ use sapwood_ldap::filter_text;
 use super::condition::{Condition, Source};
 use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
 use super::limits::{Bound, CompiledLimits};
-use super::policy::{Attributes, DnPattern, DnScope, Grant, Policy, Rule, Then};
+use super::policy::{Attributes, DnPattern, DnScope, Grant, ListScope, Policy, Rule, Then};
 use super::regex::Regex;
 use super::who::CompiledWho;
 use super::{Connection, Identity};
@@ -25,9 +25,9 @@ use crate::state::State;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {rule}: {why}")]
 pub struct PolicyError {
-    /// The list that it stands in.
+    /// The kind of list that it stands in.
     pub list: PolicyList,
-    /// The number of the rule, counted from 1.
+    /// The number of the rule in its list, counted from 1.
     pub rule: usize,
     /// What is wrong with it.
     pub why: String,
@@ -91,10 +91,14 @@ pub(crate) struct AccessRules {
     pub(super) needs_data: bool,
     /// So many of the rules are about the naming contexts alone.
     local: usize,
+    /// Where the naming contexts have lists of their own: the number of the list that is about each.
+    contexts: Vec<(NormalDn, usize)>,
 }
 
 #[derive(Debug)]
 struct CompiledRule {
+    /// The number of its list, where that is about some naming contexts only.
+    list: Option<usize>,
     entries: Option<EntryTest>,
     /// What else is asked of the entry.
     needs: Vec<Condition>,
@@ -193,6 +197,7 @@ impl AccessRules {
             protected: None,
             needs_data: false,
             local: 0,
+            contexts: Vec::new(),
         }
     }
 
@@ -207,7 +212,7 @@ impl AccessRules {
     ) -> std::result::Result<AccessRules, PolicyError> {
         let mut by_type = vec![Slot::OTHERS; schema.attribute_types().len()];
         let mut slots = Slot::OTHERS.index() + 1;
-        let mut named = Vec::with_capacity(policy.rules.len());
+        let mut named = Vec::new();
         let at = |rule: usize| {
             move |why| PolicyError {
                 list: PolicyList::Rules,
@@ -215,7 +220,7 @@ impl AccessRules {
                 why,
             }
         };
-        for (number, rule) in policy.rules.iter().enumerate() {
+        for (_, number, rule) in numbered(&policy) {
             let types = NamedTypes::of(schema, &rule.to.attributes).map_err(at(number))?;
             // Rules of userPassword hold for authPassword, and nothing else does.
             let is_told = |known: &AttributeTypeId| *known != schema.well_known().auth_password;
@@ -232,8 +237,8 @@ impl AccessRules {
         // What is a secret in one form is one in the other.
         let known = schema.well_known();
         by_type[known.auth_password.index()] = by_type[known.user_password.index()];
-        let mut rules = Vec::with_capacity(policy.rules.len());
-        for (number, (rule, types)) in policy.rules.iter().zip(&named).enumerate() {
+        let mut rules = Vec::with_capacity(named.len());
+        for ((list, number, rule), types) in numbered(&policy).zip(&named) {
             let attributes = &rule.to.attributes;
             let is_all = attributes.is_empty() || types.is_all;
             let mut is_about = vec![is_all; slots].into_boxed_slice();
@@ -253,7 +258,9 @@ impl AccessRules {
             }
             is_about[Slot::ENTRY.index()] |= attributes.contains(&Attributes::Entry);
             is_about[Slot::CHILDREN.index()] |= attributes.contains(&Attributes::Children);
-            rules.push(CompiledRule::new(schema, rule, is_about).map_err(at(number))?);
+            let is_of_some = matches!(policy.lists[list].of, ListScope::Contexts(_));
+            let list = is_of_some.then_some(list);
+            rules.push(CompiledRule::new(schema, list, rule, is_about).map_err(at(number))?);
         }
         let protected = by_type[schema.well_known().user_password.index()];
         let limits = policy.limits.iter().enumerate().map(|(number, limits)| {
@@ -265,11 +272,16 @@ impl AccessRules {
             })
         });
         let limits: Vec<CompiledLimits> = limits.collect::<std::result::Result<_, _>>()?;
+        let local = policy
+            .lists
+            .iter()
+            .filter(|list| list.of != ListScope::Global);
         Ok(AccessRules {
             needs_data: rules.iter().any(CompiledRule::needs_data)
                 || limits.iter().any(CompiledLimits::needs_data),
             limits,
-            local: policy.rules.len().saturating_sub(policy.global),
+            local: local.map(|list| list.rules.len()).sum(),
+            contexts: contexts(schema, &policy)?,
             policy,
             version,
             rules,
@@ -277,6 +289,39 @@ impl AccessRules {
             by_type,
             slots,
         })
+    }
+
+    /// A rule by its place among all: the list that it stands in, and its place there.
+    pub(super) fn written(&self, place: usize) -> Option<(&ListScope, usize, &Rule)> {
+        let (list, number, rule) = numbered(&self.policy).nth(place)?;
+        Some((&self.policy.lists.get(list)?.of, number, rule))
+    }
+
+    /// The number of the list that is about the naming context of an entry alone, if there are such lists.
+    pub(super) fn list_of(&self, dn: &NormalDn) -> Option<usize> {
+        let around = self
+            .contexts
+            .iter()
+            .filter(|(suffix, _)| dn.is_at_or_below(suffix));
+        // Contexts may lie in each other: the innermost has the entry.
+        let innermost = around.max_by_key(|(suffix, _)| suffix.len());
+        innermost.map(|(_, list)| *list)
+    }
+
+    /// How many naming contexts an entry is looked for in.
+    pub(super) fn contexts_count(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// What [`list_of`](Self::list_of) may say of entries.
+    fn lists(&self) -> Vec<Option<usize>> {
+        let mut lists: Vec<_> = self.contexts.iter().map(|(_, list)| Some(*list)).collect();
+        lists.sort_unstable();
+        lists.dedup();
+        if lists.is_empty() {
+            lists.push(None);
+        }
+        lists
     }
 
     /// What rights on a type are given on.
@@ -335,8 +380,8 @@ impl AccessRules {
         let mut conditions = Vec::new();
         let mut rules = Vec::with_capacity(self.rules.len());
         let mut work = 0;
-        for (number, rule) in self.rules.iter().enumerate() {
-            rules.push(rule.for_one(number, &asker, data, (&mut conditions, &mut work))?);
+        for rule in &self.rules {
+            rules.push(rule.for_one(&asker, data, (&mut conditions, &mut work))?);
         }
         let limits = CompiledLimits::first(&self.limits, &asker, data, &mut work)?;
         let state = data.map_or_else(Arc::default, |(_, state)| state.clone());
@@ -350,16 +395,17 @@ impl AccessRules {
         state: Arc<State>,
         (limits, work): (Option<(Bound, Bound)>, u64),
     ) -> Grants {
-        let bounds = Bounds::of(&rules, self.slots);
-        let synthetic = match self.policy.global {
+        let bounds = Bounds::of(&rules, self.slots, &self.lists());
+        let synthetic = match self.rules.len() == self.local {
             // Everybody may read what no rule is about.
-            0 => Sight::Public,
-            _ => match Bounds::of(rules.get(self.local..).unwrap_or_default(), self.slots)
-                .sight(self.protected)
-            {
-                Sight::All | Sight::Public => Sight::Public,
-                Sight::Nothing | Sight::Decided => Sight::Nothing,
-            },
+            true => Sight::Public,
+            false => {
+                let global = rules.get(self.local..).unwrap_or_default();
+                match Bounds::of(global, self.slots, &[None]).sight(self.protected) {
+                    Sight::All | Sight::Public => Sight::Public,
+                    Sight::Nothing | Sight::Decided => Sight::Nothing,
+                }
+            }
         };
         Grants {
             sight: bounds.sight(self.protected),
@@ -425,6 +471,7 @@ pub(super) type Data<'d, R> = Option<((&'d R, &'d Schema), &'d Arc<State>)>;
 impl CompiledRule {
     fn new(
         schema: &Schema,
+        list: Option<usize>,
         rule: &Rule,
         slots: Box<[bool]>,
     ) -> std::result::Result<CompiledRule, String> {
@@ -469,6 +516,7 @@ impl CompiledRule {
             });
         }
         Ok(CompiledRule {
+            list,
             entries,
             needs,
             slots,
@@ -488,7 +536,6 @@ impl CompiledRule {
     /// What of the rule is about one identity.
     fn for_one<R: Read>(
         &self,
-        number: usize,
         asker: &Asker<'_>,
         data: Data<'_, R>,
         (conditions, work): (&mut Vec<Condition>, &mut u64),
@@ -528,13 +575,46 @@ impl CompiledRule {
             clauses.push(Clause::nothing(self.by.len()));
         }
         Ok(RuleFor {
+            list: self.list,
             entries: self.entries.clone(),
             needs: add(self.needs.clone()),
             slots: self.slots.clone(),
             clauses,
-            number,
         })
     }
+}
+
+/// All rules: the number of the list and the place in it of each.
+fn numbered(policy: &Policy) -> impl Iterator<Item = (usize, usize, &Rule)> {
+    let lists = policy.lists.iter().enumerate();
+    lists.flat_map(|(list, known)| {
+        let rules = known.rules.iter().enumerate();
+        rules.map(move |(number, rule)| (list, number, rule))
+    })
+}
+
+/// The naming contexts that lists are about, each with the number of its list.
+fn contexts(
+    schema: &Schema,
+    policy: &Policy,
+) -> std::result::Result<Vec<(NormalDn, usize)>, PolicyError> {
+    let mut contexts = Vec::new();
+    for (list, known) in policy.lists.iter().enumerate() {
+        let ListScope::Contexts(suffixes) = &known.of else {
+            continue;
+        };
+        for suffix in suffixes {
+            let mut dn = NormalDn::new();
+            dn.parse(schema, suffix.as_bytes())
+                .map_err(|invalid| PolicyError {
+                    list: PolicyList::Rules,
+                    rule: 1,
+                    why: format!("{suffix:?} is not a DN: {invalid}"),
+                })?;
+            contexts.push((dn, list));
+        }
+    }
+    Ok(contexts)
 }
 
 /// The types that a rule names.

@@ -6,7 +6,7 @@ use super::Requester;
 use super::compile::Slot;
 use super::condition::Asked;
 use super::grants::{Grants, Met};
-use super::policy::{Rights, Rule, Then};
+use super::policy::{ListScope, Rights, Rule, Then};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, Read};
 use crate::error::{Error, Result};
@@ -20,7 +20,8 @@ pub struct Explanation {
     pub rights: Rights,
     /// Whether no rules are asked, as of the administrator.
     pub is_above_rules: bool,
-    /// The rules that were tried, in their order; the last one decided, unless `is_decided` is false.
+    /// The rules that were tried, in their order, without those of other naming contexts; the last one decided, unless
+    /// `is_decided` is false.
     pub tried: Vec<TriedRule>,
     /// Whether a rule decided. Where none does, there are no rights.
     pub is_decided: bool,
@@ -29,7 +30,9 @@ pub struct Explanation {
 /// A rule that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriedRule {
-    /// Its place among all, counted from 0.
+    /// The list that it stands in.
+    pub list: ListScope,
+    /// Its place in the list, counted from 0.
     pub number: usize,
     /// The rule.
     pub rule: Rule,
@@ -64,14 +67,20 @@ impl Grants {
         let met = Met::new(self, asked);
         let is_self = Some(asked.id) == self.entry;
         let mut rights = Rights::NONE;
-        for known in &self.rules {
+        for (place, known) in self.rules.iter().enumerate() {
+            if !met.is_in_list(known) {
+                continue;
+            }
             let mut tried = |what| {
-                let rule = self.set.policy.rules[known.number].clone();
-                explanation.tried.push(TriedRule {
-                    number: known.number,
-                    rule,
-                    what,
-                });
+                let written = self.set.written(place);
+                explanation
+                    .tried
+                    .extend(written.map(|(list, number, rule)| TriedRule {
+                        list: list.clone(),
+                        number,
+                        rule: rule.clone(),
+                        what,
+                    }));
             };
             if !known.slots[slot.index()] {
                 tried(Tried::OtherAttributes);

@@ -1,6 +1,6 @@
 //! What is granted to an identity: on all entries, as far as that is known before any is looked at, and on one of them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::compile::{AccessRules, EntryTest, Slot};
@@ -24,6 +24,7 @@ const RULE_WORK: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct Grants {
     pub(super) set: Arc<AccessRules>,
+    /// Those of the set, each at its place.
     pub(super) rules: Vec<RuleFor>,
     /// The identity's own entry.
     pub(super) entry: Option<EntryId>,
@@ -45,14 +46,14 @@ pub(crate) struct Grants {
 /// What of a rule is about one identity.
 #[derive(Debug)]
 pub(super) struct RuleFor {
+    /// The number of its list, where that is about some naming contexts only.
+    pub(super) list: Option<usize>,
     pub(super) entries: Option<EntryTest>,
     /// The conditions that an entry must meet besides.
     pub(super) needs: Box<[usize]>,
     pub(super) slots: Box<[bool]>,
     /// The last one holds for every entry, and ends the rule.
     pub(super) clauses: Vec<Clause>,
-    /// Its place among the rules as written.
-    pub(super) number: usize,
 }
 
 /// A clause that is about the identity.
@@ -87,9 +88,14 @@ impl Clause {
 }
 
 impl RuleFor {
-    /// Whether it is about every entry.
-    pub(super) fn is_about_all(&self) -> bool {
+    /// Whether it is about every entry that its list is about.
+    fn is_about_all(&self) -> bool {
         self.entries.is_none() && self.needs.is_empty()
+    }
+
+    /// Whether its list is about the entries of which [`AccessRules::list_of`] says this.
+    pub(super) fn is_in(&self, list: Option<usize>) -> bool {
+        self.list.is_none() || self.list == list
     }
 }
 
@@ -146,8 +152,13 @@ impl Range {
 }
 
 impl Bounds {
-    pub(super) fn of(rules: &[RuleFor], slots: usize) -> Bounds {
-        let ranges = (0..slots).map(|slot| Bounds::range(rules, slot));
+    /// Those of entries that obey one of some lists each, and the rules that all obey.
+    pub(super) fn of(rules: &[RuleFor], slots: usize, lists: &[Option<usize>]) -> Bounds {
+        let ranges = (0..slots).map(|slot| {
+            let each = lists.iter().map(|list| Bounds::range(rules, slot, *list));
+            each.reduce(|range, other| range.or(Some(other)))
+                .unwrap_or(Range::NONE)
+        });
         let (least, most): (Vec<_>, Vec<_>) = ranges.map(|range| (range.least, range.most)).unzip();
         Bounds {
             least: least.into(),
@@ -155,11 +166,14 @@ impl Bounds {
         }
     }
 
-    fn range(rules: &[RuleFor], slot: usize) -> Range {
+    fn range(rules: &[RuleFor], slot: usize, list: Option<usize>) -> Range {
         let mut ended: Option<Range> = None;
         // That of the entries which come as far as a rule.
         let mut reaching = Some(Range::NONE);
-        for rule in rules.iter().filter(|rule| rule.slots[slot]) {
+        for rule in rules
+            .iter()
+            .filter(|rule| rule.slots[slot] && rule.is_in(list))
+        {
             let Some(mut left) = reaching else { break };
             let mut broken: Option<Range> = None;
             for clause in &rule.clauses {
@@ -347,7 +361,7 @@ impl Grants {
 
     /// Work of trying the rules, without their conditions.
     fn trying_work(&self) -> u64 {
-        RULE_WORK * self.rules.len() as u64
+        RULE_WORK * (self.rules.len() + self.set.contexts_count()) as u64
     }
 
     /// The same, of which some is known.
@@ -457,6 +471,8 @@ impl Grants {
 pub(super) struct Met<'m, 'a, R: Read> {
     grants: &'m Grants,
     asked: &'m Asked<'a, R>,
+    /// What [`AccessRules::list_of`] says of the entry.
+    list: OnceCell<Option<usize>>,
     known: RefCell<Vec<Option<bool>>>,
     /// What that took, in about as many nanoseconds.
     work: Cell<u64>,
@@ -467,6 +483,7 @@ impl<'m, 'a, R: Read> Met<'m, 'a, R> {
         Met {
             grants,
             asked,
+            list: OnceCell::new(),
             known: RefCell::new(vec![None; grants.conditions.len()]),
             work: Cell::new(0),
         }
@@ -484,7 +501,16 @@ impl<'m, 'a, R: Read> Met<'m, 'a, R> {
         Ok(meets)
     }
 
+    /// Whether a rule's list is about the entry.
+    pub(super) fn is_in_list(&self, rule: &RuleFor) -> bool {
+        let list = || self.grants.set.list_of(self.asked.dn);
+        rule.list.is_none() || rule.list == *self.list.get_or_init(list)
+    }
+
     pub(super) fn is_about(&self, rule: &RuleFor) -> Result<bool> {
+        if !self.is_in_list(rule) {
+            return Ok(false);
+        }
         if !rule
             .entries
             .as_ref()

@@ -53,8 +53,9 @@ pub use self::limits::{Bound, Limits, SearchLimits};
 pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 pub use self::policy::{
-    Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, Peer, Policy, Rights, Rule,
-    SocketName, Strength, Subject, TextStyle, Then, ValuePattern, ValueStyle, What, Who,
+    Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, ListScope, Peer, Policy, Rights,
+    Rule, RuleList, SocketName, Strength, Subject, TextStyle, Then, ValuePattern, ValueStyle, What,
+    Who,
 };
 use crate::directory::{Credentials, Directory, Snapshot};
 use crate::engine::{CommitNo, Engine, EntryId, Read};
@@ -311,11 +312,6 @@ impl<E: Engine> Directory<E> {
     pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
         let access = self.access();
         access.set(&self.schema(), policy.clone(), access.commit())
-    }
-
-    /// The access rules in force.
-    pub fn access_in_force(&self) -> Policy {
-        self.access().rules().policy.clone()
     }
 
     /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.

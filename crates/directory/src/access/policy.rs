@@ -13,23 +13,41 @@ use sapwood_ldap::list::ChangeKind;
 
 use super::limits::Limits;
 
-/// Rules in their order.
+/// Lists of rules, which are tried one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The rules.
-    pub rules: Vec<Rule>,
-    /// So many of the last are global: of the root DSE and the schema, which no others are about.
-    pub global: usize,
+    /// The lists; those of all entries are the last.
+    pub lists: Vec<RuleList>,
     /// What bounds the searches of some.
     pub limits: Vec<Limits>,
 }
 
+/// Rules in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleList {
+    /// The entries that they are about.
+    pub of: ListScope,
+    /// The rules.
+    pub rules: Vec<Rule>,
+}
+
+/// The entries that a list of rules is about. A naming context that lies in another one is not part of that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListScope {
+    /// Those of the naming contexts with these DNs.
+    Contexts(Vec<String>),
+    /// Those of all naming contexts.
+    Data,
+    /// All, and the root DSE and the schema, which no others are about.
+    Global,
+}
+
 impl From<Vec<Rule>> for Policy {
-    /// Rules of the naming contexts alone.
+    /// Rules of all naming contexts.
     fn from(rules: Vec<Rule>) -> Policy {
+        let of = ListScope::Data;
         Policy {
-            rules,
-            global: 0,
+            lists: vec![RuleList { of, rules }],
             limits: Vec::new(),
         }
     }
@@ -471,17 +489,27 @@ impl Rule {
 }
 
 impl Policy {
+    /// All rules in their order.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.lists.iter().flat_map(|list| &list.rules)
+    }
+
+    /// The [rules](Policy::standard_rules) without configured ones.
+    pub fn standard(anonymous_read: bool) -> Policy {
+        Policy::from(Policy::standard_rules(anonymous_read))
+    }
+
     /// The rules without configured ones: who is bound reads everything but passwords and sets the own one; who is not
     /// reads the same if `anonymous_read` says so, and otherwise nothing. Users of this machine who are no entry have
     /// no more rights than who is not bound.
-    pub fn standard(anonymous_read: bool) -> Policy {
+    pub(crate) fn standard_rules(anonymous_read: bool) -> Vec<Rule> {
         let anonymous = match anonymous_read {
             true => Rights::UP_TO_READ,
             false => Rights::NONE,
         };
         let password = [Attributes::of_type("userPassword")];
         let of_this_machine = Who::Dn(DnPattern::new(DnScope::Subtree, EXTERNAL_NAMES));
-        let rules = vec![
+        vec![
             Rule::to(What::everything().attributes(password))
                 .by(Who::SelfEntry, Rights::WRITE | Rights::UP_TO_AUTH)
                 .by(Who::Anyone, Rights::UP_TO_AUTH),
@@ -489,8 +517,7 @@ impl Policy {
                 .by(of_this_machine, anonymous)
                 .by(Who::Users, Rights::UP_TO_READ)
                 .by(Who::Anonymous, anonymous),
-        ];
-        Policy::from(rules)
+        ]
     }
 }
 

@@ -73,7 +73,31 @@ fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rig
     };
     let is_in_class = |of: &str| ["name", "cn", "sn", "userPassword", "description"].contains(&of);
     let mut rights = Rights::NONE;
-    'rules: for rule in &policy.rules {
+    // The innermost of the naming contexts that lists name has the entry.
+    let around = |suffix: &&str| {
+        let above = dn_of(id).strip_suffix(*suffix);
+        above.is_some_and(|above| above.is_empty() || above.ends_with(','))
+    };
+    let suffixes = policy.lists.iter().flat_map(|list| match &list.of {
+        ListScope::Contexts(suffixes) => suffixes.as_slice(),
+        ListScope::Data | ListScope::Global => &[],
+    });
+    let context = suffixes
+        .map(String::as_str)
+        .filter(around)
+        .max_by_key(|suffix| suffix.len());
+    let is_about = |list: &&RuleList| match &list.of {
+        ListScope::Contexts(suffixes) => suffixes
+            .iter()
+            .any(|suffix| Some(suffix.as_str()) == context),
+        ListScope::Data | ListScope::Global => true,
+    };
+    let rules = policy
+        .lists
+        .iter()
+        .filter(is_about)
+        .flat_map(|list| &list.rules);
+    'rules: for rule in rules {
         let entries = rule.to.entries.as_ref();
         if entries.is_some_and(|pattern| !stands(pattern, dn_of(id))) {
             continue;
@@ -188,8 +212,34 @@ fn policy() -> impl Strategy<Value = Policy> {
         ..What::default()
     });
     let rule = (what, prop::collection::vec(by(), 0..4));
-    let rules = prop::collection::vec(rule.prop_map(|(to, by)| Rule { to, by }), 0..8);
-    rules.prop_map(Policy::from)
+    let rule = rule.prop_map(|(to, by)| Rule { to, by });
+    let rules = prop::collection::vec((rule, 0..4usize), 0..12);
+    (rules, any::<bool>()).prop_map(|(rules, is_in_lists)| match is_in_lists {
+        true => in_lists(rules),
+        false => Policy::from(rules.into_iter().map(|(rule, _)| rule).collect::<Vec<_>>()),
+    })
+}
+
+/// Rules with the numbers of their lists: of a naming context, of one that lies in it, of others, and of all entries.
+fn in_lists(rules: Vec<(Rule, usize)>) -> Policy {
+    let contexts = |suffixes: &[&str]| {
+        ListScope::Contexts(suffixes.iter().map(|suffix| (*suffix).to_owned()).collect())
+    };
+    let lists = [
+        contexts(&["dc=example,dc=com"]),
+        contexts(&["cn=inner,uid=anne,ou=people,dc=example,dc=com", "o=other"]),
+        contexts(&["o=more"]),
+        ListScope::Global,
+    ];
+    let lists = lists.into_iter().enumerate().map(|(number, of)| {
+        let rules = rules.iter().filter(|(_, list)| *list == number);
+        let rules = rules.map(|(rule, _)| rule.clone()).collect();
+        RuleList { of, rules }
+    });
+    Policy {
+        lists: lists.collect(),
+        limits: Vec::new(),
+    }
 }
 
 /// The entry above others, as searches know it.
@@ -315,6 +365,27 @@ fn who_asks_by_the_standard_rules_is_decided_for_all_entries_at_once() {
     assert_eq!(sight(false, user(4)), (Sight::Public, false));
     assert_eq!(sight(false, Identity::Anonymous), (Sight::Nothing, false));
     assert_eq!(sight(true, Identity::Anonymous), (Sight::Public, false));
+}
+
+#[test]
+fn rules_of_some_contexts_leave_what_is_granted_in_all_known_beforehand() {
+    let schema = Schema::standard();
+    let rules = |rights| vec![Rule::to(What::everything()).by(Who::Users, rights)];
+    let list = |suffix: &str, rights| RuleList {
+        of: ListScope::Contexts(vec![suffix.into()]),
+        rules: rules(rights),
+    };
+    let sight = |one, other| {
+        let lists = vec![list("dc=example,dc=com", one), list("o=other", other)];
+        let limits = Vec::new();
+        requester(&schema, Policy { lists, limits }, user(4))
+            .grants()
+            .sight()
+    };
+    let (read, none) = (Rights::UP_TO_READ, Rights::NONE);
+    assert_eq!(sight(read, read), Sight::All);
+    assert_eq!(sight(read, none), Sight::Decided);
+    assert_eq!(sight(none, none), Sight::Nothing);
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(crate) mod ordered;
 pub(crate) mod password_policy;
 pub(crate) mod unique;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,7 +17,7 @@ use sapwood_ldap::result::ResultCode;
 
 pub use self::authorization::AuthzPolicy;
 pub use self::password_policy::PasswordPolicyOverlay;
-use crate::access::{AuthzRegexp, Limits, Policy, Rule};
+use crate::access::{AuthzRegexp, Limits, ListScope, Policy, Rule, RuleList};
 use crate::outcome::Stop;
 use crate::synthetic::config::{DATA, GLOBAL};
 use crate::update::UniqueRule;
@@ -44,7 +45,9 @@ pub struct Settings {
     pub unique: Vec<UniqueRule>,
     /// Who may do what with the entries of the naming contexts.
     pub access: Vec<Rule>,
-    /// Who may do what with all entries, as far as no rule of `access` decides it.
+    /// The same of those that have a list of their own, by their place among all. None is empty.
+    pub context_access: BTreeMap<usize, Vec<Rule>>,
+    /// Who may do what with all entries, as far as no rule of the other lists decides it.
     pub global_access: Vec<Rule>,
     /// What bounds the searches of some, in the place of the limits of all.
     pub limits: Vec<Limits>,
@@ -228,23 +231,48 @@ impl Settings {
     pub(crate) fn differ_in_access(&self, others: &Settings) -> bool {
         self.anonymous_read != others.anonymous_read
             || self.access != others.access
+            || self.context_access != others.context_access
             || self.global_access != others.global_access
             || self.limits != others.limits
     }
 
-    /// The access rules that they ask for, and the limits.
-    pub(crate) fn policy(&self) -> Policy {
-        let limits = self.limits.clone();
-        if self.access.is_empty() && self.global_access.is_empty() {
-            return Policy {
-                limits,
-                ..Policy::standard(self.anonymous_read)
-            };
+    /// The access rules that they ask for in a directory of these naming contexts, and the limits.
+    pub(crate) fn policy<'c>(&self, contexts: impl Iterator<Item = &'c str>) -> Policy {
+        let common = match self.access.is_empty() && self.global_access.is_empty() {
+            true => Policy::standard_rules(self.anonymous_read),
+            false => self.access.clone(),
+        };
+        let mut lists = Vec::new();
+        if self.context_access.is_empty() {
+            lists.push(RuleList {
+                of: ListScope::Data,
+                rules: common,
+            });
+        } else {
+            let mut others = Vec::new();
+            for (place, dn) in contexts.enumerate() {
+                match self.context_access.get(&place) {
+                    Some(own) => lists.push(RuleList {
+                        of: ListScope::Contexts(vec![dn.to_owned()]),
+                        rules: own.clone(),
+                    }),
+                    None => others.push(dn.to_owned()),
+                }
+            }
+            if !others.is_empty() {
+                lists.push(RuleList {
+                    of: ListScope::Contexts(others),
+                    rules: common,
+                });
+            }
         }
+        lists.push(RuleList {
+            of: ListScope::Global,
+            rules: self.global_access.clone(),
+        });
         Policy {
-            rules: [&self.access[..], &self.global_access].concat(),
-            global: self.global_access.len(),
-            limits,
+            lists,
+            limits: self.limits.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::{Setting, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
+use crate::state::State;
 
 /// What `cn=config` shows of what is configured with the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +49,9 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
         database(0, "config", DATABASE, &[], vec![root_dn(server)]),
         database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
     ]);
-    entries.extend(unique_values(server));
-    entries.extend(password_policies(server));
+    let data_overlays = unique_values(server).into_iter().chain(password_policies(server));
+    entries.extend(data_overlays);
+    entries.extend(contexts(server));
     vec![entries]
 }
 
@@ -211,6 +213,43 @@ fn data(server: &Server<'_>) -> Attributes {
     attributes.push((LIMITS, ordered::values(&state.settings.limits)));
     attributes.push(("olcDbIndex", indexes.collect()));
     attributes
+}
+
+/// The number of the first naming context's database, where there are several: that of the data is before it.
+const FIRST_CONTEXT: usize = 2;
+
+/// The naming contexts, where there are several: each may have a list of access rules of its own.
+fn contexts(server: &Server<'_>) -> Vec<Content> {
+    let State { contexts, settings, .. } = server.state;
+    if contexts.len() == 1 {
+        return Vec::new();
+    }
+    let entries = contexts.iter().enumerate().map(|(place, context)| {
+        let own = settings.context_access.get(&place);
+        let own = own.map_or_else(Vec::new, |own| ordered::values(own));
+        let name = format!("{{{}}}mdb", place + FIRST_CONTEXT);
+        let number = format!("{{{}}}", place + FIRST_CONTEXT);
+        let dn = |name: &str| format!("olcDatabase={name},{}", CONTEXT.suffix);
+        Content {
+            dn: dn(&name),
+            also: vec![dn(&number)],
+            attributes: vec![
+                ("objectClass", one(DATABASE)),
+                ("structuralObjectClass", one(DATABASE)),
+                ("olcDatabase", one(&name)),
+                ("olcSuffix", one(&context.dn)),
+                (access::ACCESS, own),
+            ],
+        }
+    });
+    entries.collect()
+}
+
+/// The place of the naming context that an entry is about, by the DN that the entry has in `cn=config`.
+pub(crate) fn context_of(entry: &str) -> Option<usize> {
+    let name = entry.strip_suffix(",cn=config")?.strip_prefix("olcDatabase=")?;
+    let number: usize = name.strip_prefix('{')?.strip_suffix("}mdb")?.parse().ok()?;
+    number.checked_sub(FIRST_CONTEXT)
 }
 
 /// The rules of unique values, as the overlay of the data that they are in OpenLDAP.

@@ -216,11 +216,9 @@ impl<'b> Batch<'b> {
 
     /// The access rules that hold from it on, and the schema that their names are of, if it changed one of them.
     pub(crate) fn new_policy(&self) -> Option<(Schema, Policy)> {
-        let State {
-            schema, settings, ..
-        } = &self.state;
+        let state = &self.state;
         self.changes_access
-            .then(|| (schema.clone(), settings.policy()))
+            .then(|| (state.schema.clone(), state.policy()))
     }
 
     /// That it has become.

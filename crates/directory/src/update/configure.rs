@@ -15,7 +15,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::Run;
 use super::rules::{RuleSet, UniqueRule};
-use crate::access::{AccessRules, LIMITS, PolicyList};
+use crate::access::{AccessRules, LIMITS, PolicyList, RULES_MAX};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::unique::{self, UNIQUE_URI};
@@ -32,7 +32,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::synthetic::config::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
+use crate::synthetic::config::{self, DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
 use crate::synthetic::root_dse::Channel;
 
 impl<T: Write> Run<'_, T> {
@@ -59,7 +59,8 @@ impl<T: Write> Run<'_, T> {
         let mut begins_indexes = false;
         for change in request.changes {
             let target = self.configured(change.attribute.description)?;
-            if !target.entries().contains(&entry.as_str()) {
+            let context = config::context_of(&entry).filter(|_| matches!(target, Target::Access));
+            if !target.entries().contains(&entry.as_str()) && context.is_none() {
                 let (attribute, entries) = (target.attribute(), target.entries());
                 let diagnostic = format!("{attribute} is set in {}", entries.join(" and "));
                 return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
@@ -75,11 +76,13 @@ impl<T: Write> Run<'_, T> {
                 }
                 Target::Limits => ordered::change(&mut state.settings.limits, &change)?,
                 Target::Access => {
-                    let list = match entry == FRONTEND {
-                        true => AccessList::Global,
-                        false => AccessList::Data,
+                    let list = match context {
+                        Some(place) => AccessList::Context(place),
+                        None if entry == FRONTEND => AccessList::Global,
+                        None => AccessList::Data,
                     };
                     ordered::change(list.of_mut(&mut state.settings), &change)?;
+                    state.settings.drop_empty_lists();
                 }
             }
         }
@@ -104,9 +107,10 @@ impl<T: Write> Run<'_, T> {
             // Updates of all stores are ended with the rules that were, or begun with those that are.
             self.txn.guard_move()?;
         }
-        if state.settings.differ_in_access(&self.state.settings) {
+        if state.differs_in_access(self.state) {
+            check_rules_count(&state.settings)?;
             // Whether they can be put in force.
-            let rules = AccessRules::new(self.schema, state.settings.policy(), 0);
+            let rules = AccessRules::new(self.schema, state.policy(), 0);
             rules.map_err(|error| {
                 let attribute = match error.list {
                     PolicyList::Rules => ACCESS,
@@ -410,6 +414,21 @@ fn refused(error: Error) -> Stop {
         Error::Config(why) => Stop::refuse(ResultCode::UnwillingToPerform, why),
         failed => Stop::Failed(failed),
     }
+}
+
+/// Rules of all lists together: every bind looks at all of them.
+const ALL_RULES_MAX: usize = 10 * RULES_MAX;
+
+fn check_rules_count(settings: &Settings) -> Result<(), Stop> {
+    let count: usize = AccessList::all(settings)
+        .map(|(_, rules)| rules.len())
+        .sum();
+    if count > ALL_RULES_MAX {
+        let diagnostic =
+            format!("{ACCESS}: all lists together have more than {ALL_RULES_MAX} rules");
+        return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
+    }
+    Ok(())
 }
 
 /// Makes one change of the rules of unique values.

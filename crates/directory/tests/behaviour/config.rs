@@ -220,6 +220,12 @@ fn what_is_set_elsewhere_is_refused_with_what_sets_it() {
         (
             "olcDatabase={2}mdb,cn=config",
             "olcSizeLimit",
+            ResultCode::UnwillingToPerform,
+            DATA,
+        ),
+        (
+            "olcDatabase={4}mdb,cn=config",
+            "olcSizeLimit",
             ResultCode::NoSuchObject,
             "no such entry",
         ),

@@ -19,6 +19,11 @@ const SCHEMA: &str = "cn=schema,cn=config";
 const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
 const CONFIG_DATABASE: &str = "olcDatabase={0}config,cn=config";
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
+/// Of the two naming contexts.
+const CONTEXTS: [&str; 2] = [
+    "olcDatabase={2}mdb,cn=config",
+    "olcDatabase={3}mdb,cn=config",
+];
 
 fn directory() -> Directory {
     let directory = in_memory();
@@ -42,20 +47,29 @@ fn dns(base: &str, scope: Scope, filter: &str) -> Vec<String> {
 
 #[test]
 fn scopes_and_filters_are_those_of_a_tree() {
-    let all = [CONFIG, SCHEMA, FRONTEND, CONFIG_DATABASE, DATA];
+    let all = [
+        CONFIG,
+        SCHEMA,
+        FRONTEND,
+        CONFIG_DATABASE,
+        DATA,
+        CONTEXTS[0],
+        CONTEXTS[1],
+    ];
     for (base, scope, expected) in [
         (CONFIG, Scope::Base, &all[..1]),
         (CONFIG, Scope::OneLevel, &all[1..]),
         (CONFIG, Scope::Subtree, &all[..]),
         (CONFIG, Scope::Subordinates, &all[1..]),
         ("CN = Config", Scope::Subtree, &all[..]),
-        (DATA, Scope::Base, &all[4..]),
-        (DATA, Scope::Subtree, &all[4..]),
+        (DATA, Scope::Base, &all[4..5]),
+        (DATA, Scope::Subtree, &all[4..5]),
         (DATA, Scope::OneLevel, &[]),
         (DATA, Scope::Subordinates, &[]),
-        ("olcDatabase=mdb, cn=config", Scope::Base, &all[4..]),
-        ("olcDatabase={1},cn=config", Scope::Base, &all[4..]),
-        ("olcdatabase={1}MDB,2.5.4.3=config", Scope::Base, &all[4..]),
+        ("olcDatabase=mdb, cn=config", Scope::Base, &all[4..5]),
+        ("olcDatabase={1},cn=config", Scope::Base, &all[4..5]),
+        ("olcdatabase={1}MDB,2.5.4.3=config", Scope::Base, &all[4..5]),
+        ("olcDatabase={3},cn=config", Scope::Subtree, &all[6..]),
     ] {
         assert_eq!(
             dns(base, scope, "(objectClass=*)"),
@@ -64,14 +78,15 @@ fn scopes_and_filters_are_those_of_a_tree() {
         );
     }
     for (filter, expected) in [
-        ("(olcSuffix=O=Other)", &all[4..]),
+        ("(&(olcSuffix=O=Other)(olcDbIndex=*))", &all[4..5]),
+        ("(&(olcSuffix=O=Other)(!(olcDbIndex=*)))", &all[6..]),
         ("(olcBackend=*)", &all[2..]),
         (
             "(&(objectClass=olcDatabaseConfig)(!(olcSuffix=*)))",
             &all[2..4],
         ),
         ("(hasSubordinates=TRUE)", &all[..1]),
-        ("(numSubordinates=4)", &all[..1]),
+        ("(numSubordinates=6)", &all[..1]),
         ("(entryDN=cn=SCHEMA,cn=config)", &all[1..2]),
         ("(olcAttributeTypes=*NAME 'uid'*)", &[]),
         ("(olcAttributeTypes=*olcSuffix*)", &all[1..2]),
@@ -109,7 +124,8 @@ fn pages_and_limits_hold() {
                 break;
             }
         }
-        assert_eq!(seen, [FRONTEND, CONFIG_DATABASE, DATA]);
+        let [one, other] = CONTEXTS;
+        assert_eq!(seen, [FRONTEND, CONFIG_DATABASE, DATA, one, other]);
     }
     let first = page(Vec::new(), 1, Scope::Subtree);
     let other = page(first.cookie, 1, Scope::OneLevel);
@@ -142,7 +158,7 @@ fn what_is_not_there_is_told_with_what_is_above() {
     for (dn, nearest) in [
         ("cn=x,cn=config", CONFIG),
         ("olcOverlay=x,olcDatabase=mdb,cn=config", DATA),
-        ("olcDatabase={2}mdb,cn=config", CONFIG),
+        ("olcDatabase={4}mdb,cn=config", CONFIG),
         ("cn=x,cn=Subschema", "cn=Subschema"),
     ] {
         let found = found(&directory, query(dn, Scope::Subtree, "(objectClass=*)"));

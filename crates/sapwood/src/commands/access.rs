@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use base64ct::{Base64, Encoding};
-use sapwood_directory::access::{Rights, Rule, Tried, parse_rules};
+use sapwood_directory::access::{ListScope, Policy, Rights, Rule, Tried, TriedRule, parse_rules};
 use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{Directory, Identity, Requester};
 use sapwood_server::{Config, admin};
@@ -23,7 +23,7 @@ use crate::output::Output;
 /// Bytes of a file of rules or of tests: what the control socket takes, but for the words of the command.
 const FILE_BYTES_MAX: usize = admin::COMMAND_BYTES_MAX / 2;
 
-/// The entries that have the rules: of the naming contexts, and of all entries.
+/// The entries that have the rules: of the naming contexts without their own, and of all entries.
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
 const GLOBAL: &str = "olcDatabase={-1}frontend,cn=config";
 
@@ -144,14 +144,10 @@ fn set(
     list: &str,
     rules: &str,
 ) -> Result<String, String> {
-    let entry = match list {
-        "global" => GLOBAL,
-        "data" => DATA,
-        list => {
-            let context = list.strip_prefix("context ").unwrap_or_default();
-            only_context(directory, context)?;
-            DATA
-        }
+    let entry = match list.strip_prefix("context ") {
+        Some(context) => entry_of(directory, context)?,
+        None if list == "global" => GLOBAL.to_owned(),
+        None => DATA.to_owned(),
     };
     let rules = parse_rules(rules).map_err(|error| error.to_string())?;
     let mut changes = format!("dn: {entry}\nchangetype: modify\nreplace: olcAccess\n");
@@ -169,15 +165,19 @@ fn set(
             None => why,
         }
     })?;
+    let snapshot = directory.snapshot().map_err(|error| error.to_string())?;
+    let settings = snapshot.settings();
+    let are_common = !settings.access.is_empty() || !settings.global_access.is_empty();
     Ok(match rules.len() {
+        0 if are_common => "no rules are left in this list".to_owned(),
         0 => "no rules: the default ones are in force".to_owned(),
         1 => "1 rule in force".to_owned(),
         count => format!("{count} rules in force"),
     })
 }
 
-/// Refuses what is not the only naming context: several have their rules in common.
-fn only_context(directory: &Directory, context: &str) -> Result<(), String> {
+/// The entry that has the rules of a naming context.
+fn entry_of(directory: &Directory, context: &str) -> Result<String, String> {
     let snapshot = directory.snapshot().map_err(|error| error.to_string())?;
     let contexts: Vec<&str> = snapshot.naming_contexts().collect();
     let schema = directory.schema();
@@ -189,28 +189,31 @@ fn only_context(directory: &Directory, context: &str) -> Result<(), String> {
             .then_some(normal)
     };
     let wanted = normal(context);
-    if wanted.is_none() || !contexts.iter().any(|known| normal(known) == wanted) {
-        return Err(format!("there is no naming context {context:?}"));
-    }
-    match contexts.len() {
-        1 => Ok(()),
-        _ => Err("the naming contexts have their rules in common: leave --context away".into()),
-    }
+    let mut known = contexts.iter();
+    let place = known.position(|known| wanted.is_some() && normal(known) == wanted);
+    let place = place.ok_or_else(|| format!("there is no naming context {context:?}"))?;
+    Ok(match contexts.len() {
+        1 => DATA.to_owned(),
+        // Behind that of the data.
+        _ => format!("olcDatabase={{{}}}mdb,cn=config", place + 2),
+    })
 }
 
 /// Writes the rules as a file that `set` takes.
 fn show(directory: &Directory, note: &mut dyn FnMut(&str)) -> Result<(), String> {
     let snapshot = directory.snapshot().map_err(|error| error.to_string())?;
     let settings = snapshot.settings();
-    let lists = [
-        ("# Of the naming contexts", &settings.access),
-        ("# Of all entries", &settings.global_access),
-    ];
+    let mut lists = vec![("# Of the naming contexts".to_owned(), &settings.access)];
+    for (place, dn) in snapshot.naming_contexts().enumerate() {
+        let own = settings.context_access.get(&place);
+        lists.extend(own.map(|rules| (format!("# Of {dn}"), rules)));
+    }
+    lists.push(("# Of all entries".to_owned(), &settings.global_access));
     for (title, rules) in lists {
         if rules.is_empty() {
             continue;
         }
-        note(title);
+        note(&title);
         for rule in rules {
             note(&format!("access to {}", rule.to));
             for by in &rule.by {
@@ -219,8 +222,14 @@ fn show(directory: &Directory, note: &mut dyn FnMut(&str)) -> Result<(), String>
         }
     }
     if settings.access.is_empty() && settings.global_access.is_empty() {
-        note("# There are no rules. The default ones are as if there were these:");
-        for rule in directory.access_in_force().rules {
+        let others = match settings.context_access.is_empty() {
+            true => "There are no rules.",
+            false => "There are no others.",
+        };
+        note(&format!(
+            "# {others} The default ones are as if there were these:"
+        ));
+        for rule in &Policy::standard(settings.anonymous_read).lists[0].rules {
             note(&format!("# access {rule}"));
         }
     }
@@ -305,8 +314,7 @@ impl Question<'_> {
             return Ok(());
         }
         for tried in &explained.tried {
-            let number = tried.number;
-            note(&format!("rule {{{number}}}: access to {}", tried.rule.to));
+            note(&format!("{}: access to {}", name_of(tried), tried.rule.to));
             match &tried.what {
                 Tried::OtherEntries => note("    is about other entries"),
                 Tried::OtherAttributes => note("    is about other attributes"),
@@ -319,7 +327,7 @@ impl Question<'_> {
         }
         let last = explained.tried.last().filter(|_| explained.is_decided);
         let by = match last {
-            Some(last) => format!("rule {{{}}}", last.number),
+            Some(last) => name_of(last),
             None => "no rule decides: access to * by * none".to_owned(),
         };
         let verdict = if may { "granted" } else { "denied" };
@@ -329,6 +337,15 @@ impl Question<'_> {
             self.operation
         ));
         Ok(())
+    }
+}
+
+/// How a rule is called.
+fn name_of(tried: &TriedRule) -> String {
+    let number = tried.number;
+    match tried.list {
+        ListScope::Global => format!("global rule {{{number}}}"),
+        ListScope::Contexts(_) | ListScope::Data => format!("rule {{{number}}}"),
     }
 }
 
@@ -380,7 +397,7 @@ fn test(directory: &Directory, administrator: &str, expectations: &str) -> Resul
         if may != expected {
             let by = explained.tried.last().filter(|_| explained.is_decided);
             let by = by.map_or("no rule".to_owned(), |tried| {
-                format!("rule {{{}}}: access {}", tried.number, tried.rule)
+                format!("{}: access {}", name_of(tried), tried.rule)
             });
             let verdict = if may { "allowed" } else { "denied" };
             failures.push(format!("line {number}: {verdict} by {by}"));

@@ -285,7 +285,7 @@ impl<T: Write> Run<'_, T> {
     /// Writes a change down that is to take place when all entries have been looked at.
     fn begin_schema_change(&mut self, after: Schema, uses: &Uses) -> Result<(), Stop> {
         // What can be told already.
-        let policy = self.state.settings.policy();
+        let policy = self.state.policy();
         Access::new(&after, policy).map_err(|error| not_so(error.to_string()))?;
         definition::put_coming_schema(self.txn, after.additions())?;
         let began = self.txn.commit();
@@ -347,7 +347,7 @@ impl<T: Write> Run<'_, T> {
     fn install_schema(&mut self, after: Schema) -> Result<(), Stop> {
         let before = self.schema.clone();
         let refused = not_so;
-        let policy = self.state.settings.policy();
+        let policy = self.state.policy();
         Access::new(&after, policy).map_err(|error| refused(error.to_string()))?;
         for known in before.attribute_types() {
             if !known.is_gone() && after.type_of(known.id()).is_gone() {

@@ -299,6 +299,82 @@ fn groups_of_every_store_are_looked_up_anew() {
     assert_eq!(finds(), None, "it is as if it were not there");
 }
 
+/// A naming context with rules of its own obeys them and the global ones, the others obey those of all.
+#[test]
+fn a_naming_context_has_rules_of_its_own() {
+    const EXAMPLE: &str = "olcDatabase={2}mdb,cn=config";
+    const OTHER: &str = "olcDatabase={3}mdb,cn=config";
+    const CARLA: &str = "uid=carla,o=other";
+    let directory = directory();
+    succeed(
+        &directory,
+        add("o=other", "objectClass: organization\no: other"),
+    );
+    let carla = "objectClass: inetOrgPerson\nuid: carla\ncn: C\nsn: C\nmail: c@example.com";
+    succeed(&directory, add(CARLA, carla));
+    let anne = user(&directory, ANNE);
+    let sees = || [BERT, CARLA].map(|of| sees_mail(&directory, &anne, of));
+    let set = |entry: &str, rules: &[&str]| {
+        succeed(&directory, modify(entry, &[(Replace, "olcAccess", rules)]));
+    };
+    assert_eq!(sees(), [true, true]);
+    // The others are as they were.
+    set(OTHER, &["to attrs=mail by * none", "to * by users read"]);
+    assert_eq!(sees(), [true, false]);
+    let found = search(&directory, &by(&anne, "", Scope::Subtree, "(mail=*)"));
+    assert!(!found.entries.is_empty() && found.entries.iter().all(|(dn, _)| dn != CARLA));
+    assert_eq!(shown(&directory, OTHER).len(), 2);
+    assert!(shown(&directory, EXAMPLE).is_empty() && shown(&directory, DATA).is_empty());
+    let change = || modify(CARLA, &[(Replace, "description", &["x"])]);
+    let refused = |who: &Identity| apply_as(&directory, who.clone(), change()).code;
+    assert_eq!(refused(&anne), ResultCode::InsufficientAccessRights);
+    set(OTHER, &["to * by users write"]);
+    assert_eq!(refused(&anne), ResultCode::Success);
+    let of_bert = modify(BERT, &[(Replace, "description", &["x"])]);
+    let outcome = apply_as(&directory, anne.clone(), of_bert);
+    assert_eq!(outcome.code, ResultCode::InsufficientAccessRights);
+    // Those of all are about the others alone, and global ones about all.
+    put(
+        &directory,
+        &["to attrs=mail by self read", "to * by users read"],
+    );
+    assert_eq!(sees(), [false, true]);
+    set(OTHER, &["to attrs=cn by users read"]);
+    assert_eq!(sees(), [false, false]);
+    set(FRONTEND, &["to * by users read"]);
+    assert_eq!(sees(), [false, true]);
+    let requester = directory.requester(anne.clone());
+    let snapshot = directory.snapshot().unwrap();
+    let explained = |dn: &str| {
+        let explained =
+            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, "mail"));
+        let tried = explained.unwrap().tried.into_iter();
+        tried
+            .map(|tried| (tried.list, tried.number))
+            .collect::<Vec<_>>()
+    };
+    use sapwood_directory::access::ListScope;
+    let scope = |suffix: &str| ListScope::Contexts(vec![suffix.into()]);
+    let other = [(scope("o=other"), 0), (ListScope::Global, 0)];
+    assert_eq!(explained(CARLA), other);
+    assert_eq!(explained(BERT), [(scope("dc=example,dc=com"), 0)]);
+    // A list that is left without rules is none.
+    set(FRONTEND, &[]);
+    set(OTHER, &[]);
+    assert_eq!(sees(), [false, false]);
+    set(EXAMPLE, &["to * by users read"]);
+    put(&directory, &[]);
+    assert_eq!(sees(), [true, true]);
+    // Nothing else is set there, and what cannot be is refused.
+    for (attribute, value) in [
+        ("olcSizeLimit", "5"),
+        ("olcAccess", "to dn.base=x by * read"),
+    ] {
+        let outcome = apply(&directory, modify(OTHER, &[(Replace, attribute, &[value])]));
+        assert_ne!(outcome.code, ResultCode::Success, "{outcome:?}");
+    }
+}
+
 /// Below the root DSE a search is one of the tree; what its assertion says is of the root DSE.
 #[test]
 fn assertions_tell_nothing_of_a_root_dse_that_is_hidden() {
