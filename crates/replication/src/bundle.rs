@@ -1,6 +1,6 @@
 //! What a replica tells another one: all that has changed since the other one's vector.
 
-use crate::{Bundle, Change, EntryChanges, Replica, Vector, What};
+use crate::{Bundle, Change, EntryChanges, Node, Replica, Uuid, Vector, What};
 
 /// Why somebody cannot be told only what has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,22 +32,8 @@ impl Bundle {
             let Some(node) = replica.node(entry)? else {
                 continue;
             };
-            let born = Change {
-                csn: node.birth,
-                what: What::Born(node.born),
-            };
-            let moves = replica.moves_of(entry)?.into_iter().map(|made| Change {
-                csn: made.csn,
-                what: What::Moved(made.to),
-            });
-            let deleted = node.deleted.map(|csn| Change {
-                csn,
-                what: What::Deleted,
-            });
-            let registers = replica.registers(entry)?;
-            let changes = [born].into_iter().chain(moves).chain(deleted);
-            let changes = changes.chain(registers);
-            let changes: Vec<Change> = changes.filter(|change| !since.covers(change.csn)).collect();
+            let mut changes = changes_of(replica, entry, &node)?;
+            changes.retain(|change| !since.covers(change.csn));
             if !changes.is_empty() {
                 entries.push(EntryChanges {
                     entry,
@@ -63,4 +49,26 @@ impl Bundle {
             conflicts: replica.conflicts_since(since)?,
         })
     }
+}
+
+/// All changes of an entry that have a record, its birth among them.
+pub(crate) fn changes_of<R: Replica>(
+    replica: &R,
+    entry: Uuid,
+    node: &Node,
+) -> Result<Vec<Change>, R::Error> {
+    let born = Change {
+        csn: node.birth,
+        what: What::Born(node.born.clone()),
+    };
+    let moves = replica.moves_of(entry)?.into_iter().map(|made| Change {
+        csn: made.csn,
+        what: What::Moved(made.to),
+    });
+    let deleted = node.deleted.map(|csn| Change {
+        csn,
+        what: What::Deleted,
+    });
+    let changes = [born].into_iter().chain(moves).chain(deleted);
+    Ok(changes.chain(replica.registers(entry)?).collect())
 }

@@ -57,6 +57,21 @@ pub enum Kind {
     Secret,
 }
 
+/// How much of an entry one register holds. All replicas have to say the same: of different rules the outcomes differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resolution {
+    /// Each attribute or value is a register of its own.
+    #[default]
+    Values,
+    /// The entry is one register: of two updates the later one wins with all that it left of the entry, and so does a
+    /// delete only over what was before it. It is the rule of servers that send whole entries (RFC 4533), and loses
+    /// more.
+    Entry,
+}
+
+/// Attributes with their values.
+pub type Attributes = Vec<(Attribute, Vec<Value>)>;
+
 /// What a change has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -79,6 +94,9 @@ pub enum What {
     Cleared(Attribute),
     /// An attribute of another kind got these values instead of those it had.
     Whole(Attribute, Vec<Value>),
+    /// With [`Resolution::Entry`], instead of the last three: an update has left the entry with these attributes. It
+    /// says where the entry is as well, also if it has not moved it.
+    All(Attributes),
 }
 
 /// One change of an entry.

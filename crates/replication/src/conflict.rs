@@ -10,7 +10,7 @@ use std::fmt;
 
 use sapwood_ldap::csn::Csn;
 
-use crate::{Attribute, Uuid, Value};
+use crate::{Attribute, Attributes, Kind, Replica, Uuid, Value, What};
 
 /// What has lost.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,34 @@ pub enum Lost {
     Value(Attribute, Value),
     /// The values of an attribute that is one register; `None` if nobody may see them.
     Whole(Attribute, Option<Vec<Value>>),
+    /// All attributes of an entry that is one register, without those that nobody may see.
+    All(Attributes),
+}
+
+impl Lost {
+    /// What is lost if a change has no effect; `None` if there was nothing to be lost.
+    pub fn of<R: Replica>(replica: &R, what: &What) -> Option<Lost> {
+        let is_secret = |attribute: &Attribute| replica.kind(attribute) == Kind::Secret;
+        match what {
+            What::Moved(_) => Some(Lost::Place),
+            What::Value {
+                attribute,
+                value,
+                is_present: true,
+            } => Some(Lost::Value(attribute.clone(), value.clone())),
+            What::Whole(attribute, values) if !values.is_empty() => {
+                let values = (!is_secret(attribute)).then(|| values.clone());
+                Some(Lost::Whole(attribute.clone(), values))
+            }
+            What::All(attributes) => {
+                let mut seen = attributes.clone();
+                seen.retain(|(attribute, _)| !is_secret(attribute));
+                Some(Lost::All(seen))
+            }
+            What::Value { .. } | What::Whole(..) | What::Cleared(_) => None,
+            What::Born(_) | What::Deleted => None,
+        }
+    }
 }
 
 /// Why it has lost.
@@ -40,6 +68,8 @@ pub enum Rule {
     NameTaken,
     /// An entry stays as glue until the last one below it has gone.
     Glue,
+    /// Its server was away for too long, and the entry was changed meanwhile, or has gone.
+    Late,
 }
 
 /// A line of the log.
@@ -51,7 +81,7 @@ pub struct Conflict {
     pub entry: Uuid,
     /// What of it has lost.
     pub lost: Lost,
-    /// The change that has won.
+    /// The change that has won; [`Csn::default`] if nobody knows its number any more.
     pub winner: Csn,
     /// Why.
     pub rule: Rule,
@@ -72,6 +102,15 @@ impl fmt::Display for Conflict {
                 let mut values = values.iter();
                 values.try_for_each(|value| write!(f, " \"{}\"", shown(value)))
             }
+            Lost::All(attributes) => {
+                write!(f, "the entry with")?;
+                let mut values = attributes.iter().flat_map(|(attribute, values)| {
+                    values.iter().map(move |value| (attribute, value))
+                });
+                values.try_for_each(|(attribute, value)| {
+                    write!(f, " {attribute} \"{}\"", shown(value))
+                })
+            }
         }?;
         let rule = match self.rule {
             Rule::Later => "later change wins",
@@ -79,6 +118,7 @@ impl fmt::Display for Conflict {
             Rule::Ring => "it would be below itself",
             Rule::NameTaken => "earlier claim keeps the name",
             Rule::Glue => "stays until the last entry below it has gone",
+            Rule::Late => "its server was away for too long",
         };
         write!(f, " ({}) lost to {}: {rule}", self.loser, self.winner)
     }

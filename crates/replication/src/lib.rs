@@ -11,7 +11,7 @@
 //! here.
 //!
 //! To read on: [`change`](Change), [`replica`](Replica), `merge/mod.rs` and the files beside it, `bundle.rs`,
-//! `horizon.rs` on what may be forgotten.
+//! `horizon.rs` on what may be forgotten, and `rejoin.rs` on servers that were away for too long.
 
 mod bundle;
 mod change;
@@ -19,16 +19,21 @@ mod conflict;
 mod cookie;
 mod horizon;
 mod merge;
+mod rejoin;
 mod replica;
 mod seen;
 mod vector;
 
 pub use bundle::SinceError;
-pub use change::{Attribute, Bundle, Change, EntryChanges, Kind, Place, Stamp, Uuid, Value, What};
+pub use change::{
+    Attribute, Attributes, Bundle, Change, EntryChanges, Kind, Place, Resolution, Stamp, Uuid,
+    Value, What,
+};
 pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};
 pub use horizon::{Horizon, Settled, prune};
 pub use merge::{AHEAD_MICROS_MAX, MergeError, merge, update};
+pub use rejoin::{RejoinError, rejoin};
 pub use replica::{Move, Node, Register, Replica, Shown};
 pub use seen::Seen;
 pub use vector::Vector;

@@ -2,7 +2,9 @@
 
 use sapwood_ldap::csn::Csn;
 
-use crate::{Attribute, Change, Conflict, Kind, Place, Stamp, Uuid, Value, Vector};
+use crate::{
+    Attribute, Attributes, Change, Conflict, Kind, Place, Resolution, Stamp, Uuid, Value, Vector,
+};
 
 /// How an entry is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +66,9 @@ pub struct Register {
 pub trait Replica {
     /// Why a table cannot be read or written.
     type Error;
+
+    /// How much of an entry one register holds.
+    fn resolution(&self) -> Resolution;
 
     /// How the values of an attribute are kept apart. All replicas have to say the same.
     fn kind(&self, attribute: &str) -> Kind;
@@ -157,6 +162,18 @@ pub trait Replica {
         values: &[Value],
     ) -> Result<(), Self::Error>;
 
+    /// With [`Resolution::Entry`], the attributes of an entry and the number of their change; [`Csn::default`] if it
+    /// has no record.
+    fn all(&self, entry: Uuid) -> Result<(Csn, Attributes), Self::Error>;
+
+    /// Writes them down.
+    fn put_all(
+        &mut self,
+        entry: Uuid,
+        csn: Csn,
+        attributes: &Attributes,
+    ) -> Result<(), Self::Error>;
+
     /// All changes of an entry's attributes that have a record.
     fn registers(&self, entry: Uuid) -> Result<Vec<Change>, Self::Error>;
 
@@ -164,7 +181,7 @@ pub trait Replica {
     fn forget_registers(&mut self, entry: Uuid) -> Result<(), Self::Error>;
 
     /// The attributes of an entry of which something is there, with their values.
-    fn attributes(&self, entry: Uuid) -> Result<Vec<(Attribute, Vec<Value>)>, Self::Error>;
+    fn attributes(&self, entry: Uuid) -> Result<Attributes, Self::Error>;
 
     /// Writes a line of the conflict log. If there is one for the same loss by the same rule, the lesser one stays.
     ///

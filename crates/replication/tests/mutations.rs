@@ -1,10 +1,12 @@
 //! Rules that are switched off are found by the simulator, each of them. They are switched off by tables that lie.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    Attribute, Change, Conflict, Kind, Move, Node, Place, Register, Replica, Uuid, Value, Vector,
+    Attribute, Attributes, Change, Conflict, Kind, Move, Node, Place, Register, Replica,
+    Resolution, Uuid, Value, Vector,
 };
 use sapwood_testkit::replication::{Model, Server, simulate};
 
@@ -18,12 +20,15 @@ const STEPS: usize = 400;
 enum Broken {
     LaterValueWins,
     LaterListWins,
+    LaterEntryWins,
     ClearCountsAgainstEarlierValues,
     ClearTakesWhatIsThere,
     ClearIsKept,
     DeleteWins,
     DeleteTakesAllValues,
     MovesAreRedone,
+    MovesAreTold,
+    OnlyOneHasTheName,
     EarlierClaimKeepsTheName,
     GlueStays,
     NamingValuesStay,
@@ -36,11 +41,17 @@ enum Broken {
 
 use Broken::*;
 
+thread_local! {
+    /// What does not hold in the simulation of this thread, each of which a test has for itself.
+    static BROKEN: Cell<Option<Broken>> = const { Cell::new(None) };
+}
+
 macro_rules! mutants {
     ($($broken:ident $name:ident)*) => {$(
         #[test]
         fn $name() {
-            let is_found = |seed| simulate::<Mutant<{ $broken as u8 }>>(seed, STEPS, None).is_err();
+            BROKEN.set(Some($broken));
+            let is_found = |seed| simulate::<Mutant>(seed, STEPS, None).is_err();
             assert!((0..SEEDS).any(is_found), "{:?} is not found", $broken);
         }
     )*};
@@ -49,12 +60,15 @@ macro_rules! mutants {
 mutants! {
     LaterValueWins later_value_wins
     LaterListWins later_list_wins
+    LaterEntryWins later_entry_wins
     ClearCountsAgainstEarlierValues clear_counts_against_earlier_values
     ClearTakesWhatIsThere clear_takes_what_is_there
     ClearIsKept clear_is_kept
     DeleteWins delete_wins
     DeleteTakesAllValues delete_takes_all_values
     MovesAreRedone moves_are_redone
+    MovesAreTold moves_are_told
+    OnlyOneHasTheName only_one_has_the_name
     EarlierClaimKeepsTheName earlier_claim_keeps_the_name
     GlueStays glue_stays
     NamingValuesStay naming_values_stay
@@ -66,14 +80,14 @@ mutants! {
 }
 
 /// A replica of which a rule does not hold.
-#[derive(Clone, Default)]
-struct Mutant<const BROKEN: u8> {
+#[derive(Clone)]
+struct Mutant {
     model: Model,
 }
 
-impl<const BROKEN: u8> Mutant<BROKEN> {
+impl Mutant {
     fn lacks(&self, rule: Broken) -> bool {
-        rule as u8 == BROKEN
+        BROKEN.get() == Some(rule)
     }
 
     /// What is told instead of a table, if a rule does not hold.
@@ -85,14 +99,23 @@ impl<const BROKEN: u8> Mutant<BROKEN> {
     }
 }
 
-impl<const BROKEN: u8> Server for Mutant<BROKEN> {
+impl Server for Mutant {
+    fn begin(resolution: Resolution) -> Self {
+        let model = Model::new(resolution);
+        Mutant { model }
+    }
+
     fn model(&self) -> &Model {
         &self.model
     }
 }
 
-impl<const BROKEN: u8> Replica for Mutant<BROKEN> {
+impl Replica for Mutant {
     type Error = Infallible;
+
+    fn resolution(&self) -> Resolution {
+        self.model.resolution()
+    }
 
     fn kind(&self, attribute: &str) -> Kind {
         match self.model.kind(attribute) {
@@ -154,7 +177,7 @@ impl<const BROKEN: u8> Replica for Mutant<BROKEN> {
     }
 
     fn claimants(&self, place: &Place) -> Result<Vec<Uuid>> {
-        self.model.claimants(place)
+        self.or(OnlyOneHasTheName, self.model.claimants(place))
     }
 
     fn child(&self, entry: Uuid) -> Result<Option<Uuid>> {
@@ -166,7 +189,7 @@ impl<const BROKEN: u8> Replica for Mutant<BROKEN> {
     }
 
     fn moves_of(&self, entry: Uuid) -> Result<Vec<Move>> {
-        self.model.moves_of(entry)
+        self.or(MovesAreTold, self.model.moves_of(entry))
     }
 
     fn put_move(&mut self, made: &Move) -> Result<()> {
@@ -231,6 +254,18 @@ impl<const BROKEN: u8> Replica for Mutant<BROKEN> {
         self.model.put_whole(entry, attribute, csn, values)
     }
 
+    fn all(&self, entry: Uuid) -> Result<(Csn, Attributes)> {
+        let (mut csn, attributes) = self.model.all(entry)?;
+        if self.lacks(LaterEntryWins) {
+            csn = Csn::default();
+        }
+        Ok((csn, attributes))
+    }
+
+    fn put_all(&mut self, entry: Uuid, csn: Csn, attributes: &Attributes) -> Result<()> {
+        self.model.put_all(entry, csn, attributes)
+    }
+
     fn registers(&self, entry: Uuid) -> Result<Vec<Change>> {
         self.model.registers(entry)
     }
@@ -242,7 +277,7 @@ impl<const BROKEN: u8> Replica for Mutant<BROKEN> {
         }
     }
 
-    fn attributes(&self, entry: Uuid) -> Result<Vec<(Attribute, Vec<Value>)>> {
+    fn attributes(&self, entry: Uuid) -> Result<Attributes> {
         self.model.attributes(entry)
     }
 

@@ -5,8 +5,9 @@
 
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    AHEAD_MICROS_MAX, Bundle, Change, EntryChanges, Lost, MergeError, Place, Replica, Rule, Seen,
-    Settled, SinceError, Stamp, Uuid, Value, What, merge, prune, update,
+    AHEAD_MICROS_MAX, Bundle, Change, EntryChanges, Lost, MergeError, Place, RejoinError, Replica,
+    Resolution, Rule, Seen, Settled, SinceError, Stamp, Uuid, Value, What, merge, prune, rejoin,
+    update,
 };
 use sapwood_testkit::replication::Model;
 
@@ -75,8 +76,12 @@ fn tell(from: &Model, to: &mut Model) {
 
 impl Two {
     fn new() -> Two {
+        Two::of(Resolution::Values)
+    }
+
+    fn of(resolution: Resolution) -> Two {
         let mut two = Two {
-            servers: Default::default(),
+            servers: [Model::new(resolution), Model::new(resolution)],
         };
         two.at(1, 1, ROOT, &[What::Born(place(Uuid::NIL, "dc=example"))]);
         two.at(1, 2, ANN, &[What::Born(place(ROOT, "cn=ann"))]);
@@ -424,4 +429,111 @@ fn a_ring_that_was_seen_for_a_while_keeps_no_other_line_from_being_told() {
     assert!(!one.tells(moved, BEN, Lost::Place));
     tell(&fourth, &mut one);
     assert!(one.tells(moved, BEN, Lost::Place));
+}
+
+/// An update of Ann, who is one register.
+fn left(title: &str) -> [What; 2] {
+    let title = ("title".into(), vec![text(title)]);
+    [
+        What::Moved(place(ROOT, "cn=ann")),
+        What::All(vec![title, ("password".into(), vec![text("secret")])]),
+    ]
+}
+
+#[test]
+fn an_entry_that_is_one_register_is_what_the_later_update_has_left() {
+    let mut two = Two::of(Resolution::Entry);
+    let first = two.at(1, 10, ANN, &left("1"));
+    let last = two.at(2, 11, ANN, &left("2"));
+    two.meet();
+    assert_eq!(two.values(ANN, "title"), ["2"]);
+    // The log tells no passwords.
+    let lost = Lost::All(vec![("title".into(), vec![text("1")])]);
+    assert_eq!(two.log(), [(first, lost, last, Rule::Later)]);
+    // Who changes single values resolves conflicts otherwise.
+    let mut other = Two::new();
+    other.at(2, 20, ANN, &[whole("title", "3")]);
+    let since = two.servers[0].vector().unwrap();
+    let mut bundle = Bundle::since(&other.servers[1], &since).unwrap();
+    bundle.since = since;
+    let refused = merge(&mut two.servers[0], &bundle, 0);
+    assert_eq!(refused, Err(MergeError::Resolution(ANN)));
+}
+
+#[test]
+fn an_update_brings_back_an_entry_that_is_one_register_and_a_later_delete_takes_it() {
+    let mut two = Two::of(Resolution::Entry);
+    let deleted = two.at(1, 10, ANN, &[What::Deleted]);
+    let last = two.at(2, 11, ANN, &left("2"));
+    two.meet();
+    assert_eq!(two.values(ANN, "title"), ["2"]);
+    assert_eq!(two.log(), [(deleted, Lost::Delete, last, Rule::Later)]);
+    two.at(1, 21, ANN, &[What::Deleted]);
+    two.at(2, 20, ANN, &left("3"));
+    two.meet();
+    assert_eq!(two.seen(ANN), None);
+}
+
+#[test]
+fn what_a_server_alone_has_that_was_away_for_too_long_is_made_anew() {
+    let [mut one, mut other] = Two::new().servers;
+    let new = Uuid([3; 16]);
+    let born = [What::Born(place(ANN, "cn=new")), value("cn", "new", true)];
+    make(&mut other, csn(20, 2), new, &born);
+    let changed = [whole("title", "2"), value("member", "x", true)];
+    make(&mut other, csn(21, 2), BEN, &changed);
+    make(&mut one, csn(30, 1), ANN, &[What::Deleted]);
+    let vector = one.vector().unwrap();
+    prune(&mut one, &Settled::all_of(&vector, csn(30, 1))).unwrap();
+    assert_eq!(
+        Bundle::since(&one, &other.vector().unwrap()),
+        Err(SinceError::Expired)
+    );
+    let made = rejoin(&mut one, &other, &[1].into(), csn(40, 3)).unwrap();
+    assert_eq!(made.len(), 2);
+    assert!(one.vector().unwrap().covers_all(&other.vector().unwrap()));
+    assert!(one.tells(csn(20, 2), new, Lost::Place));
+    let two = Two {
+        servers: [one, other],
+    };
+    assert_eq!(two.values(BEN, "title"), ["2"]);
+    assert_eq!(two.values(BEN, "member"), ["x"]);
+    // What it was below has gone.
+    assert_eq!(two.seen(new).unwrap().place, place(ROOT, "cn=new"));
+}
+
+#[test]
+fn to_an_entry_that_was_changed_meanwhile_only_values_are_added() {
+    let [mut one, mut other] = Two::new().servers;
+    let changed = [whole("title", "2"), value("member", "x", true)];
+    make(&mut other, csn(20, 2), BEN, &changed);
+    make(&mut other, csn(21, 2), ANN, &[What::Deleted]);
+    make(&mut one, csn(10, 1), BEN, &[whole("title", "1")]);
+    make(&mut one, csn(11, 1), ANN, &[whole("title", "1")]);
+    rejoin(&mut one, &other, &[1].into(), csn(40, 3)).unwrap();
+    let lost = Lost::Whole("title".into(), Some(vec![text("2")]));
+    assert!(one.tells(csn(20, 2), BEN, lost));
+    assert!(one.tells(csn(21, 2), ANN, Lost::Delete));
+    let two = Two {
+        servers: [one, other],
+    };
+    assert_eq!(two.values(BEN, "title"), ["1"]);
+    assert_eq!(two.values(BEN, "member"), ["x"]);
+    assert_eq!(two.values(ANN, "title"), ["1"]);
+}
+
+#[test]
+fn a_copy_that_is_too_old_and_a_server_that_has_forgotten_too_much_are_refused() {
+    let [mut one, mut other] = Two::new().servers;
+    let mut early = one.clone();
+    make(&mut one, csn(10, 1), ANN, &[whole("title", "1")]);
+    tell(&one, &mut other);
+    let members = [1].into();
+    let refused = rejoin(&mut early, &other, &members, csn(40, 3));
+    assert_eq!(refused, Err(RejoinError::Behind));
+    make(&mut other, csn(20, 2), ANN, &[whole("title", "2")]);
+    let vector = other.vector().unwrap();
+    prune(&mut other, &Settled::all_of(&vector, csn(20, 2))).unwrap();
+    let refused = rejoin(&mut one, &other, &members, csn(40, 3));
+    assert_eq!(refused, Err(RejoinError::Forgotten));
 }

@@ -21,13 +21,23 @@ fn servers_become_equal_and_lose_nothing() {
         all.crashes += outcome.crashes;
         all.restores += outcome.restores;
         all.joins += outcome.joins;
+        all.rejoins += outcome.rejoins;
+        all.made_anew += outcome.made_anew;
         all.trims += outcome.trims;
     }
     // Otherwise it has shown little.
     assert!(all.updates > 100 * SEEDS as usize / 4, "{all:?}");
     assert!(all.conflicts > 3 * SEEDS as usize, "{all:?}");
     assert!(all.bundles > 10 * SEEDS as usize, "{all:?}");
-    for count in [all.crashes, all.restores, all.joins, all.trims] {
+    let counts = [
+        all.crashes,
+        all.restores,
+        all.joins,
+        all.rejoins,
+        all.made_anew,
+        all.trims,
+    ];
+    for count in counts {
         assert!(count > SEEDS as usize / 4, "{all:?}");
     }
 }
@@ -42,11 +52,7 @@ fn a_seed_decides_everything() {
 
 #[test]
 fn servers_that_do_wrong_are_found() {
-    for flaw in [
-        Flaw::AnswersTooEarly,
-        Flaw::TellsTooEarly,
-        Flaw::KeepsItsNumber,
-    ] {
+    for &flaw in Flaw::ALL {
         let is_found = |seed| simulate::<Model>(seed, STEPS, Some(flaw)).is_err();
         assert!((0..SEEDS).any(is_found), "{flaw:?} is not found");
     }

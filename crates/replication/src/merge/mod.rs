@@ -12,9 +12,10 @@
 //!
 //! A local update is merged, too, by [`update`]: as a bundle of somebody who knows all that is known here.
 //!
-//! The steps: births, then [`moves`], then deletes and [`registers`] entry by entry, and at last [`names`]: who is
-//! seen, and by which name.
+//! The steps: births, then [`moves`], then deletes and [`registers`] entry by entry, or each [`entry`] as a whole, and
+//! at last [`names`]: who is seen, and by which name.
 
+mod entry;
 mod moves;
 mod names;
 mod registers;
@@ -58,6 +59,9 @@ pub enum MergeError<E> {
         "the other replica has another schema: it keeps the values of an attribute of {0} otherwise"
     )]
     Kind(Uuid),
+    /// An entry is one register here and several there, or the other way round.
+    #[error("the other replica resolves conflicts otherwise: so it changes the entry {0}")]
+    Resolution(Uuid),
     /// A change is later than what the sender says it has.
     #[error("the change {0} is not within the vector of the other replica")]
     Beyond(Csn),

@@ -57,7 +57,7 @@ impl<R: Replica> Merge<'_, R> {
                 self.replica.put_move(&made)?;
             }
         }
-        self.log_overtaken(new.keys())
+        self.log_overtaken(&new)
     }
 
     fn new_moves(&self, entries: &[EntryChanges]) -> Result<BTreeMap<(Csn, Uuid), Move>, R> {
@@ -117,15 +117,17 @@ impl<R: Replica> Merge<'_, R> {
 
     /// Logs moves behind which another one of the entry was made that did not know of them. The later one counts: if it
     /// is left out now, another move may change that.
-    fn log_overtaken<'k>(&mut self, new: impl Iterator<Item = &'k (Csn, Uuid)>) -> Result<(), R> {
-        for (csn, entry) in new {
+    fn log_overtaken(&mut self, new: &BTreeMap<(Csn, Uuid), Move>) -> Result<(), R> {
+        for Move { csn, entry, to, .. } in new.values() {
             for made in self.replica.moves_of(*entry)? {
                 let is_here = self.known.covers(made.csn);
                 let (loser, winner) = match made.csn > *csn {
                     true => (*csn, made.csn),
                     false => (made.csn, *csn),
                 };
-                if is_here && (made.csn > *csn || !self.sender.covers(made.csn)) {
+                let is_conflict = made.csn > *csn || !self.sender.covers(made.csn);
+                // Nothing is lost where both have put it to one place.
+                if is_here && is_conflict && made.to != *to {
                     self.log(*entry, (loser, Lost::Place), winner, Rule::Later)?;
                 }
             }

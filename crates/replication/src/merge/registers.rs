@@ -4,12 +4,15 @@
 //! of its own; a clear counts as the delete of all values before it, and an add with the number of the clear, made by
 //! the same update, as later. A delete of the entry wins over everything that did not know of it, also over later
 //! changes.
+//!
+//! With [`Resolution::Entry`] the entry is one register: `entry.rs`.
 
 use sapwood_ldap::csn::Csn;
 
 use super::{Merge, MergeError, Result};
 use crate::{
-    Attribute, Change, EntryChanges, Kind, Lost, Register, Replica, Rule, Uuid, Value, What,
+    Attribute, Change, EntryChanges, Kind, Lost, Register, Replica, Resolution, Rule, Uuid, Value,
+    What,
 };
 
 impl<R: Replica> Merge<'_, R> {
@@ -24,10 +27,14 @@ impl<R: Replica> Merge<'_, R> {
             };
         };
         let fresh = self.fresh(told);
+        node.stamp.join(&told.stamp);
+        if self.replica.resolution() == Resolution::Entry {
+            self.nodes.insert(entry, node);
+            return self.entry(entry, fresh);
+        }
         let deletes = fresh.iter().filter(|change| change.what == What::Deleted);
         let deleted = deletes.map(|change| change.csn).max();
         let was_deleted = node.deleted;
-        node.stamp.join(&told.stamp);
         node.deleted = node.deleted.max(deleted);
         self.nodes.insert(entry, node);
         if let (Some(deleted), None) = (deleted, was_deleted) {
@@ -36,7 +43,7 @@ impl<R: Replica> Merge<'_, R> {
         for change in fresh {
             match (was_deleted, deleted) {
                 (Some(deleted), _) => {
-                    if let Some(lost) = self.lost(&change.what) {
+                    if let Some(lost) = Lost::of(self.replica, &change.what) {
                         self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
                     }
                 }
@@ -49,7 +56,7 @@ impl<R: Replica> Merge<'_, R> {
     }
 
     /// Deletes an entry. Logged is what the deleter did not know.
-    fn delete(&mut self, entry: Uuid, deleted: Csn) -> Result<(), R> {
+    pub(super) fn delete(&mut self, entry: Uuid, deleted: Csn) -> Result<(), R> {
         let registers = self.replica.registers(entry)?;
         let moves = self.replica.moves_of(entry)?.into_iter();
         let moves = moves.map(|made| Change {
@@ -59,7 +66,7 @@ impl<R: Replica> Merge<'_, R> {
         for change in registers.into_iter().chain(moves) {
             if !self.sender.covers(change.csn)
                 && self.known.covers(change.csn)
-                && let Some(lost) = self.lost(&change.what)
+                && let Some(lost) = Lost::of(self.replica, &change.what)
             {
                 self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
             }
@@ -67,28 +74,10 @@ impl<R: Replica> Merge<'_, R> {
         Ok(self.replica.forget_registers(entry)?)
     }
 
-    /// What is lost if a change has no effect; `None` if there was nothing to be lost.
-    fn lost(&self, what: &What) -> Option<Lost> {
-        match what {
-            What::Moved(_) => Some(Lost::Place),
-            What::Value {
-                attribute,
-                value,
-                is_present: true,
-            } => Some(Lost::Value(attribute.clone(), value.clone())),
-            What::Whole(attribute, values) if !values.is_empty() => {
-                let is_secret = self.replica.kind(attribute) == Kind::Secret;
-                let values = (!is_secret).then(|| values.clone());
-                Some(Lost::Whole(attribute.clone(), values))
-            }
-            What::Value { .. } | What::Whole(..) | What::Cleared(_) => None,
-            What::Born(_) | What::Deleted => None,
-        }
-    }
-
     fn register(&mut self, entry: Uuid, change: &Change) -> Result<(), R> {
         let (attribute, is_whole) = match &change.what {
             What::Born(_) | What::Moved(_) | What::Deleted => return Ok(()),
+            What::All(_) => return Err(MergeError::Resolution(entry)),
             What::Value { attribute, .. } | What::Cleared(attribute) => (attribute, false),
             What::Whole(attribute, _) => (attribute, true),
         };
@@ -168,7 +157,7 @@ impl<R: Replica> Merge<'_, R> {
         let is_conflict = !is_later || !self.sender.covers(old_csn);
         if is_conflict && loser != winner && old != values {
             let what = What::Whole(attribute.clone(), lost.to_vec());
-            if let Some(lost) = self.lost(&what) {
+            if let Some(lost) = Lost::of(self.replica, &what) {
                 self.log(entry, (loser, lost), winner, Rule::Later)?;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sapwood_ldap::csn::Csn;
-use sapwood_replication::{Attribute, Kind, Lost, Rule, Uuid, Value, Vector, What};
+use sapwood_replication::{Attribute, Kind, Lost, Replica, Rule, Uuid, Value, Vector, What};
 
 use super::mesh::{Answered, Mesh, Server, entries_of};
 use super::model::{Model, kind};
@@ -25,7 +25,11 @@ pub(super) fn check<S: Server>(mesh: &Mesh<S>, states: &[&S]) -> Result<(), Stri
         let mut changes = answered.told.changes.iter();
         changes.all(|change| vector.covers(change.csn))
     };
-    let known: Vec<&Answered> = mesh.answered.iter().filter(is_known).collect();
+    let (known, late): (Vec<&Answered>, Vec<&Answered>) = mesh
+        .answered
+        .iter()
+        .filter(is_known)
+        .partition(|answered| !answered.came_late);
     let mut lost = mesh.answered.iter().filter(|one| !is_known(one));
     if let Some(lost) = lost.find(|lost| !lost.may_be_lost) {
         return Err(format!("an update has vanished: {lost:?}"));
@@ -38,7 +42,7 @@ pub(super) fn check<S: Server>(mesh: &Mesh<S>, states: &[&S]) -> Result<(), Stri
         tree(&found)?;
     }
     let ledger = Ledger {
-        known: &known,
+        answered: known.into_iter().chain(late).collect(),
         directory: &expected,
         states: states.iter().map(|state| state.model()).collect(),
         placed: placed(states[0]),
@@ -95,7 +99,8 @@ fn placed<S: Server>(state: &S) -> BTreeMap<Uuid, Csn> {
 }
 
 struct Ledger<'l> {
-    known: &'l [&'l Answered],
+    /// Also those that came late.
+    answered: Vec<&'l Answered>,
     directory: &'l Directory,
     states: Vec<&'l Model>,
     placed: BTreeMap<Uuid, Csn>,
@@ -113,7 +118,7 @@ impl Ledger<'_> {
     /// Each update has its effect, or a later one was made in knowledge of it, or the log of each server has it.
     fn all_is_accounted_for(&self) -> Result<(), String> {
         let mut entries: BTreeMap<Uuid, Vec<Made<'_>>> = BTreeMap::new();
-        for Answered { told, knew, .. } in self.known {
+        for Answered { told, knew, .. } in &self.answered {
             let made = told.changes.iter().map(|change| Made {
                 csn: change.csn,
                 what: &change.what,
@@ -142,7 +147,7 @@ impl Ledger<'_> {
 
     /// What has become of an entry, to look for a fault in.
     fn history(&self, entry: Uuid, csn: Csn) -> String {
-        let of = self.known.iter().filter(|one| one.told.entry == entry);
+        let of = self.answered.iter().filter(|one| one.told.entry == entry);
         let updates = of.map(|one| {
             let knew = if one.knew.covers(csn) {
                 "knew of it"
@@ -170,20 +175,34 @@ impl Ledger<'_> {
             later.any(|later| {
                 let is_known = later.knew.covers(made.csn);
                 let is_same = later.what == made.what;
-                is_same || is_known && (by(later.what) || *later.what == What::Deleted)
+                let is_entry = matches!(later.what, What::Deleted | What::All(_));
+                is_same || is_known && (is_entry || by(later.what))
             })
         };
+        let is_told = || {
+            let lost = Lost::of(self.states[0], made.what);
+            lost.is_some_and(|lost| self.is_told(made.csn, entry, &lost))
+        };
         match made.what {
-            What::Born(_) | What::Deleted | What::Cleared(_) => true,
+            What::Born(_) | What::Cleared(_) => true,
+            What::Deleted => {
+                let seen = self.directory.get(&entry);
+                seen.is_none_or(|seen| seen.is_glue)
+                    || self.is_told(made.csn, entry, &Lost::Delete)
+                    || overruled(&|_| false)
+            }
+            What::All(attributes) => {
+                let Ok((_, left)) = self.states[0].all(entry);
+                left == *attributes || is_told() || overruled(&|_| false)
+            }
             What::Value {
                 is_present: false, ..
             } => true,
             What::Value {
                 attribute, value, ..
             } => {
-                let lost = Lost::Value(attribute.clone(), value.clone());
                 self.values(entry, attribute).contains(value)
-                    || self.is_told(made.csn, entry, lost)
+                    || is_told()
                     || overruled(&|what| match what {
                         What::Value {
                             attribute: of,
@@ -195,16 +214,14 @@ impl Ledger<'_> {
                     })
             }
             What::Whole(attribute, values) => {
-                let is_secret = kind(attribute) == Kind::Secret;
-                let told = (!is_secret).then(|| values.clone());
                 values.is_empty()
                     || self.values(entry, attribute) == &values[..]
-                    || self.is_told(made.csn, entry, Lost::Whole(attribute.clone(), told))
+                    || is_told()
                     || overruled(&|what| matches!(what, What::Whole(of, _) if of == attribute))
             }
             What::Moved(_) => {
                 self.placed.get(&entry) == Some(&made.csn)
-                    || self.is_told(made.csn, entry, Lost::Place)
+                    || is_told()
                     || overruled(&|what| matches!(what, What::Moved(_)))
             }
         }
@@ -217,10 +234,13 @@ impl Ledger<'_> {
         attributes.next().map_or(&[], |(_, values)| values)
     }
 
-    /// Whether the log of each server tells of a loss.
-    fn is_told(&self, csn: Csn, entry: Uuid, lost: Lost) -> bool {
+    /// Whether the log of each server tells of a loss, perhaps of a change whose number was forgotten.
+    fn is_told(&self, csn: Csn, entry: Uuid, lost: &Lost) -> bool {
         let mut states = self.states.iter();
-        states.all(|state| state.tells(csn, entry, lost.clone()))
+        states.all(|state| {
+            let mut csns = [csn, Csn::default()].into_iter();
+            csns.any(|csn| state.tells(csn, entry, lost.clone()))
+        })
     }
 
     fn names_and_glue_are_told<S: Server>(&self, state: &S) -> Result<(), String> {
@@ -246,7 +266,7 @@ impl Ledger<'_> {
     /// Neither of two changes that the log calls a conflict knew of the other one.
     fn what_is_told_is_so(&self) -> Result<(), String> {
         let knew: BTreeMap<Csn, &Vector> = self
-            .known
+            .answered
             .iter()
             .map(|answered| (answered.told.stamp.csn, &answered.knew))
             .collect();
@@ -259,9 +279,13 @@ impl Ledger<'_> {
             if loser.covers(line.winner) || winner.covers(line.loser) {
                 return Err(format!("no conflict: {line}"));
             }
-            if let Lost::Whole(attribute, values) = &line.lost
-                && (kind(attribute) == Kind::Secret) != values.is_none()
-            {
+            let is_secret = |attribute: &Attribute| kind(attribute) == Kind::Secret;
+            let is_told = match &line.lost {
+                Lost::Whole(attribute, values) => is_secret(attribute) != values.is_none(),
+                Lost::All(attributes) => attributes.iter().any(|(one, _)| is_secret(one)),
+                _ => false,
+            };
+            if is_told {
                 return Err(format!("a secret is told: {line}"));
             }
         }

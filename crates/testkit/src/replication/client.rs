@@ -1,8 +1,11 @@
 //! Updates by clients: few names and values, so that everything collides.
 
+use std::collections::BTreeMap;
+
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    Attribute, Change, EntryChanges, Kind, Place, Seen, Stamp, Uuid, Value, What,
+    Attribute, Attributes, Change, EntryChanges, Kind, Place, Resolution, Seen, Stamp, Uuid, Value,
+    What,
 };
 
 use super::mesh::{ROOT, Server};
@@ -36,6 +39,10 @@ pub(super) fn update<S: Server>(
         }
         7.. if *entry != ROOT => (*entry, modify(random, state, *entry, seen)),
         _ => return None,
+    };
+    let whats = match state.resolution() {
+        Resolution::Values => whats,
+        Resolution::Entry => as_one(seen, whats),
     };
     let changes = whats.into_iter().map(|what| Change { csn, what });
     let changes: Vec<Change> = changes.collect();
@@ -121,7 +128,7 @@ fn modify<S: Server>(random: &mut Random, state: &S, entry: Uuid, seen: &Seen) -
         _ if !has(&value) => vec![present(&attribute, value)],
         _ => {
             let Ok(register) = state.value(entry, &attribute, &value);
-            let is_present = !register.is_present;
+            let is_present = !register.is_present && state.resolution() == Resolution::Values;
             vec![What::Value {
                 attribute,
                 value,
@@ -129,6 +136,38 @@ fn modify<S: Server>(random: &mut Random, state: &S, entry: Uuid, seen: &Seen) -
             }]
         }
     }
+}
+
+/// The same update, of an entry that is one register.
+fn as_one(seen: &Seen, whats: Vec<What>) -> Vec<What> {
+    if whats.is_empty() || whats == [What::Deleted] {
+        return whats;
+    }
+    let mut place = What::Moved(seen.place.clone());
+    let mut attributes: BTreeMap<Attribute, Vec<Value>> = BTreeMap::new();
+    if !matches!(whats[0], What::Born(_)) {
+        attributes.extend(seen.attributes.iter().cloned());
+    }
+    for what in whats {
+        match what {
+            What::Born(_) | What::Moved(_) => place = what,
+            What::Value {
+                attribute,
+                value,
+                is_present,
+            } => {
+                let values = attributes.entry(attribute).or_default();
+                values.retain(|known| *known != value);
+                values.extend(is_present.then_some(value));
+                values.sort_unstable();
+            }
+            What::Cleared(attribute) => drop(attributes.remove(&attribute)),
+            What::Whole(attribute, values) => drop(attributes.insert(attribute, values)),
+            What::Deleted | What::All(_) => {}
+        }
+    }
+    attributes.retain(|_, values| !values.is_empty());
+    vec![place, What::All(Attributes::from_iter(attributes))]
 }
 
 fn present(attribute: &Attribute, value: Value) -> What {

@@ -1,13 +1,14 @@
 //! The simulator: servers that are updated while their clocks are wrong, links are cut, lose and delay, and they crash,
-//! forget, come from old backups and stay away for too long. A seed decides everything.
+//! forget, come from old backups, stay away for too long and join anew. A seed decides everything, also whether an
+//! entry is one register or many.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    Bundle, Change, EntryChanges, Horizon, MergeError, Place, Replica, Seen, Stamp, Uuid, Value,
-    Vector, What, merge, prune, update,
+    Bundle, Change, EntryChanges, Horizon, MergeError, Place, RejoinError, Replica, Resolution,
+    Seen, Settled, Stamp, Uuid, Value, Vector, What, merge, prune, rejoin, update,
 };
 
 use super::model::Model;
@@ -24,12 +25,19 @@ const SERVERS_MAX: usize = 5;
 const ROUNDS_MAX: usize = 30;
 
 /// A replica that can be simulated.
-pub trait Server: Replica<Error = Infallible> + Clone + Default {
+pub trait Server: Replica<Error = Infallible> + Clone {
+    /// One with nothing in it.
+    fn begin(resolution: Resolution) -> Self;
+
     /// What it has written.
     fn model(&self) -> &Model;
 }
 
 impl Server for Model {
+    fn begin(resolution: Resolution) -> Model {
+        Model::new(resolution)
+    }
+
     fn model(&self) -> &Model {
         self
     }
@@ -44,6 +52,24 @@ pub enum Flaw {
     TellsTooEarly,
     /// One that is restored goes on under its old number.
     KeepsItsNumber,
+    /// One that joins with a copy of another one uses the number of that one.
+    SharesANumber,
+    /// They forget what only they are sure to have.
+    ForgetsTooEarly,
+    /// One that is suspended joins anew at once, with a copy of a server that may still be told what it brings.
+    RejoinsTooEarly,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: &[Flaw] = &[
+        Flaw::AnswersTooEarly,
+        Flaw::TellsTooEarly,
+        Flaw::KeepsItsNumber,
+        Flaw::SharesANumber,
+        Flaw::ForgetsTooEarly,
+        Flaw::RejoinsTooEarly,
+    ];
 }
 
 /// What has happened in a simulation.
@@ -61,6 +87,10 @@ pub struct Outcome {
     pub restores: usize,
     /// Servers that joined.
     pub joins: usize,
+    /// Servers that joined anew after they were suspended.
+    pub rejoins: usize,
+    /// Updates of these that were made anew.
+    pub made_anew: usize,
     /// How often changes were forgotten.
     pub trims: usize,
 }
@@ -72,6 +102,8 @@ pub(super) struct Answered {
     /// What its server had before.
     pub(super) knew: Vector,
     server: usize,
+    /// Whether it was made anew, as far as it had not lost, when its server joined anew.
+    pub(super) came_late: bool,
     /// Whether the disk that it was on was replaced by a copy that lacks it.
     pub(super) may_be_lost: bool,
 }
@@ -82,7 +114,8 @@ struct Site<S> {
     /// The disk, and what is not on it yet.
     memory: S,
     unanswered: Vec<Answered>,
-    backup: Option<S>,
+    /// With the number that it had then.
+    backup: Option<(u16, S)>,
     horizon: Horizon,
     /// How far its clock is ahead of the right time.
     ahead: i64,
@@ -111,7 +144,7 @@ pub(super) struct Mesh<S> {
     /// How many messages of a hundred are lost.
     loss: usize,
     entries: u64,
-    /// Who replicates, as an administrator has told all.
+    /// Who replicates, as an administrator has told all. Others are suspended.
     members: BTreeSet<u16>,
     last_replica: u16,
     pub(super) answered: Vec<Answered>,
@@ -141,6 +174,10 @@ impl<S: Server> Mesh<S> {
         let mut random = Random::new(seed);
         let count = 2 + random.below(4);
         let loss = random.of(&[0, 5, 30]);
+        let resolution = match random.once_in(4) {
+            true => Resolution::Entry,
+            false => Resolution::Values,
+        };
         let mut mesh: Mesh<S> = Mesh {
             random,
             flaw,
@@ -155,15 +192,17 @@ impl<S: Server> Mesh<S> {
             answered: Vec::new(),
             outcome: Outcome::default(),
         };
-        let first = mesh.first();
+        let first = mesh.first(resolution);
         for _ in 0..count {
-            mesh.join(first.clone());
+            let replica = mesh.new_replica();
+            mesh.members.insert(replica);
+            mesh.join(replica, first.clone());
         }
         mesh
     }
 
     /// A directory with nothing but its naming context.
-    fn first(&mut self) -> S {
+    fn first(&mut self, resolution: Resolution) -> S {
         let csn = Csn {
             micros: BEGIN - SECOND,
             count: 0,
@@ -188,25 +227,31 @@ impl<S: Server> Mesh<S> {
             told: told.clone(),
             knew: Vector::default(),
             server: 0,
+            came_late: false,
             may_be_lost: false,
         });
-        let mut first = S::default();
+        let mut first = S::begin(resolution);
         update(&mut first, vec![told]).unwrap();
         first
     }
 
     /// A number that no replica has had.
-    fn new_replica(&mut self, instead_of: Option<u16>) -> u16 {
+    fn new_replica(&mut self) -> u16 {
         self.last_replica += 1;
-        if let Some(old) = instead_of {
-            self.members.remove(&old);
-        }
-        self.members.insert(self.last_replica);
         self.last_replica
     }
 
-    fn join(&mut self, copy: S) {
-        let replica = self.new_replica(None);
+    fn is_member(&self, at: usize) -> bool {
+        self.members.contains(&self.sites[at].replica)
+    }
+
+    /// Nobody listens to a replica any more. Who has something of it has that on the disk before.
+    fn suspend(&mut self, replica: u16) {
+        (0..self.sites.len()).for_each(|at| self.commit(at));
+        self.members.remove(&replica);
+    }
+
+    fn join(&mut self, replica: u16, copy: S) {
         let ahead = self.skew();
         self.sites.push(Site {
             replica,
@@ -238,7 +283,7 @@ impl<S: Server> Mesh<S> {
             self.random.below(self.sites.len()),
             self.random.below(self.sites.len()),
         );
-        match self.random.below(200) {
+        match self.random.below(204) {
             0..90 => self.update(one)?,
             90..115 => self.commit(one),
             115..160 if one != other => self.ask(one, other),
@@ -247,13 +292,28 @@ impl<S: Server> Mesh<S> {
             172..178 => self.cut_or_heal(one, other),
             178..182 => self.sites[one].ahead = self.skew(),
             182..188 => self.trim(one),
-            188..190 => self.sites[one].backup = Some(self.sites[one].disk.clone()),
+            188..190 => {
+                let site = &mut self.sites[one];
+                site.backup = Some((site.replica, site.disk.clone()));
+            }
             190 => self.restore(one),
-            191 if self.sites.len() < SERVERS_MAX => {
-                self.join(self.sites[one].disk.clone());
+            191 if self.sites.len() < SERVERS_MAX && self.is_member(one) => {
+                let replica = match self.flaw {
+                    Some(Flaw::SharesANumber) => self.sites[one].replica,
+                    _ => self.new_replica(),
+                };
+                self.members.insert(replica);
+                self.join(replica, self.sites[one].disk.clone());
                 self.outcome.joins += 1;
             }
-            192.. => self.beat(one),
+            192 if self.members.len() > 1 => {
+                self.suspend(self.sites[one].replica);
+                if self.flaw == Some(Flaw::RejoinsTooEarly) {
+                    self.rejoin(one, other)?;
+                }
+            }
+            193..196 => drop(self.rejoin(one, other)?),
+            196.. => self.beat(one),
             _ => {}
         }
         self.deliver()
@@ -295,6 +355,7 @@ impl<S: Server> Mesh<S> {
             told,
             knew,
             server: at,
+            came_late: false,
             may_be_lost: false,
         };
         match self.flaw {
@@ -344,7 +405,10 @@ impl<S: Server> Mesh<S> {
         self.commit(at);
         let site = &mut self.sites[at];
         let Ok(vector) = site.disk.vector();
-        let settled = site.horizon.settled(site.replica, &vector, &self.members);
+        let settled = match self.flaw {
+            Some(Flaw::ForgetsTooEarly) => Some(Settled::all_of(&vector, vector.of(site.replica))),
+            _ => site.horizon.settled(site.replica, &vector, &self.members),
+        };
         if let Some(settled) = settled {
             let Ok(()) = prune(&mut site.memory, &settled);
             self.outcome.trims += 1;
@@ -352,29 +416,34 @@ impl<S: Server> Mesh<S> {
         }
     }
 
-    /// Replaces the disk of a site by a backup, or by a copy of another one if others have forgotten what the backup
-    /// lacks.
+    /// Replaces the disk of a site by a backup, and gives it a new number. If the backup is not of a member, or others
+    /// have forgotten what it lacks, it is suspended. The only member is not restored: all that others lack would go.
     fn restore(&mut self, at: usize) {
-        let Some(mut copy) = self.sites[at].backup.clone() else {
+        let Some((number, copy)) = self.sites[at].backup.clone() else {
             return;
         };
-        let is_old = |site: &Site<S>| {
-            let (Ok(vector), Ok(pruned)) = (copy.vector(), site.disk.pruned());
-            !vector.covers_all(&pruned)
-        };
-        if self.sites.iter().any(is_old) {
-            let other = (at + 1) % self.sites.len();
-            copy = self.sites[other].disk.clone();
+        if self.members.len() == 1 && self.is_member(at) {
+            return;
         }
         let Ok(vector) = copy.vector();
+        if self.flaw != Some(Flaw::KeepsItsNumber) {
+            let was_member = self.members.contains(&number);
+            self.suspend(self.sites[at].replica);
+            let lacks = |(other, site): (usize, &Site<S>)| {
+                let Ok(pruned) = site.disk.pruned();
+                other != at && !vector.covers_all(&pruned)
+            };
+            let is_current = was_member && !self.sites.iter().enumerate().any(lacks);
+            let replica = self.new_replica();
+            self.sites[at].replica = replica;
+            if is_current {
+                self.members.insert(replica);
+            }
+        }
         let lost = self.answered.iter_mut();
         let lost = lost.filter(|answered| answered.server == at);
         for answered in lost {
             answered.may_be_lost |= !vector.covers(answered.told.stamp.csn);
-        }
-        let old = self.sites[at].replica;
-        if self.flaw != Some(Flaw::KeepsItsNumber) {
-            self.sites[at].replica = self.new_replica(Some(old));
         }
         let site = &mut self.sites[at];
         site.horizon = Horizon::default();
@@ -382,6 +451,59 @@ impl<S: Server> Mesh<S> {
         site.memory = copy;
         site.unanswered.clear();
         self.outcome.restores += 1;
+    }
+
+    /// A site that is suspended begins anew, with a copy of a member and what it alone has; whether it can.
+    fn rejoin(&mut self, at: usize, from: usize) -> Result<bool, String> {
+        let are_up = self.sites[at].is_up && self.sites[from].is_up;
+        if !are_up || self.is_member(at) || !self.is_member(from) {
+            return Ok(false);
+        }
+        self.commit(at);
+        self.commit(from);
+        let member = &self.sites[from];
+        let mut copy = member.disk.clone();
+        let (Ok(has), Ok(had)) = (copy.vector(), self.sites[at].disk.vector());
+        let settled = member.horizon.settled(member.replica, &has, &self.members);
+        if settled.is_none() && self.flaw != Some(Flaw::RejoinsTooEarly) {
+            return Ok(false);
+        }
+        let replica = self.new_replica();
+        let csn = next_csn(self.clock(at), replica, has.iter().chain(had.iter()).max());
+        let made = match rejoin(&mut copy, &self.sites[at].disk, &self.members, csn) {
+            Ok(made) => made,
+            Err(RejoinError::Behind) => return Ok(false),
+            Err(error) => return Err(format!("a server cannot join anew: {error}")),
+        };
+        let mut knew = has.clone();
+        let is_former = |csn: &Csn| !self.members.contains(&csn.replica);
+        had.iter()
+            .filter(is_former)
+            .for_each(|csn| knew.advance(csn));
+        for answered in &mut self.answered {
+            let csn = answered.told.stamp.csn;
+            answered.came_late |= knew.covers(csn) && !has.covers(csn);
+        }
+        for told in made {
+            let csn = told.stamp.csn;
+            self.answered.push(Answered {
+                told,
+                knew: knew.clone(),
+                server: at,
+                came_late: false,
+                may_be_lost: false,
+            });
+            knew.advance(csn);
+            self.outcome.made_anew += 1;
+        }
+        self.members.insert(replica);
+        let site = &mut self.sites[at];
+        site.replica = replica;
+        site.horizon = Horizon::default();
+        site.disk = copy.clone();
+        site.memory = copy;
+        self.outcome.rejoins += 1;
+        Ok(true)
     }
 
     fn ask(&mut self, asker: usize, teller: usize) {
@@ -483,6 +605,21 @@ impl<S: Server> Mesh<S> {
         }
         self.deliver()?;
         self.messages.clear();
+        loop {
+            self.agree()?;
+            let mut sites = 0..self.sites.len();
+            let Some(at) = sites.clone().find(|at| !self.is_member(*at)) else {
+                return Ok(());
+            };
+            let from = sites.find(|from| self.is_member(*from)).unwrap_or(at);
+            if !self.rejoin(at, from)? {
+                return Err("a server that was suspended cannot join anew".to_owned());
+            }
+        }
+    }
+
+    /// All members tell each other everything.
+    fn agree(&mut self) -> Result<(), String> {
         for _ in 0..ROUNDS_MAX {
             if self.round()? {
                 return Ok(());
@@ -491,11 +628,13 @@ impl<S: Server> Mesh<S> {
         Err(format!("not equal after {ROUNDS_MAX} rounds"))
     }
 
-    /// Everybody asks everybody; whether all had everything before.
+    /// Every member asks every other one; whether all had everything before.
     fn round(&mut self) -> Result<bool, String> {
         let mut is_calm = true;
-        for at in 0..self.sites.len() {
-            for from in (0..self.sites.len()).filter(|from| *from != at) {
+        let sites = 0..self.sites.len();
+        let members: Vec<usize> = sites.filter(|at| self.is_member(*at)).collect();
+        for &at in &members {
+            for &from in members.iter().filter(|from| **from != at) {
                 self.commit(at);
                 self.commit(from);
                 let Ok(since) = self.sites[at].disk.vector();

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    Attribute, Change, Conflict, Kind, Lost, Move, Node, Place, Register, Replica, Rule, Shown,
-    Uuid, Value, Vector, What,
+    Attribute, Attributes, Change, Conflict, Kind, Lost, Move, Node, Place, Register, Replica,
+    Resolution, Rule, Shown, Uuid, Value, Vector, What,
 };
 
 type Result<T> = std::result::Result<T, Infallible>;
@@ -14,6 +14,7 @@ type Result<T> = std::result::Result<T, Infallible>;
 /// A replica's tables. A clone is a backup, or the copy that a new replica begins with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
+    resolution: Resolution,
     vector: Vector,
     pruned: Vector,
     nodes: BTreeMap<Uuid, Node>,
@@ -24,10 +25,19 @@ pub struct Model {
     values: BTreeMap<(Uuid, Attribute), BTreeMap<Value, Register>>,
     clears: BTreeMap<(Uuid, Attribute), Csn>,
     wholes: BTreeMap<(Uuid, Attribute), (Csn, Vec<Value>)>,
+    alls: BTreeMap<Uuid, (Csn, Attributes)>,
     conflicts: BTreeMap<(Csn, Uuid, Lost, Rule), Conflict>,
 }
 
 impl Model {
+    /// A replica with nothing in it.
+    pub fn new(resolution: Resolution) -> Model {
+        Model {
+            resolution,
+            ..Model::default()
+        }
+    }
+
     /// The conflict log.
     pub fn conflicts(&self) -> impl Iterator<Item = &Conflict> {
         self.conflicts.values()
@@ -47,15 +57,18 @@ impl Model {
         let values = values.filter(|register| register.csn != Csn::default());
         let wholes = self.wholes.values();
         let wholes = wholes.filter(|(csn, _)| *csn != Csn::default());
+        let alls = self.alls.values();
+        let alls = alls.filter(|(csn, _)| *csn != Csn::default());
         let deleted = self.nodes.values().filter(|node| node.deleted.is_some());
-        let attributes = values.count() + wholes.count() + self.clears.len();
+        let attributes = values.count() + wholes.count() + alls.count() + self.clears.len();
         let is_live = |entry| {
             self.nodes
                 .get(entry)
                 .is_some_and(|node| node.deleted.is_none())
         };
         let owners = self.values.keys().chain(self.wholes.keys());
-        let left = owners.filter(|(entry, _)| !is_live(entry));
+        let owners = owners.map(|(entry, _)| entry).chain(self.alls.keys());
+        let left = owners.filter(|entry| !is_live(*entry));
         attributes + left.count() + self.moves.len() + deleted.count()
     }
 }
@@ -79,6 +92,10 @@ pub fn naming_values(rdn: &Value) -> Vec<(Attribute, Value)> {
 
 impl Replica for Model {
     type Error = Infallible;
+
+    fn resolution(&self) -> Resolution {
+        self.resolution
+    }
 
     fn kind(&self, attribute: &str) -> Kind {
         kind(attribute)
@@ -224,6 +241,15 @@ impl Replica for Model {
         Ok(())
     }
 
+    fn all(&self, entry: Uuid) -> Result<(Csn, Attributes)> {
+        Ok(self.alls.get(&entry).cloned().unwrap_or_default())
+    }
+
+    fn put_all(&mut self, entry: Uuid, csn: Csn, attributes: &Attributes) -> Result<()> {
+        self.alls.insert(entry, (csn, attributes.clone()));
+        Ok(())
+    }
+
     fn registers(&self, entry: Uuid) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for ((_, attribute), values) in of_entry(&self.values, entry) {
@@ -245,6 +271,10 @@ impl Replica for Model {
             let what = What::Whole(attribute.clone(), values.clone());
             changes.push(Change { csn: *csn, what });
         }
+        if let Some((csn, attributes)) = self.alls.get(&entry) {
+            let what = What::All(attributes.clone());
+            changes.push(Change { csn: *csn, what });
+        }
         changes.retain(|change| change.csn != Csn::default());
         Ok(changes)
     }
@@ -253,11 +283,12 @@ impl Replica for Model {
         self.values.retain(|(of, _), _| *of != entry);
         self.clears.retain(|(of, _), _| *of != entry);
         self.wholes.retain(|(of, _), _| *of != entry);
+        self.alls.remove(&entry);
         Ok(())
     }
 
-    fn attributes(&self, entry: Uuid) -> Result<Vec<(Attribute, Vec<Value>)>> {
-        let mut attributes = Vec::new();
+    fn attributes(&self, entry: Uuid) -> Result<Attributes> {
+        let (_, mut attributes) = self.all(entry)?;
         for ((_, attribute), values) in of_entry(&self.values, entry) {
             let present = values.iter().filter(|(_, register)| register.is_present);
             let present = present.map(|(value, _)| value.clone()).collect();
@@ -315,7 +346,11 @@ impl Replica for Model {
             .wholes
             .iter()
             .map(|((entry, _), (csn, _))| (entry, csn));
-        let others = clears.chain(wholes).filter(|(_, csn)| !since.covers(**csn));
+        let alls = self.alls.iter().map(|(entry, (csn, _))| (entry, csn));
+        let others = clears
+            .chain(wholes)
+            .chain(alls)
+            .filter(|(_, csn)| !since.covers(**csn));
         changed.extend(others.map(|(entry, _)| *entry));
         Ok(changed.into_iter().collect())
     }
@@ -336,14 +371,18 @@ impl Replica for Model {
                 *csn = Csn::default();
             }
         }
+        for (csn, _) in self.alls.values_mut() {
+            if is_settled(*csn) {
+                *csn = Csn::default();
+            }
+        }
         while let Some(first) = self.moves.first_entry()
             && is_settled(first.key().0)
         {
             self.moves_pruned = first.remove().csn;
         }
-        let is_gone = |node: &Node| {
-            node.shown == Shown::Hidden && node.deleted.is_some_and(is_settled)
-        };
+        let is_gone =
+            |node: &Node| node.shown == Shown::Hidden && node.deleted.is_some_and(is_settled);
         let moved = self.moves.values().flat_map(|made| {
             let from = made.from.as_ref().map(|(place, _)| place.parent);
             [made.entry, made.to.parent].into_iter().chain(from)

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sapwood_ldap::csn::Csn;
-use sapwood_replication::{Attribute, EntryChanges, Kind, Place, Seen, Stamp, Uuid, Value, What};
+use sapwood_replication::{
+    Attribute, Attributes, EntryChanges, Kind, Place, Seen, Stamp, Uuid, Value, What,
+};
 
 use super::model::{kind, naming_values};
 
@@ -16,8 +18,10 @@ struct Entry {
     birth: Csn,
     place: Place,
     placed: Csn,
-    deleted: bool,
+    deleted: Csn,
     stamp: Stamp,
+    /// What the entry was left with, if it is one register.
+    all: (Csn, Attributes),
     values: BTreeMap<(Attribute, Value), (Csn, bool)>,
     clears: BTreeMap<Attribute, Csn>,
     wholes: BTreeMap<Attribute, (Csn, Vec<Value>)>,
@@ -33,8 +37,9 @@ pub fn join<'c>(all: impl Iterator<Item = &'c EntryChanges> + Clone) -> Director
                     birth: change.csn,
                     place: place.clone(),
                     placed: change.csn,
-                    deleted: false,
+                    deleted: Csn::default(),
                     stamp: Stamp::default(),
+                    all: Default::default(),
                     values: BTreeMap::new(),
                     clears: BTreeMap::new(),
                     wholes: BTreeMap::new(),
@@ -57,7 +62,11 @@ pub fn join<'c>(all: impl Iterator<Item = &'c EntryChanges> + Clone) -> Director
                 What::Moved(to) => {
                     moves.insert((change.csn, told.entry), to.clone());
                 }
-                What::Deleted => entry.deleted = true,
+                What::Deleted => entry.deleted = entry.deleted.max(change.csn),
+                What::All(attributes) if change.csn > entry.all.0 => {
+                    entry.all = (change.csn, attributes.clone());
+                }
+                What::All(_) => {}
                 What::Value {
                     attribute,
                     value,
@@ -93,6 +102,13 @@ pub fn join<'c>(all: impl Iterator<Item = &'c EntryChanges> + Clone) -> Director
     see(&entries)
 }
 
+impl Entry {
+    /// A delete wins, but of an entry that is one register only over what was before it.
+    fn is_deleted(&self) -> bool {
+        self.deleted > self.all.0
+    }
+}
+
 /// Whether an entry is another one, or below it.
 fn is_below(entries: &BTreeMap<Uuid, Entry>, mut entry: Uuid, above: Uuid) -> bool {
     while entry != above {
@@ -109,7 +125,7 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
     // Those that were not deleted, and all above them.
     let mut seen = BTreeSet::new();
     for (entry, known) in entries {
-        let mut above = (!known.deleted).then_some(*entry);
+        let mut above = (!known.is_deleted()).then_some(*entry);
         while let Some(entry) = above
             && let Some(known) = entries.get(&entry)
         {
@@ -120,7 +136,7 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
     let mut holders: BTreeMap<&Place, (bool, Csn, Uuid)> = BTreeMap::new();
     for entry in &seen {
         let known = &entries[entry];
-        let claim = (known.deleted, known.placed, *entry);
+        let claim = (known.is_deleted(), known.placed, *entry);
         let holder = holders.entry(&known.place).or_insert(claim);
         *holder = claim.min(*holder);
     }
@@ -129,12 +145,12 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
         Seen {
             place: known.place.clone(),
             is_qualified: holders[&known.place].2 != *entry,
-            is_glue: known.deleted,
-            stamp: match known.deleted {
+            is_glue: known.is_deleted(),
+            stamp: match known.is_deleted() {
                 true => Stamp::default(),
                 false => known.stamp.clone(),
             },
-            attributes: match known.deleted {
+            attributes: match known.is_deleted() {
                 true => Vec::new(),
                 false => attributes(known),
             },
@@ -145,6 +161,7 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
 
 fn attributes(known: &Entry) -> Vec<(Attribute, Vec<Value>)> {
     let mut attributes: BTreeMap<Attribute, Vec<Value>> = BTreeMap::new();
+    attributes.extend(known.all.1.iter().cloned());
     for ((attribute, value), (csn, is_present)) in &known.values {
         let cleared = known.clears.get(attribute).copied().unwrap_or_default();
         if *is_present && *csn >= cleared {
