@@ -42,7 +42,9 @@ type Result<T, R> = std::result::Result<T, MergeError<<R as Replica>::Error>>;
 /// made.
 ///
 /// The copy has to be one of a member that has heard all other `members` since all agree that the server is none:
-/// [`Horizon::settled`](crate::Horizon::settled) says so. What it lacks of others than members nobody will tell it.
+/// [`Horizon::settled`](crate::Horizon::settled) says so. What it lacks of others than members nobody will tell it. Nor
+/// may the server have merged anything since it was suspended: another one that was, too, may have had the same, and an
+/// entry that was made anew by both ways would have been added twice.
 ///
 /// # Errors
 /// When the server has forgotten what the copy lacks, the copy is too old, or tables fail. The copy is of no use then.

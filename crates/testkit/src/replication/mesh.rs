@@ -560,8 +560,9 @@ impl<S: Server> Mesh<S> {
                 bundle,
                 members,
             } => {
-                // Nobody listens to a replica that is none any more.
-                if self.members.contains(&replica) {
+                // Nobody listens to a replica that is none any more. Nor does that one listen to others: what it alone
+                // has may have been made anew already, by another one that had it as well.
+                if self.members.contains(&replica) && self.is_member(at) {
                     self.apply(at, replica, &bundle, members)?;
                 }
             }
