@@ -137,6 +137,12 @@ impl Cursor {
         };
         self.forget_other_turns(txn);
         self.check_op(op, flags, key, value)?;
+        if let (CursorOp::Set, Some(key)) = (op, key)
+            && self.is_writing
+            && flags & DUPSORT != 0
+        {
+            return self.set(txn, key);
+        }
         let mut walk = Walk {
             op,
             has_duplicates: flags & DUPSORT != 0,
@@ -148,28 +154,43 @@ impl Cursor {
                 CursorOp::Set | CursorOp::GetBoth | CursorOp::GetBothRange | CursorOp::GetMultiple
             ),
         };
+        let lends = txn.lends() && flags & DUPSORT == 0;
+        let room = lends.then(|| txn.room_to_lend());
+        let mut copied = None;
+        let go = |cursor: &mut TreeCursor<'_>| -> Result<Shown> {
+            let shown = walk.go(cursor)?;
+            if let Some(room) = room {
+                let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
+                copied = Some((key.to_vec(), lent::copy(value, room)));
+            }
+            Ok(shown)
+        };
         let shown = if self.dbi == FREE {
-            self.get_free(txn, op, walk.key)
-                .inspect(|_| walk.has_stood = true)
+            let shown = self.get_free(txn, op, walk.key);
+            shown.inspect(|_| walk.has_stood = true)
         } else if op.is_absolute() {
-            self.with_moved(txn, |cursor| walk.go(cursor))
+            self.with_moved(txn, go)
         } else {
-            self.with(txn, |cursor| walk.go(cursor))
+            self.with(txn, go)
         };
         self.has_stood = walk.has_stood;
         let mut shown = shown?;
-        if txn.lends() && flags & DUPSORT == 0 && self.dbi != FREE {
-            let room = txn.room_to_lend();
-            let record = self.with(txn, |cursor| {
-                let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
-                Ok((key.to_vec(), lent::copy(value, room)))
-            })?;
-            shown.value = txn
-                .lend(self.dbi, &record.0, record.1)
-                .unwrap_or(shown.value);
+        if let Some((key, value)) = copied {
+            shown.value = txn.lend(self.dbi, &key, value).unwrap_or(shown.value);
         }
         shown.key = shown.key.filter(|_| walk.shows_key);
         Ok(shown)
+    }
+
+    /// `MDB_SET` in a write transaction, in a database with duplicates.
+    fn set(&mut self, txn: &mut Txn, key: &[u8]) -> Result<Shown> {
+        let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+        let found = self.writing(tree, txn)?.seek_exact(txn, key)?;
+        self.has_stood = found.is_some();
+        Ok(Shown {
+            key: None,
+            value: Val::to(found.ok_or(Code::NOTFOUND)?),
+        })
     }
 
     /// `MDB_NEXT` where a read transaction's cursor stands on a record already, and nothing has happened that would
@@ -364,6 +385,7 @@ impl Cursor {
         };
         let stored = txn.put(self.dbi, key, value, flags, cursor);
         match (&stored, value) {
+            (Ok(Stored::Stood), _) => self.has_stood = true,
             (Ok(Stored::Exists(_)), _) => {
                 self.has_stood = self.with(txn, |cursor| Ok(cursor.seek_exact(key)?))?;
             }
@@ -444,6 +466,13 @@ impl Cursor {
     fn current_key(&mut self, txn: &mut Txn) -> Result<Vec<u8>> {
         if !self.has_stood {
             return Err(Code::EINVAL);
+        }
+        if let Place::Write(cursor) = &self.place
+            && let Some((tree, txn)) = txn.written_tree(self.dbi)?
+            && tree == cursor.tree()
+            && let Some(key) = cursor.known_key(txn)?
+        {
+            return Ok(key.to_vec());
         }
         self.with(txn, |cursor| {
             leave_gap(cursor)?;

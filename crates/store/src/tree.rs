@@ -28,8 +28,8 @@ pub use crate::format::tree_record::{Duplicates, KeyOrder, TreeKind, TreeRecord}
 use crate::ids::{PageNo, SnapshotId};
 use crate::limits::HEIGHT_MAX;
 
-use duplicates::Values;
-use node::{Cell, Mark, Node};
+use duplicates::{Values, damaged};
+use node::{Cell, Found, Mark, Node};
 
 pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
@@ -133,15 +133,58 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     /// The value stored under `key`; the first one if it has several.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'p [u8]>> {
-        let mut number = self.root()?;
-        for level in (1..self.height()).rev() {
-            let node = self.open(number, level)?;
-            number = node.child(node.child_slot(key, self.orders.keys)?)?.page;
+        match self.search(key, |_, _, _| {})? {
+            Some((leaf, Found { slot, exact: true })) => self.value(&leaf, slot).map(Some),
+            _ => Ok(None),
         }
+    }
+
+    /// The leaf where a key is or would be, and where in it; `None` in an empty tree. Tells `each` of the way there:
+    /// the level, the step, and the page that it leads to.
+    #[inline]
+    fn search(
+        &self,
+        key: &[u8],
+        mut each: impl FnMut(usize, Step, PageNo),
+    ) -> Result<Option<(Node<'p>, Found)>> {
+        let mut number = self.root()?;
         if self.height() == 0 {
             return Ok(None);
         }
-        self.find_in(&self.open(number, 0)?, key)
+        for level in (1..self.height()).rev() {
+            let node = self.open(number, level)?;
+            let slot = node.child_slot(key, self.orders.keys)?;
+            let child = node.child(slot)?.page;
+            each(level, Step { page: number, slot }, child);
+            number = child;
+        }
+        let leaf = self.open(number, 0)?;
+        let found = leaf.search(key, 0, self.orders.keys)?;
+        Ok(Some((leaf, found)))
+    }
+
+    /// The leaf with the first of the records below a page, or with the `last` one, and that record's slot. The page is
+    /// the uppermost of so many levels. Tells `each` of the way there.
+    fn edge(
+        &self,
+        mut number: PageNo,
+        height: usize,
+        last: bool,
+        mut each: impl FnMut(usize, Step),
+    ) -> Result<(Node<'p>, usize)> {
+        let mut level = height.saturating_sub(1);
+        loop {
+            let node = self.open(number, level)?;
+            let end = node.len().checked_sub(1);
+            let end = end.ok_or_else(|| Error::corrupt(number, "empty page in a tree"))?;
+            let slot = if last { end } else { 0 };
+            if level == 0 {
+                return Ok((node, slot));
+            }
+            each(level, Step { page: number, slot });
+            number = node.child(slot)?.page;
+            level -= 1;
+        }
     }
 
     #[inline]
@@ -301,10 +344,12 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     pub(crate) fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
-        if !self.record.kind.out_of_line {
-            prefetch::slots(self.pages.page(number)?, level);
+        if self.record.kind.out_of_line {
+            return self.node(number, level);
         }
-        self.node(number, level)
+        let page = self.pages.page(number)?;
+        prefetch::slots(page, level);
+        Node::open(page, number, self.record.page_kind(level), level)
     }
 
     #[inline]
@@ -330,23 +375,21 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         match cell.mark {
             Mark::Inline => Ok(cell.payload),
             Mark::Extent => value::load(self.pages, leaf.number(), cell.payload),
-            Mark::SubPage | Mark::SubTree => self.first_duplicate(leaf, slot),
+            Mark::SubPage | Mark::SubTree => {
+                self.first_of(leaf, &Values::of(leaf, slot, self.record.kind)?)
+            }
             Mark::OutOfLine => self.out_of_line_value(leaf, slot),
         }
     }
 
-    #[cold]
-    fn first_duplicate(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
-        let damaged = || Error::corrupt(leaf.number(), "duplicates are damaged");
-        match Values::of(leaf, slot, self.record.kind)? {
-            Values::One(value) => Ok(value),
-            Values::Page(page) => page.get(0).ok_or_else(damaged),
-            Values::Tree(tree) => {
-                let mut cursor = self.of_values(tree).cursor();
-                cursor.first()?;
-                cursor.whole_key()?.ok_or_else(damaged)
-            }
-        }
+    /// The first of the values of a key.
+    fn first_of(&self, leaf: &Node<'p>, values: &Values<'p>) -> Result<&'p [u8]> {
+        let Values::Tree(tree) = values else {
+            return values.get(0).ok_or_else(|| damaged(leaf.number()));
+        };
+        let tree = self.of_values(*tree);
+        let (leaf, first) = tree.edge(tree.root()?, tree.height(), false, |_, _| {})?;
+        leaf.whole_key(first)
     }
 
     /// The tree of the values of one key.

@@ -24,6 +24,7 @@ enum Op {
     Seek(usize, u8, u8, u8),
     Put(usize, u8, u8),
     Insert(usize, u8, u8),
+    Append(usize, u8, u8),
     PutCurrent(usize, u8),
     Delete(usize),
     DeleteKey(usize),
@@ -42,6 +43,7 @@ fn ops() -> impl Strategy<Value = Op> {
         6 => (c.clone(), k, v, any::<u8>()).prop_map(|(c, k, v, how)| Op::Seek(c, k, v, how)),
         15 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Put(c, k, v)),
         3 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Insert(c, k, v)),
+        15 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Append(c, k, v)),
         4 => (c.clone(), v).prop_map(|(c, v)| Op::PutCurrent(c, v)),
         10 => c.clone().prop_map(Op::Delete),
         2 => c.clone().prop_map(Op::DeleteKey),
@@ -138,6 +140,7 @@ impl Run<'_> {
                 }
                 self.shows(txn, model, *at);
             }
+            Op::Append(at, k, v) => self.append(txn, model, *at, (self.key(*k), self.value(*v))),
             Op::PutCurrent(at, v) => {
                 let value = self.value(*v);
                 let folded = self.fold(&value);
@@ -225,6 +228,32 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// As `slapadd` does: looks for the key, and puts a value behind its others.
+    fn append(&mut self, txn: &mut WriteTxn, model: &mut Model, at: usize, pair: Pair) {
+        let (key, value) = (self.fold(&pair.0), self.fold(&pair.1));
+        let first = model.iter().find(|(key, _)| *key == pair.0).cloned();
+        let shown = first.as_ref().map(|first| self.fold(&first.1));
+        let last = model.iter().rfind(|(key, _)| *key == pair.0);
+        let is_behind = last.is_none_or(|last| last.1 < pair.1);
+        let (cursor, standing) = &mut self.cursors[at];
+        let found = cursor.seek_exact(txn, &key).unwrap();
+        assert_eq!(found.map(<[u8]>::to_vec), shown);
+        *standing = first;
+        self.shows(txn, model, at);
+        let (cursor, standing) = &mut self.cursors[at];
+        match cursor.append_duplicate(txn, &key, &value) {
+            Ok(()) => {
+                assert!(is_behind);
+                *standing = Some(pair.clone());
+                self.put(model, &pair);
+            }
+            Err(Error::OutOfOrder) => assert!(!is_behind),
+            Err(Error::NoDuplicates) => assert!(!self.has_duplicates()),
+            Err(error) => panic!("{error}"),
+        }
+        self.shows(txn, model, at);
     }
 
     /// The pair that a cursor stands on, unless that is gone.
@@ -512,6 +541,44 @@ fn after_a_deletion_next_is_what_followed() {
     let mut reading = cursor.read(&txn).unwrap();
     assert!(reading.prev().unwrap());
     assert_eq!(reading.record().unwrap(), Some((&b"a"[..], &b"1"[..])));
+}
+
+/// What a comparator calls equal is overwritten where it stands: alone, among a few, and in a tree of values.
+#[test]
+fn a_value_is_replaced_by_one_with_the_same_place_in_the_order() {
+    let env = Env::in_memory(&Options::new()).unwrap();
+    env.set_comparators(
+        "tree",
+        Comparators {
+            keys: None,
+            duplicates: Some(&|a, b| a[..2].cmp(&b[..2])),
+        },
+    );
+    let mut txn = env.write().unwrap();
+    let tree = txn.create_tree("tree", TreeKind::DUPLICATES).unwrap();
+    let value = |n: u16, mark: u8| {
+        let mut value = vec![mark; 20];
+        value[..2].copy_from_slice(&n.to_be_bytes());
+        value
+    };
+    for (key, count) in [(b"one", 1), (b"few", 5), (b"all", 500)] {
+        for n in 0..count {
+            txn.put(tree, key, &value(n, 0)).unwrap();
+        }
+        let mut cursor = txn.cursor(tree);
+        for n in [0, count / 2, count - 1] {
+            let found = cursor.read(&txn).unwrap().seek_duplicate(key, &value(n, 7));
+            assert!(found.unwrap());
+            cursor.put_current(&mut txn, &value(n, 1)).unwrap();
+            let reading = cursor.read(&txn).unwrap();
+            assert_eq!(reading.value().unwrap(), Some(&value(n, 1)[..]));
+            assert_eq!(reading.duplicates().unwrap(), u64::from(count));
+        }
+        let first = cursor.seek_exact(&txn, key).unwrap();
+        assert_eq!(first, Some(&value(0, 1)[..]));
+    }
+    txn.commit().unwrap().wait_durable().unwrap();
+    assert!(env.check().unwrap().is_clean());
 }
 
 #[test]

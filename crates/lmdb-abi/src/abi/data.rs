@@ -141,7 +141,7 @@ pub(super) fn value(data: &Item, flags: c_uint) -> Result<Value<'_>> {
 /// What a put has to tell the caller through the pointer to the value.
 pub(super) fn tell(stored: Result<Stored>, data: Item) -> Result {
     match stored? {
-        Stored::Done => Ok(()),
+        Stored::Done | Stored::Stood => Ok(()),
         Stored::Room(room) => {
             data.set(room);
             Ok(())

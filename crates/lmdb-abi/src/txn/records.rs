@@ -32,6 +32,8 @@ impl Value<'_> {
 /// What became of a value.
 pub(crate) enum Stored {
     Done,
+    /// The cursor that was given stands on it.
+    Stood,
     /// The room that was asked for, to be filled before the transaction's next change.
     Room(Val),
     /// The key was there; this is its first value.
@@ -146,11 +148,11 @@ impl Txn {
         let stored = if flags & APPEND != 0 {
             txn.append(tree, key, value).map(|()| true)
         } else if flags & APPENDDUP != 0 && db_flags & DUPSORT != 0 {
-            let appended = match cursor.filter(|cursor| cursor.tree() == tree) {
-                Some(cursor) => cursor.append_duplicate(txn, key, value),
-                None => txn.append_duplicate(tree, key, value),
-            };
-            appended.map(|()| true)
+            if let Some(cursor) = cursor.filter(|cursor| cursor.tree() == tree) {
+                let appended = cursor.append_duplicate(txn, key, value);
+                return self.note_failure(appended).map(|()| Stored::Stood);
+            }
+            txn.append_duplicate(tree, key, value).map(|()| true)
         } else {
             txn.put(tree, key, value)
         };
@@ -181,11 +183,7 @@ impl Txn {
     fn reserve(&mut self, tree: TreeId, key: &[u8], len: usize, flags: u32) -> Result<Stored> {
         if flags & APPEND != 0 {
             let writing = self.writing_mut()?;
-            let last = {
-                let mut cursor = writing.txn.view(tree)?.cursor();
-                cursor.last()? && cursor.seek(key)?
-            };
-            if last {
+            if writing.txn.view(tree)?.cursor().seek(key)? {
                 return Err(Code::KEYEXIST);
             }
         }

@@ -83,11 +83,11 @@ impl TreeKind {
     /// Whether the choices go together.
     pub fn is_possible(&self) -> bool {
         let needs_whole = self.order != KeyOrder::Bytes || self.duplicates.is_some() || self.packed;
-        let exclusive = [self.counted, self.duplicates.is_some(), self.packed];
+        let exclusive = [self.counted, self.duplicates.is_some(), self.packed].map(u8::from);
         let is_plain = !self.whole && !needs_whole;
         (is_plain || !self.out_of_line)
             && (self.whole || !needs_whole)
-            && exclusive.iter().filter(|&&is| is).count() <= 1
+            && exclusive.iter().sum::<u8>() <= 1
     }
 
     /// The kind of a tree that holds the values of one key.
@@ -106,14 +106,11 @@ impl TreeKind {
 
     fn encode(self) -> u8 {
         let duplicates = self.duplicates.unwrap_or_default();
-        let flags = [
-            (self.counted, COUNTED),
-            (self.whole, WHOLE),
-            (self.duplicates.is_some(), DUPLICATES),
-            (duplicates.fixed || self.packed || self.out_of_line, FIXED),
-        ];
-        let set = flags.iter().filter(|(is, _)| *is);
-        set.fold(0, |sum, (_, flag)| sum | flag)
+        let is_fixed = duplicates.fixed || self.packed || self.out_of_line;
+        (u8::from(self.counted) * COUNTED)
+            | (u8::from(self.whole) * WHOLE)
+            | (u8::from(self.duplicates.is_some()) * DUPLICATES)
+            | (u8::from(is_fixed) * FIXED)
             | (self.order.encode() << ORDER_SHIFT)
             | (duplicates.order.encode() << DUPLICATE_ORDER_SHIFT)
     }
@@ -188,21 +185,14 @@ impl TreeRecord {
 
     /// The kind of the pages on a level, leaves being level 0.
     pub(crate) fn page_kind(&self, level: usize) -> PageKind {
-        let TreeKind {
-            counted,
-            whole,
-            packed,
-            out_of_line,
-            ..
-        } = self.kind;
-        match (level, whole) {
-            (0, _) if out_of_line => PageKind::PointerLeaf,
+        match (level, self.kind.whole) {
+            (0, _) if self.kind.out_of_line => PageKind::PointerLeaf,
             (0, false) => PageKind::Leaf,
-            (0, true) if packed => PageKind::PackedLeaf,
+            (0, true) if self.kind.packed => PageKind::PackedLeaf,
             (0, true) => PageKind::WholeLeaf,
-            (_, false) if counted => PageKind::CountedBranch,
+            (_, false) if self.kind.counted => PageKind::CountedBranch,
             (_, false) => PageKind::Branch,
-            (_, true) if counted => PageKind::CountedWholeBranch,
+            (_, true) if self.kind.counted => PageKind::CountedWholeBranch,
             (_, true) => PageKind::WholeBranch,
         }
     }

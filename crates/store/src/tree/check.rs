@@ -354,8 +354,7 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
                 ));
             }
         }
-        let pointer = ExtentPointer::decode(cell.payload)
-            .ok_or_else(|| Error::corrupt(leaf.number(), "pointer to an extent is damaged"))?;
+        let pointer = ExtentPointer::decode(cell.payload, leaf.number())?;
         if !self.sink.in_use(pointer.first, pointer.pages()) {
             return Err(Error::corrupt(pointer.first, "in use twice"));
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::{Order, View};
+use super::{NO_STEPS, Step, View};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::limits::HEIGHT_MAX;
@@ -63,9 +63,11 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         if self.record.kind.counted {
             return self.count(from, to);
         }
-        let height = usize::from(self.record.height);
+        if self.height() == 0 {
+            return Ok(0);
+        }
         let (low, high) = (self.cuts(from, true)?, self.cuts(to, false)?);
-        let Some(fork) = (0..height)
+        let Some(fork) = (0..self.height())
             .rev()
             .find(|&level| low[level].slot != high[level].slot)
         else {
@@ -98,56 +100,46 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         if !self.record.kind.counted {
             return Err(Error::NotCounted);
         }
-        let mut sum = 0u64;
-        let mut number = self.root()?;
-        for level in (0..usize::from(self.record.height)).rev() {
-            let node = self.open(number, level)?;
-            if level == 0 {
-                let place = node.search(key, 0, self.orders.keys)?;
-                return Ok(sum.saturating_add(place.slot as u64 + u64::from(place.exact && and_it)));
-            }
-            let slot = node.child_slot(key, self.orders.keys)?;
-            sum = sum.saturating_add(node.records_before(slot)?);
-            number = node.child(slot)?.page;
+        let mut steps = NO_STEPS;
+        let each = |level: usize, step, _| steps[level] = step;
+        let Some((_, found)) = self.search(key, each)? else {
+            return Ok(0);
+        };
+        let mut sum = found.slot as u64 + u64::from(found.exact && and_it);
+        for (level, Step { page, slot }) in (0..self.height()).zip(steps).skip(1) {
+            sum = sum.saturating_add(self.open(page, level)?.records_before(slot)?);
         }
         Ok(sum)
     }
 
-    /// The way to a bound, by level.
+    /// The way to a bound in a tree that is not empty, by level: to the child that it belongs to; in a leaf, to before
+    /// its record, or behind it.
     fn cuts(&self, bound: Bound<&[u8]>, lower: bool) -> Result<[Cut; HEIGHT_MAX]> {
+        let mut steps = NO_STEPS;
         let mut cuts = [Cut::default(); HEIGHT_MAX];
-        let mut number = self.root()?;
-        for level in (0..usize::from(self.record.height)).rev() {
-            let node = self.open(number, level)?;
-            let slot = match bound {
-                Bound::Included(key) | Bound::Excluded(key) => slot_of(
-                    &node,
-                    key,
-                    level,
-                    self.orders.keys,
-                    lower != matches!(bound, Bound::Included(_)),
-                )?,
-                Bound::Unbounded if lower => 0,
-                Bound::Unbounded if level > 0 => node.len().saturating_sub(1),
-                Bound::Unbounded => node.len(),
-            };
-            cuts[level] = Cut {
-                slot,
-                n: node.len(),
-            };
-            if level > 0 {
-                number = node.child(slot)?.page;
+        let cut = |leaf: Node<'_>, slot| Cut {
+            slot,
+            n: leaf.len(),
+        };
+        cuts[0] = match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let behind = lower != matches!(bound, Bound::Included(_));
+                let found = self.search(key, |level, step, _| steps[level] = step)?;
+                found.map_or(Cut::default(), |(leaf, found)| {
+                    cut(leaf, found.slot + usize::from(found.exact && behind))
+                })
             }
+            Bound::Unbounded => {
+                let each = |level: usize, step| steps[level] = step;
+                let (leaf, slot) = self.edge(self.root()?, self.height(), !lower, each)?;
+                cut(leaf, slot + usize::from(!lower))
+            }
+        };
+        for level in 1..self.height() {
+            let Step { page, slot } = steps[level];
+            let n = self.open(page, level)?.len();
+            cuts[level] = Cut { slot, n };
         }
         Ok(cuts)
     }
-}
-
-/// The child that a key belongs to; in a leaf, the place before its record, or behind it.
-fn slot_of(node: &Node<'_>, key: &[u8], level: usize, order: Order, behind: bool) -> Result<usize> {
-    if level > 0 {
-        return node.child_slot(key, order);
-    }
-    let place = node.search(key, 0, order)?;
-    Ok(place.slot + usize::from(place.exact && behind))
 }

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
-use crate::tree::node::{Mark, Node};
+use crate::tree::duplicates::Values;
+use crate::tree::node::{Found, Mark, Node};
 
 use duplicates::Among;
 
@@ -74,7 +75,8 @@ type Spot = (PageNo, usize);
 /// Where a cursor stands, without the pages: to go on from there while the tree is unchanged.
 #[derive(Clone)]
 pub(crate) struct Position {
-    steps: [Step; HEIGHT_MAX],
+    /// The way there, above the leaves.
+    pub(super) steps: [Step; HEIGHT_MAX],
     leaf: Option<PageNo>,
     slot: usize,
     gap: bool,
@@ -92,14 +94,35 @@ impl Position {
 
     /// The leaf and the slot of its key; `None` if that is gone.
     pub(crate) fn key_place(&self) -> Option<(PageNo, usize)> {
-        self.leaf
-            .filter(|_| !self.gap)
-            .map(|leaf| (leaf, self.slot))
+        Some((self.leaf?, self.slot)).filter(|_| !self.gap)
     }
 
-    /// The step of the way there on a level above the leaves.
-    pub(super) fn step(&self, level: usize) -> Step {
-        self.steps[level]
+    /// Whether a record is there, and not the gap that one has left.
+    pub(crate) fn is_on_record(&self) -> bool {
+        self.key_place().is_some() && !self.among.is_in_gap()
+    }
+
+    /// Goes to the first record of a key and gives its value, or nowhere: [`Cursor::seek_exact`] without the cursor.
+    pub(crate) fn seek_exact<'p, P: ReadPages + ?Sized>(
+        &mut self,
+        view: &View<'p, P>,
+        key: &[u8],
+    ) -> Result<Option<&'p [u8]>> {
+        (self.leaf, self.gap) = (None, false);
+        let found = view.search(key, |level, step, _| self.steps[level] = step)?;
+        let Some((leaf, Found { slot, exact: true })) = found else {
+            return Ok(None);
+        };
+        let (values, value) = match view.record.kind.duplicates {
+            Some(_) => {
+                let values = Values::of(&leaf, slot, view.record.kind)?;
+                (values.len(), view.first_of(&leaf, &values)?)
+            }
+            None => (1, view.value(&leaf, slot)?),
+        };
+        (self.leaf, self.slot) = (Some(leaf.number()), slot);
+        self.among = duplicates::Position::First { values };
+        Ok(Some(value))
     }
 }
 
@@ -394,22 +417,13 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     /// Goes to where `key` is or would be, which may be behind the last record of a leaf. Answers whether it is there.
     fn search(&mut self, key: &[u8]) -> Result<bool> {
         (self.leaf, self.gap) = (None, false);
-        let mut number = self.view.root()?;
-        if self.view.height() == 0 {
+        let steps = &mut self.steps;
+        let each = |level: usize, step, _| steps[level] = step;
+        let Some((leaf, found)) = self.view.search(key, each)? else {
             return Ok(false);
-        }
-        let order = self.view.orders.keys;
-        for level in (1..self.view.height()).rev() {
-            let node = self.view.open(number, level)?;
-            let slot = node.child_slot(key, order)?;
-            self.steps[level] = Step { page: number, slot };
-            number = node.child(slot)?.page;
-        }
-        let leaf = self.view.open(number, 0)?;
-        let place = leaf.search(key, 0, order)?;
-        self.leaf = Some(leaf);
-        self.slot = place.slot;
-        Ok(place.exact)
+        };
+        (self.leaf, self.slot) = (Some(leaf), found.slot);
+        Ok(found.exact)
     }
 
     /// From behind the last record of a leaf, goes on to the next leaf.
@@ -453,31 +467,17 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         Ok(false)
     }
 
-    /// Goes to the first (or, backwards, last) record below a page, which is on the level below `level`.
-    fn descend(&mut self, level: usize, mut number: PageNo, direction: Direction) -> Result<bool> {
+    /// Goes to the first (or, backwards, last) record below a page, the uppermost of so many levels.
+    fn descend(&mut self, height: usize, page: PageNo, direction: Direction) -> Result<bool> {
         (self.leaf, self.gap) = (None, false);
-        if level == 0 {
+        if height == 0 {
             return Ok(false);
         }
-        for level in (0..level).rev() {
-            let node = self.view.open(number, level)?;
-            let last = node
-                .len()
-                .checked_sub(1)
-                .ok_or_else(|| Error::corrupt(number, "empty page in a tree"))?;
-            let slot = if direction == Direction::Forward {
-                0
-            } else {
-                last
-            };
-            if level == 0 {
-                self.slot = slot;
-                self.leaf = Some(node);
-            } else {
-                self.steps[level] = Step { page: number, slot };
-                number = node.child(slot)?.page;
-            }
-        }
+        let is_back = direction == Direction::Back;
+        let steps = &mut self.steps;
+        let each = |level: usize, step| steps[level] = step;
+        let (leaf, slot) = self.view.edge(page, height, is_back, each)?;
+        (self.leaf, self.slot) = (Some(leaf), slot);
         Ok(true)
     }
 

@@ -25,6 +25,9 @@ use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
 use crate::tree::node::{Found, Mark, Node};
 
+/// The length of what stands before values of one length.
+pub(super) const SIZE_BYTES: usize = 2;
+
 /// The values of one key as they are stored.
 #[derive(Clone, Copy)]
 pub(super) enum Values<'p> {
@@ -37,16 +40,21 @@ impl<'p> Values<'p> {
     /// The values of an entry of a leaf.
     pub(super) fn of(leaf: &Node<'p>, slot: usize, kind: TreeKind) -> Result<Self> {
         let cell = leaf.cell(slot)?;
-        let values = match cell.mark {
-            Mark::Inline => Some(Self::One(cell.payload)),
+        Self::decode(cell.payload, cell.mark, kind).ok_or_else(|| damaged(leaf.number()))
+    }
+
+    /// The values that a payload holds.
+    #[inline]
+    pub(super) fn decode(payload: &'p [u8], mark: Mark, kind: TreeKind) -> Option<Self> {
+        match mark {
+            Mark::Inline => Some(Self::One(payload)),
             _ if kind.duplicates.is_none() => None,
-            Mark::SubPage => SubPage::open(cell.payload, kind).map(Self::Page),
-            Mark::SubTree => TreeRecord::decode(cell.payload)
+            Mark::SubPage => SubPage::open(payload, kind).map(Self::Page),
+            Mark::SubTree => TreeRecord::decode(payload)
                 .filter(|tree| tree.kind == kind.of_values() && tree.height > 0)
                 .map(Self::Tree),
             Mark::Extent | Mark::OutOfLine => None,
-        };
-        values.ok_or_else(|| damaged(leaf.number()))
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -54,6 +62,32 @@ impl<'p> Values<'p> {
             Self::One(_) => 1,
             Self::Page(page) => page.n as u64,
             Self::Tree(tree) => tree.records,
+        }
+    }
+
+    /// A value that stands in the leaf.
+    pub(super) fn get(&self, at: usize) -> Option<&'p [u8]> {
+        match self {
+            Self::One(value) => (at == 0).then_some(value),
+            Self::Page(page) => page.get(at),
+            Self::Tree(_) => None,
+        }
+    }
+
+    /// Whether those that stand in the leaf are all there.
+    pub(super) fn are_whole(&self) -> bool {
+        matches!(self, Self::Tree(_)) || (0..self.len() as usize).all(|at| self.get(at).is_some())
+    }
+
+    /// Where a value is, or would be, among those that stand in the leaf with this number.
+    pub(super) fn search(&self, value: &[u8], order: Order, leaf: PageNo) -> Result<Found> {
+        let compare = |at| order.compare(self.get(at).ok_or_else(|| damaged(leaf))?, value);
+        let last = (self.len() as usize).saturating_sub(1);
+        // Most values that are looked for belong behind all others.
+        match compare(last)? {
+            Ordering::Less => Ok(Found::gap(last + 1)),
+            Ordering::Equal => Ok(Found::exactly(last)),
+            Ordering::Greater => Found::by(0..last, compare),
         }
     }
 }
@@ -70,7 +104,8 @@ pub(super) struct SubPage<'p> {
     size: usize,
     /// Of values of any length.
     ends: &'p [[u8; 2]],
-    values: &'p [u8],
+    /// One behind the other.
+    pub(super) values: &'p [u8],
 }
 
 impl<'p> SubPage<'p> {
@@ -95,73 +130,20 @@ impl<'p> SubPage<'p> {
         })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.n
-    }
-
     pub(super) fn get(&self, at: usize) -> Option<&'p [u8]> {
         self.values.get(self.range(at)?)
-    }
-
-    /// Values of one length from number `at` on, one behind the other.
-    pub(super) fn packed(&self, values: Range<usize>) -> Option<&'p [u8]> {
-        self.values
-            .get(values.start * self.size..values.end * self.size)
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
-    fn end(&self, at: usize) -> Option<usize> {
-        let end = self.ends.get(at)?;
-        Some(usize::from(u16::from_le_bytes(*end)))
     }
 
     fn range(&self, at: usize) -> Option<Range<usize>> {
         if self.size > 0 {
             return (at < self.n).then_some(at * self.size..(at + 1) * self.size);
         }
-        let start = match at.checked_sub(1) {
-            Some(before) => self.end(before)?,
-            None => 0,
+        let end = |at: usize| Some(usize::from(u16::from_le_bytes(*self.ends.get(at)?)));
+        let start = match at {
+            0 => 0,
+            _ => end(at - 1)?,
         };
-        Some(start..self.end(at)?)
-    }
-
-    /// The page with one value more, which becomes number `at`; `None` if the page is damaged.
-    pub(super) fn with(&self, at: usize, value: &[u8]) -> Option<Vec<u8>> {
-        let start = match at.checked_sub(1) {
-            Some(before) => self.range(before)?.end,
-            None => 0,
-        };
-        let (before, behind) = self.values.split_at_checked(start)?;
-        let mut bytes =
-            Vec::with_capacity(2 * (self.ends.len() + 2) + self.values.len() + value.len());
-        if self.size > 0 {
-            bytes.extend((self.size as u16).to_le_bytes());
-        } else {
-            let (ends, later) = self.ends.split_at_checked(at)?;
-            bytes.extend((self.n as u16 + 1).to_le_bytes());
-            bytes.extend(ends.as_flattened());
-            bytes.extend(((start + value.len()) as u16).to_le_bytes());
-            for end in later {
-                let end = usize::from(u16::from_le_bytes(*end)) + value.len();
-                bytes.extend((end as u16).to_le_bytes());
-            }
-        }
-        for part in [before, value, behind] {
-            bytes.extend_from_slice(part);
-        }
-        Some(bytes)
-    }
-
-    /// Where a value is, or would be. The page is the leaf's with this number.
-    pub(super) fn search(&self, value: &[u8], order: Order, leaf: PageNo) -> Result<Found> {
-        Found::by(0..self.n, |at| {
-            let other = self.get(at);
-            order.compare(other.ok_or_else(|| damaged(leaf))?, value)
-        })
+        Some(start..end(at)?)
     }
 
     /// What is wrong with it.
@@ -173,13 +155,8 @@ impl<'p> SubPage<'p> {
                 return Err("duplicate outside of its cell");
             };
             end += value.len();
-            let in_order = match before {
-                Some(before) if !order.is_unknown() => {
-                    matches!(order.compare(before, value), Ok(Ordering::Less))
-                }
-                _ => true,
-            };
-            if !in_order {
+            let is_less = |before| matches!(order.compare(before, value), Ok(Ordering::Less));
+            if before.is_some_and(|before| !order.is_unknown() && !is_less(before)) {
                 return Err("duplicates out of order");
             }
             before = Some(value);

@@ -107,17 +107,18 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     ) -> Result<bool> {
         let node = self.open(leaf, 0)?;
         let cell = node.cell(slot)?;
-        let damaged = || Error::corrupt(leaf, "a record leads nowhere");
         let is_stray = match cell.mark {
             Mark::Inline | Mark::SubPage | Mark::OutOfLine => false,
             Mark::Extent => {
-                let pointer = ExtentPointer::decode(cell.payload).ok_or_else(damaged)?;
+                let pointer = ExtentPointer::decode(cell.payload, leaf)?;
                 pointer.first.0 + u64::from(pointer.pages()) > tail.0
             }
             Mark::SubTree => {
                 let mut key = Vec::new();
                 node.push_key(slot, &mut key)?;
-                let record = TreeRecord::decode(cell.payload).ok_or_else(damaged)?;
+                let record = TreeRecord::decode(cell.payload);
+                let record =
+                    record.ok_or_else(|| Error::corrupt(leaf, "a record leads nowhere"))?;
                 // One of them moves the leaf as well.
                 let mut told = false;
                 let mut each_value = |relocation: Relocation<'_>| {
@@ -139,11 +140,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         }
         let mut key = Vec::new();
         node.push_key(slot, &mut key)?;
-        let has_duplicates = self.record.kind.duplicates.is_some();
-        let value = match has_duplicates {
-            true => Some(self.value(&node, slot)?),
-            false => None,
-        };
+        let duplicates = self.record.kind.duplicates;
+        let value = duplicates.map(|_| self.value(&node, slot)).transpose()?;
         each(Relocation { key: &key, value })
     }
 }

@@ -80,8 +80,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         since: CommitNo,
         each: &mut dyn FnMut(Written),
     ) -> Result<()> {
-        let pointer = ExtentPointer::decode(payload)
-            .ok_or_else(|| Error::corrupt(leaf, "pointer to an extent is damaged"))?;
+        let pointer = ExtentPointer::decode(payload, leaf)?;
         let extent = self.pages.extent(pointer.first, pointer.pages())?;
         if value::extent_commit(extent).is_none_or(|commit| commit > since) {
             verify_extent(extent, pointer.first)?;

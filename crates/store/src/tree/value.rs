@@ -26,12 +26,13 @@ pub(crate) struct ExtentPointer {
 }
 
 impl ExtentPointer {
-    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
-        let (first, len) = node::decode_pair(payload.first_chunk()?);
-        (len <= VALUE_BYTES_MAX as u64).then_some(Self {
-            first: PageNo(first),
-            len,
-        })
+    /// What stands in a cell of this leaf.
+    pub(crate) fn decode(payload: &[u8], leaf: PageNo) -> Result<Self> {
+        let pair = payload.first_chunk().map(node::decode_pair);
+        match pair.map(|(first, len)| (PageNo(first), len)) {
+            Some((first, len)) if len <= VALUE_BYTES_MAX as u64 => Ok(Self { first, len }),
+            _ => Err(Error::corrupt(leaf, "pointer to an extent is damaged")),
+        }
     }
 
     pub(crate) fn encode(self) -> [u8; EXTENT_POINTER_BYTES] {
@@ -140,8 +141,7 @@ pub(crate) fn load<'p, P: ReadPages + ?Sized>(
     leaf: PageNo,
     payload: &[u8],
 ) -> Result<&'p [u8]> {
-    let pointer = ExtentPointer::decode(payload)
-        .ok_or_else(|| Error::corrupt(leaf, "pointer to an extent is damaged"))?;
+    let pointer = ExtentPointer::decode(payload, leaf)?;
     let extent = pages.extent(pointer.first, pointer.pages())?;
     let header = Header::read(extent)
         .filter(|header| header.number == pointer.first && header.len == pointer.len);

@@ -12,15 +12,15 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Comparators, Orders};
+use super::{Comparators, Orders, Step};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
 use crate::format::pointer_leaf::KEY_BYTES;
-use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
 use crate::limits::{DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node, entry_bytes};
+use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node, entry_bytes};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;
 
@@ -79,23 +79,18 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let TreeKind {
-            duplicates,
-            out_of_line,
-            ..
-        } = self.record.kind;
-        let has_duplicates = duplicates.is_some();
+        let kind = self.record.kind;
         let change = self.find(key, value.len())?;
         if change.place.exact {
             return Ok(false);
         }
-        if out_of_line {
+        if kind.out_of_line {
             let is_new = change.store_out_of_line(key, value)?;
             self.empty_segments()?;
             return Ok(is_new);
         }
-        if has_duplicates {
-            return self.put_duplicate(key, value);
+        if kind.duplicates.is_some() {
+            return change.put_duplicate(key, value, false);
         }
         change.store(key, value)
     }
@@ -105,11 +100,17 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_lengths(key, value.len())?;
         let has_duplicates = self.record.kind.duplicates.is_some();
-        let (change, compared) = Change::find_end(self, key)?;
+        let (mut change, compared) = Change::find_end(self, key)?;
         match compared {
             Some(Ordering::Less) => Err(Error::OutOfOrder),
             Some(Ordering::Equal) if !has_duplicates => Err(Error::OutOfOrder),
-            _ if has_duplicates => self.append_duplicate(key, value),
+            _ if has_duplicates => {
+                if compared == Some(Ordering::Equal) {
+                    change.steps[0].slot -= 1;
+                    change.place = Found::exactly(change.steps[0].slot);
+                }
+                change.put_duplicate(key, value, true).map(drop)
+            }
             _ if change.tree.kind.out_of_line => {
                 change.store_out_of_line(key, value)?;
                 self.empty_segments()
@@ -127,19 +128,18 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             return Err(Error::OutOfLine);
         }
         let kind = self.record.page_kind(0);
-        let change = self.find(key, len)?;
-        let zeroes = [0; ENTRY_BYTES_MAX];
-        if let Some(value) = zeroes.get(..len)
+        let mut change = self.find(key, len)?;
+        let new = !change.place.exact;
+        const ZEROES: &[u8] = &[0; ENTRY_BYTES_MAX];
+        if let Some(value) = ZEROES.get(..len)
             && is_inline(kind, key, value)
         {
-            change.store(key, value)?;
-            let mut change = self.find(key, len)?;
-            let (page, slot) = (change.steps[0].page, change.place.slot);
+            change.store_payload(key, value, Mark::Inline)?;
+            change.tree.records += u64::from(new);
+            let Step { page, slot } = change.steps[0];
             let range = change.node_mut(0)?.payload_range(slot)?;
             return Ok(Reserved::Leaf { page, range });
         }
-        let mut change = change;
-        let new = !change.place.exact;
         let extent = value::reserve(change.pages, len)?;
         change.tree.extent_pages += u64::from(extent.pages());
         change.store_payload(key, &extent.encode(), Mark::Extent)?;
@@ -192,11 +192,9 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         let change = Change::find(self, key)?;
         if packed && change.height() > 0 {
             let leaf = change.node(0)?;
-            if leaf.len() > 0 && leaf.packed_size() != key.len() {
-                return Err(Error::ValueSize {
-                    found: key.len(),
-                    expected: leaf.packed_size(),
-                });
+            let (found, expected) = (key.len(), leaf.packed_size());
+            if leaf.len() > 0 && found != expected {
+                return Err(Error::ValueSize { found, expected });
             }
         }
         Ok(change)
@@ -213,37 +211,22 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if kind.duplicates.is_some() && value_len > DUPLICATE_BYTES_MAX {
             return Err(Error::DuplicateTooLong(value_len));
         }
-        if kind.packed && value_len > 0 {
-            return Err(Error::ValueSize {
-                found: value_len,
-                expected: 0,
-            });
-        }
-        if kind.out_of_line && key.len() != KEY_BYTES {
-            return Err(Error::ValueSize {
-                found: key.len(),
-                expected: KEY_BYTES,
-            });
-        }
-        if kind.packed && key.is_empty() {
-            return Err(Error::ValueSize {
-                found: 0,
-                expected: 1,
-            });
-        }
-        Ok(())
+        let (found, expected) = match (kind.packed, kind.out_of_line) {
+            (true, _) if value_len > 0 => (value_len, 0),
+            (true, _) if key.is_empty() => (0, 1),
+            (_, true) if key.len() != KEY_BYTES => (key.len(), KEY_BYTES),
+            _ => return Ok(()),
+        };
+        Err(Error::ValueSize { found, expected })
     }
 
     /// Frees a page and all below it; how many records were there.
     fn clear_below(&mut self, number: PageNo, level: usize) -> Result<u64> {
         let kind = self.record.page_kind(level);
         let entries = Node::open(self.pages.page(number)?, number, kind, level)?.len();
-        let TreeKind {
-            duplicates,
-            out_of_line,
-            ..
-        } = self.record.kind;
-        let only_counts = self.record.extent_pages == 0 && duplicates.is_none() && !out_of_line;
+        let tree = self.record.kind;
+        let is_plain = tree.duplicates.is_none() && !tree.out_of_line;
+        let only_counts = is_plain && self.record.extent_pages == 0;
         let mut records = 0;
         if level == 0 && only_counts {
             records = entries as u64;
@@ -329,13 +312,9 @@ pub(crate) fn reserved_mut<P: WritePages + ?Sized>(
 
 fn large_value(leaf: &Node<'_>, slot: usize) -> Result<Option<ExtentPointer>> {
     let cell = leaf.cell(slot)?;
-    if cell.mark != Mark::Extent {
-        return Ok(None);
-    }
-    let pointer = ExtentPointer::decode(cell.payload);
-    pointer
-        .map(Some)
-        .ok_or_else(|| Error::corrupt(leaf.number(), "pointer to an extent is damaged"))
+    let is_large = cell.mark == Mark::Extent;
+    let pointer = is_large.then(|| ExtentPointer::decode(cell.payload, leaf.number()));
+    pointer.transpose()
 }
 
 /// Whether a record's value stands in its leaf.

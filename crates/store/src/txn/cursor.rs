@@ -96,7 +96,11 @@ impl WriteCursor {
         if lent.state.standing {
             lent.has_moved = lent.seen != Some(lent.changed);
             lent.cursor = match lent.has_moved {
-                true => lent.found_again()?,
+                true => {
+                    let mut cursor = lent.tree.cursor();
+                    cursor.stand_at(&lent.state.key, &lent.state.value)?;
+                    cursor
+                }
                 false => TreeCursor::resume(lent.tree, &lent.state.position)?,
             };
         }
@@ -123,13 +127,35 @@ impl WriteCursor {
         })
     }
 
+    /// Goes to the first record of this key and gives its value, or nowhere: as [`TreeCursor::seek_exact`], for the
+    /// caller that wants nothing else.
+    pub fn seek_exact<'t>(&mut self, txn: &'t WriteTxn, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        (self.standing, self.seen) = (false, None);
+        let tree = txn.view(self.tree)?;
+        let found = self.position.seek_exact(&tree, key)?;
+        if let Some(value) = found {
+            let has_duplicates = tree.record().kind.duplicates.is_some();
+            self.stand_on(key, if has_duplicates { value } else { &[] });
+            self.seen = Some(txn.open(self.tree)?.changed);
+        }
+        Ok(found)
+    }
+
+    /// The key it stands on, if it knows its place.
+    pub fn known_key(&self, txn: &WriteTxn) -> Result<Option<&[u8]>> {
+        let is_known = self.knows_place(txn)? && self.position.is_on_record();
+        Ok(is_known.then_some(&self.key))
+    }
+
+    fn knows_place(&self, txn: &WriteTxn) -> Result<bool> {
+        Ok(self.standing && self.seen == Some(txn.open(self.tree)?.changed))
+    }
+
     /// How many values the key has that it stands on: [`TreeCursor::duplicates`], mostly without looking for its place.
     pub fn duplicates(&mut self, txn: &WriteTxn) -> Result<u64> {
-        match self.seen {
-            Some(seen) if seen == txn.open(self.tree)?.changed => {
-                self.position.duplicates(&txn.view(self.tree)?)
-            }
-            _ => self.read(txn)?.duplicates(),
+        match self.knows_place(txn)? {
+            true => self.position.duplicates(&txn.view(self.tree)?),
+            false => self.read(txn)?.duplicates(),
         }
     }
 
@@ -159,9 +185,8 @@ impl WriteCursor {
 
     /// [`WriteTxn::append_duplicate`], after which the cursor stands on the record.
     pub fn append_duplicate(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
-        let knows_place = self.seen == Some(txn.open(self.tree)?.changed);
-        let is_at_key = knows_place && self.standing && self.key == key;
-        let at = Some(&self.position).filter(|at| is_at_key && at.key_place().is_some());
+        let is_at_key = self.known_key(txn)? == Some(key);
+        let at = is_at_key.then_some(&self.position);
         txn.change(self.tree, false, |tree| {
             tree.append_duplicate_at(at, key, value)
         })?;
@@ -200,18 +225,13 @@ impl WriteCursor {
     /// key's values, and the cursor goes where the new one belongs. [`Error::NoRecord`] if it stands nowhere or its
     /// record was deleted.
     pub fn put_current(&mut self, txn: &mut WriteTxn, value: &[u8]) -> Result<()> {
-        let has_duplicates = {
-            let reading = self.read(txn)?;
-            if reading.is_in_gap() || reading.value()?.is_none() {
-                return Err(Error::NoRecord);
-            }
-            reading.has_duplicates()
-        };
+        let has_duplicates = self.is_on_record(txn)?.ok_or(Error::NoRecord)?;
         let key = std::mem::take(&mut self.key);
-        let result = if has_duplicates {
-            replace_duplicate(txn, self.tree, &key, &self.value, value)
-        } else {
-            txn.put(self.tree, &key, value).map(drop)
+        let result = match has_duplicates {
+            true => txn.change(self.tree, false, |tree| {
+                tree.replace_duplicate(&key, &self.value, value)
+            }),
+            false => txn.put(self.tree, &key, value).map(drop),
         };
         if result.is_ok() {
             self.stand_on(&key, value);
@@ -247,6 +267,10 @@ impl WriteCursor {
 
     /// Whether its record is there, and if so whether the tree has duplicates.
     fn is_on_record(&mut self, txn: &WriteTxn) -> Result<Option<bool>> {
+        if self.knows_place(txn)? && self.position.is_on_record() {
+            let kind = txn.view(self.tree)?.record().kind;
+            return Ok(Some(kind.duplicates.is_some()));
+        }
         let reading = self.read(txn)?;
         let is_there = !reading.is_in_gap() && reading.value()?.is_some();
         Ok(is_there.then(|| reading.has_duplicates()))
@@ -280,26 +304,6 @@ impl WriteCursor {
     }
 }
 
-fn replace_duplicate(
-    txn: &mut WriteTxn,
-    tree: TreeId,
-    key: &[u8],
-    old: &[u8],
-    new: &[u8],
-) -> Result<()> {
-    if old.len() == new.len() {
-        // One that there was is not refused.
-        txn.delete_duplicate(tree, key, old)?;
-        return txn.put(tree, key, new).map(drop);
-    }
-    // What is refused is refused before anything is changed.
-    let mut child = txn.child();
-    child.delete_duplicate(tree, key, old)?;
-    child.put(tree, key, new)?;
-    child.commit();
-    Ok(())
-}
-
 impl<'t> Deref for CursorInTxn<'_, 't> {
     type Target = TreeCursor<'t>;
 
@@ -312,15 +316,6 @@ impl<'t> DerefMut for CursorInTxn<'_, 't> {
     fn deref_mut(&mut self) -> &mut TreeCursor<'t> {
         self.has_moved = true;
         &mut self.cursor
-    }
-}
-
-impl<'t> CursorInTxn<'_, 't> {
-    /// A cursor where the record is by now, or in its gap.
-    fn found_again(&self) -> Result<TreeCursor<'t>> {
-        let mut cursor = self.tree.cursor();
-        cursor.stand_at(&self.state.key, &self.state.value)?;
-        Ok(cursor)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
 use crate::tree::View;
 use crate::tree::duplicates::{Values, damaged};
-use crate::tree::node::{Found, Node};
+use crate::tree::node::Node;
 
 /// Where among the values of its key a cursor stands.
 pub(super) enum Among<'p, P: ?Sized> {
@@ -28,21 +28,25 @@ pub(super) enum Among<'p, P: ?Sized> {
 #[derive(Clone)]
 pub(super) enum Position {
     One,
-    List { at: usize, gap: bool },
+    List {
+        at: usize,
+        gap: bool,
+    },
     Tree(Box<super::Position>),
+    /// At the first of so many.
+    First {
+        values: u64,
+    },
 }
 
 impl Position {
     pub(super) const NOWHERE: Self = Self::One;
-}
 
-impl<'p> Values<'p> {
-    /// A value that stands in the leaf.
-    pub(in crate::tree) fn get(&self, at: usize) -> Option<&'p [u8]> {
+    pub(super) fn is_in_gap(&self) -> bool {
         match self {
-            Values::One(value) => (at == 0).then_some(value),
-            Values::Page(page) => page.get(at),
-            Values::Tree(_) => None,
+            Self::One | Self::First { .. } => false,
+            Self::List { gap, .. } => *gap,
+            Self::Tree(position) => position.gap,
         }
     }
 }
@@ -98,6 +102,9 @@ impl super::Position {
             return Ok(0);
         };
         view.pages.check_process()?;
+        if let Position::First { values } = self.among {
+            return Ok(values);
+        }
         let leaf = view.open(leaf, 0)?;
         match self.slot < leaf.len() {
             true => values_at(&leaf, self.slot, view.record.kind),
@@ -215,7 +222,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 *at = (values.len() as usize).saturating_sub(1);
                 match values {
                     Values::One(value) => Some(*value),
-                    Values::Page(page) => page.packed(0..page.len()),
+                    Values::Page(page) => Some(page.values),
                     Values::Tree(_) => None,
                 }
             }
@@ -301,17 +308,13 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             }
             return Ok(());
         };
-        let order = self.view.orders.duplicates;
-        let found = match values {
-            Values::Tree(tree) => {
-                let mut cursor = self.sub_cursor(tree);
-                cursor.stand_at(value, &[])?;
-                self.among = Among::Tree(cursor);
-                return Ok(());
-            }
-            Values::One(other) => Found::by(0..1, |_| order.compare(other, value))?,
-            Values::Page(page) => page.search(value, order, self.leaf_no())?,
-        };
+        if let Values::Tree(tree) = values {
+            let mut cursor = self.sub_cursor(tree);
+            cursor.stand_at(value, &[])?;
+            self.among = Among::Tree(cursor);
+            return Ok(());
+        }
+        let found = values.search(value, self.view.orders.duplicates, self.leaf_no())?;
         self.among = Among::List {
             values,
             at: found.slot,
@@ -330,6 +333,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 Among::Tree(Box::new(Cursor::resume(view, position)?))
             }
             (&Position::List { at, gap }, values) => Among::List { values, at, gap },
+            (Position::First { .. }, _) => return self.enter_values(Direction::Forward),
             _ => return Err(damaged(self.leaf_no())),
         };
         Ok(())

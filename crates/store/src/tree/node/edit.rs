@@ -13,6 +13,13 @@ use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::insertions::RUN_AT;
 
+/// Where an entry stands in its page.
+struct Place {
+    cell: Range<usize>,
+    payload: Range<usize>,
+    mark: Mark,
+}
+
 /// A page of a tree, to be changed.
 pub(crate) struct NodeMut<'a> {
     page: &'a mut Page,
@@ -287,7 +294,7 @@ impl<'a> NodeMut<'a> {
         if self.kind.has_equal_entries() {
             return self.remove_packed(slot);
         }
-        let cell = self.cell_range(slot).ok_or_else(|| self.corrupt())?;
+        let cell = self.place(slot)?.cell;
         let n = self.n;
         let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n - 1));
         let page = &mut *self.page;
@@ -332,12 +339,22 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Where in the page the cell of an entry stands.
-    fn cell_range(&self, slot: usize) -> Option<Range<usize>> {
-        let node = self.as_node()?;
-        let cell = node.find_cell(slot)?;
-        let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
-        Some(at..at + cell_bytes(self.kind, cell.suffix_len, cell.payload.len()))
+    /// Where an entry of a page with slots stands.
+    fn place(&self, slot: usize) -> Result<Place> {
+        let place = self.as_node().and_then(|node| {
+            let cell = node.find_cell(slot)?;
+            let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
+            let skip = match self.kind.is_leaf() {
+                true => cell_bytes(self.kind, cell.suffix_len, 0),
+                false => 2,
+            };
+            Some(Place {
+                cell: at..at + cell_bytes(self.kind, cell.suffix_len, cell.payload.len()),
+                payload: at + skip..at + skip + cell.payload.len(),
+                mark: cell.mark,
+            })
+        });
+        place.ok_or_else(|| self.corrupt())
     }
 
     /// Where in the page the payload of an entry stands.
@@ -349,16 +366,7 @@ impl<'a> NodeMut<'a> {
                 .then_some(range)
                 .ok_or_else(|| self.corrupt());
         }
-        let range = self.as_node().and_then(|node| {
-            let cell = node.find_cell(slot)?;
-            let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
-            let skip = match self.kind.is_leaf() {
-                true => cell_bytes(self.kind, cell.suffix_len, 0),
-                false => 2,
-            };
-            Some(at + skip..at + skip + cell.payload.len())
-        });
-        range.ok_or_else(|| self.corrupt())
+        Ok(self.place(slot)?.payload)
     }
 
     /// Where the last insertions went.
@@ -376,45 +384,51 @@ impl<'a> NodeMut<'a> {
         .ok_or_else(|| self.corrupt())
     }
 
-    /// Gives an entry of a leaf a payload of any length; the cells below its own make room, or close up. Answers
-    /// `false`, and changes nothing, if there is no room between slots and cells.
+    /// Gives an entry of a leaf another payload, of any length. Answers `false`, and changes nothing, if there is no
+    /// room between slots and cells.
     pub(crate) fn replace(&mut self, slot: usize, payload: &[u8], mark: Mark) -> Result<bool> {
-        if self.kind == PageKind::PackedLeaf {
+        match self.kind {
             // Its entries are nothing but keys.
-            return Ok(true);
+            PageKind::PackedLeaf => return Ok(true),
+            PageKind::PointerLeaf => return self.set_payload(slot, payload).map(|()| true),
+            _ => {}
         }
-        let node = self.as_node().ok_or_else(|| self.corrupt())?;
-        let cell = node.cell(slot)?;
-        if self.kind.has_equal_entries() || (cell.mark, cell.payload.len()) == (mark, payload.len())
-        {
-            return self.set_payload(slot, payload).map(|()| true);
+        let resized = self.resize(slot, payload.len(), mark)?;
+        Ok(resized
+            .map(|place| place.copy_from_slice(payload))
+            .is_some())
+    }
+
+    /// Gives the payload of an entry of a leaf with slots another length: the cells below make room, or close up. A
+    /// payload that grows keeps its old bytes at its end. Answers `None`, and changes nothing, if there is no room
+    /// between slots and cells.
+    pub(crate) fn resize(
+        &mut self,
+        slot: usize,
+        len: usize,
+        mark: Mark,
+    ) -> Result<Option<&mut [u8]>> {
+        let old = self.place(slot)?;
+        let Range { start, end } = old.payload;
+        if (old.mark, end - start) != (mark, len) {
+            let cells = self.cells();
+            let floor = self.heads_at() + slots_bytes(self.kind, self.n);
+            let lowest = (cells + end - start).checked_sub(len);
+            let Some(lowest) = lowest.filter(|&lowest| lowest >= floor) else {
+                return Ok(None);
+            };
+            if old.cell.start < cells {
+                return Err(self.corrupt());
+            }
+            self.page.shift(cells..start, lowest);
+            self.page.clear(cells..lowest);
+            self.move_offsets(old.cell.start, lowest.wrapping_sub(cells))
+                .ok_or_else(|| self.corrupt())?;
+            let at = old.cell.start + lowest - cells;
+            self.page.set_u16_at(at + 2, mark.encode(len));
+            self.page.set_u16_at(CELLS_AT, lowest as u16);
         }
-        let suffix_len = cell.suffix_len;
-        let old = self.cell_range(slot).ok_or_else(|| self.corrupt())?;
-        let (cells, floor) = (
-            self.cells(),
-            self.heads_at() + slots_bytes(self.kind, self.n),
-        );
-        let key_end = old.start + cell_bytes(self.kind, suffix_len, 0);
-        let lowest = (cells + old.len()).checked_sub(key_end - old.start + payload.len());
-        let Some(lowest) = lowest.filter(|&lowest| lowest >= floor) else {
-            return Ok(false);
-        };
-        if old.start < cells || old.end > PAGE_BYTES {
-            return Err(self.corrupt());
-        }
-        let place = old.end - payload.len();
-        self.page.shift(cells..key_end, lowest);
-        self.page.clear(cells..lowest);
-        let stored = self
-            .page
-            .store(place, payload)
-            .and_then(|()| self.move_offsets(old.start, lowest.wrapping_sub(cells)));
-        stored.ok_or_else(|| self.corrupt())?;
-        let at = old.start + lowest - cells;
-        self.page.set_u16_at(at + 2, mark.encode(payload.len()));
-        self.page.set_u16_at(CELLS_AT, lowest as u16);
-        Ok(true)
+        Ok(self.page.bytes_mut().get_mut(end - len..end))
     }
 
     /// Has the slots of cells that stand up to `last` say that these stand `by` bytes further on, which modulo 2^16 may

@@ -13,7 +13,7 @@ use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{Child, Found, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut};
-use crate::tree::{NO_STEPS, Orders, Position, Step, value};
+use crate::tree::{NO_STEPS, Orders, Position, Step, View, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
 const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;
@@ -35,25 +35,22 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// The way to a key.
     pub(super) fn find(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
         let mut change = Self::nowhere(tree);
-        let order = change.orders.keys;
-        let mut number = change.tree.root;
-        for level in (0..change.height()).rev() {
-            let page = change.pages.page(number)?;
-            prefetch::slots(page, level);
-            if level == 0 && !change.pages.is_own(number) {
-                // Most changes will copy it. Those above are in the caches.
+        let pages = &*change.pages;
+        let view = View::with_orders(pages, *change.tree, change.orders);
+        let found = view.search(key, |level, step, child| {
+            change.steps[level] = step;
+            // Most changes will copy the leaf. Pages above it are in the caches.
+            if level == 1
+                && !pages.is_own(child)
+                && let Ok(page) = pages.page(child)
+            {
                 prefetch::page(page);
             }
-            let node = change.open(number, level)?;
-            let (slot, child) = if level > 0 {
-                let slot = node.child_slot(key, order)?;
-                (slot, node.child(slot)?.page)
-            } else {
-                change.place = node.search(key, 0, order)?;
-                (change.place.slot, number)
-            };
-            change.steps[level] = Step { page: number, slot };
-            number = child;
+        })?;
+        if let Some((leaf, found)) = found {
+            let (page, slot) = (leaf.number(), found.slot);
+            change.steps[0] = Step { page, slot };
+            change.place = found;
         }
         Ok(change)
     }
@@ -62,9 +59,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     pub(super) fn along(tree: &'a mut TreeMut<'_, P>, position: &Position) -> Result<Self> {
         let (leaf, slot) = position.key_place().ok_or(Error::NoRecord)?;
         let mut change = Self::nowhere(tree);
-        for level in 1..change.height() {
-            change.steps[level] = position.step(level);
-        }
+        change.steps = position.steps;
         change.steps[0] = Step { page: leaf, slot };
         change.place = Found::exactly(slot);
         Ok(change)
@@ -77,26 +72,17 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         key: &[u8],
     ) -> Result<(Self, Option<Ordering>)> {
         let mut change = Self::nowhere(tree);
-        let order = change.orders.keys;
-        let mut compared = None;
-        let mut number = change.tree.root;
-        for level in (0..change.height()).rev() {
-            let node = change.open(number, level)?;
-            let last = node
-                .len()
-                .checked_sub(1)
-                .ok_or_else(|| Error::corrupt(number, "empty page in a tree"))?;
-            let (slot, child) = if level > 0 {
-                (last, node.child(last)?.page)
-            } else {
-                compared = Some(node.compare_key(last, key, order)?.reverse());
-                (last + 1, number)
-            };
-            change.steps[level] = Step { page: number, slot };
-            change.place.slot = slot;
-            number = child;
+        if change.height() == 0 {
+            return Ok((change, None));
         }
-        Ok((change, compared))
+        let view = View::with_orders(&*change.pages, *change.tree, change.orders);
+        let each = |level: usize, step| change.steps[level] = step;
+        let (leaf, last) = view.edge(view.record.root, view.height(), true, each)?;
+        let compared = leaf.compare_key(last, key, change.orders.keys)?.reverse();
+        let (page, slot) = (leaf.number(), last + 1);
+        change.steps[0] = Step { page, slot };
+        change.place = Found::gap(slot);
+        Ok((change, Some(compared)))
     }
 
     fn nowhere(tree: &'a mut TreeMut<'_, P>) -> Self {
@@ -186,7 +172,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     /// Stores an entry of the leaf that the way leads to, in place of the one with the same key if there is one. The
-    /// number of records is the caller's concern.
+    /// number of records is the caller's concern. Afterwards the way's step in the leaf is that of the entry.
     pub(super) fn store_payload(&mut self, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
         let new = !self.place.exact;
         if self.tree.height == 0 {
@@ -277,6 +263,10 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             (self.write(&entries, 0..cut, number, run)?, cut)
         };
         let right = self.write(&entries, cut..all.end, beside, run.moved(cut))?;
+        if slot >= cut {
+            let slot = slot - cut;
+            self.steps[level] = Step { page: beside, slot };
+        }
         let separator = entries.separator(cut, self.orders.keys.is_bytes());
         self.insert_sibling(level, left, right, separator)
     }

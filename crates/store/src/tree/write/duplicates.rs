@@ -1,12 +1,14 @@
 //! Changing the values of a key that may have several.
 
-use super::{Change, TreeMut, is_inline};
+use std::cmp::Ordering;
+
+use super::{Change, TreeMut};
 use crate::error::{Error, Result};
 use crate::format::pages::WritePages;
-use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
-use crate::tree::duplicates::{Values, damaged, encode_sub_page};
-use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node};
+use crate::tree::duplicates::{SIZE_BYTES, Values, damaged, encode_sub_page};
+use crate::tree::node::{ENTRY_BYTES_MAX, Found, InsertionRun, Mark, Node, NodeMut, entry_bytes};
 use crate::tree::{Order, Orders, Position, View};
 
 /// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them
@@ -34,14 +36,37 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
         }
+        self.check_lengths(key, value.len())?;
         let change = match at {
-            Some(at) => {
-                self.check_lengths(key, value.len())?;
-                Change::along(self, at)?
-            }
+            Some(at) => Change::along(self, at)?,
             None => self.find(key, value.len())?,
         };
         change.put_duplicate(key, value, true).map(drop)
+    }
+
+    /// Puts a value in the place of another one of its key. [`Error::NoRecord`] if there is no such key.
+    pub(crate) fn replace_duplicate(&mut self, key: &[u8], old: &[u8], new: &[u8]) -> Result<()> {
+        let mut change = self.find(key, new.len())?;
+        if !change.place.exact {
+            return Err(Error::NoRecord);
+        }
+        let (payload, mark) = change.copy_values()?;
+        let values = change.values_of(&payload, mark)?;
+        let has_same_place = change.orders.duplicates.compare(old, new)?.is_eq();
+        // What is refused is refused before anything is changed.
+        if values.len() > 1 {
+            change.check_size(old.len(), new)?;
+        }
+        if has_same_place && !matches!(values, Values::Tree(_)) {
+            let place = change.find_value(&values, old)?.slot;
+            let values = (0..values.len() as usize).map(|at| match at == place {
+                true => new,
+                false => values.get(at).unwrap_or_default(),
+            });
+            return change.store_values(key, values);
+        }
+        self.delete_duplicate(key, old)?;
+        self.put_duplicate(key, new).map(drop)
     }
 
     /// Adds many values of `size` bytes each to a key; how many of them were not there.
@@ -89,16 +114,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
 }
 
 impl<P: WritePages + ?Sized> Change<'_, P> {
-    fn kind(&self) -> TreeKind {
-        self.tree.kind
-    }
-
-    fn order(&self) -> Order {
-        self.orders.duplicates
-    }
-
     fn values(&self) -> Result<Values<'_>> {
-        Values::of(&self.node(0)?, self.place.slot, self.kind())
+        Values::of(&self.node(0)?, self.place.slot, self.tree.kind)
     }
 
     /// A tree of values, to be changed.
@@ -112,7 +129,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
 
     /// Adds a value to those of the key that the way leads to. Answers whether it was not there. If it is to come
     /// `last` and does not, that is an error.
-    fn put_duplicate(mut self, key: &[u8], value: &[u8], last: bool) -> Result<bool> {
+    pub(super) fn put_duplicate(mut self, key: &[u8], value: &[u8], last: bool) -> Result<bool> {
         if !self.place.exact {
             self.store_values(key, [value].into_iter())?;
             self.tree.records += 1;
@@ -120,6 +137,10 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         let values = self.values()?;
         if let Values::Tree(mut tree) = values {
+            if last && self.append_packed(tree, value)? {
+                self.tree.records += 1;
+                return Ok(true);
+            }
             let mut sub_tree = self.sub_tree(&mut tree);
             let new = match last {
                 true => sub_tree.append(value, &[]).map(|()| true)?,
@@ -139,20 +160,63 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         if found.exact {
             return Ok(false);
         }
-        let grown = match &values {
-            Values::Page(page) => Some(page.with(found.slot, value).ok_or_else(|| self.damaged())?),
-            _ => None,
-        };
-        if let Some(payload) = grown.filter(|payload| self.fits(key, payload)) {
-            self.store_payload(key, &payload, Mark::SubPage)?;
-            self.tree.records += 1;
-            return Ok(true);
+        let is_packed = len > 1 && self.tree.kind.has_fixed_duplicates();
+        if !is_packed || !self.insert_packed(key, found.slot, len, value)? {
+            let (payload, mark) = self.copy_values()?;
+            let old = self.values_of(&payload, mark)?;
+            let values = (0..len + 1).map(|at| match at.cmp(&found.slot) {
+                Ordering::Less => old.get(at).unwrap_or_default(),
+                Ordering::Equal => value,
+                Ordering::Greater => old.get(at - 1).unwrap_or_default(),
+            });
+            self.store_values(key, values)?;
         }
-        let values = self.take_values(len)?;
-        let mut values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-        values.insert(found.slot, value);
-        self.store_values(key, values.into_iter())?;
         self.tree.records += 1;
+        Ok(true)
+    }
+
+    /// Adds a value behind those in a tree of values of its length, if the last leaf is the transaction's own and has
+    /// room; whether it has.
+    fn append_packed(&mut self, mut tree: TreeRecord, value: &[u8]) -> Result<bool> {
+        let (order, slot) = (self.orders.duplicates, self.place.slot);
+        let view = View::new(&*self.pages, tree);
+        let (leaf, last) = view.edge(tree.root, view.height(), true, |_, _| {})?;
+        let page = leaf.number();
+        let is_packed = tree.kind.packed && leaf.packed_size() == value.len();
+        if !is_packed || !self.pages.is_own(page) {
+            return Ok(false);
+        }
+        if order.compare(leaf.whole_key(last)?, value)?.is_ge() {
+            return Err(Error::OutOfOrder);
+        }
+        let leaf = self.pages.page_mut(page)?;
+        let run = InsertionRun::of(leaf).after(last + 1);
+        let mut leaf = NodeMut::open(leaf, page, tree.page_kind(0), 0)?;
+        if !leaf.insert(last + 1, value, &[], Mark::Inline)? {
+            return Ok(false);
+        }
+        leaf.set_run(run);
+        tree.records += 1;
+        // What leads to a page of the transaction's own is its own, too.
+        self.node_mut(0)?.set_payload(slot, &tree.encode())?;
+        Ok(true)
+    }
+
+    /// Adds a value to several of its length, as number `at`, where they stand; whether the leaf has room for it.
+    fn insert_packed(&mut self, key: &[u8], at: usize, len: usize, value: &[u8]) -> Result<bool> {
+        let (size, slot) = (value.len(), self.place.slot);
+        let bytes = SIZE_BYTES + (len + 1) * size;
+        if !self.fits(key, bytes) {
+            return Ok(false);
+        }
+        self.touch(0)?;
+        let mut leaf = self.node_mut(0)?;
+        let Some(payload) = leaf.resize(slot, bytes, Mark::SubPage)? else {
+            return Ok(false);
+        };
+        let place = SIZE_BYTES + at * size;
+        payload.copy_within(size..size + place, 0);
+        payload[place..place + size].copy_from_slice(value);
         Ok(true)
     }
 
@@ -181,9 +245,10 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
             self.remove(1)?;
             return Ok(true);
         }
-        let mut values = self.take_values(len)?;
-        values.remove(found.slot);
-        self.store_values(key, values.iter().map(Vec::as_slice))?;
+        let (payload, mark) = self.copy_values()?;
+        let old = self.values_of(&payload, mark)?;
+        let values = (0..len - 1).map(|at| at + usize::from(at >= found.slot));
+        self.store_values(key, values.map(|at| old.get(at).unwrap_or_default()))?;
         self.tree.records = self.tree.records.saturating_sub(1);
         Ok(true)
     }
@@ -194,12 +259,10 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
             let view = View::new(&*self.pages, tree);
             let leaf = view.open(tree.root, 0)?;
             if leaf.used() <= SUB_PAGE_AGAIN_BYTES {
-                let mut values = Vec::with_capacity(leaf.len());
-                for slot in 0..leaf.len() {
-                    values.push(leaf.whole_key(slot)?.to_vec());
-                }
-                let payload = self.payload(values.iter().map(Vec::as_slice));
-                if self.fits(key, &payload.0) {
+                let values = (0..leaf.len()).map(|slot| leaf.whole_key(slot));
+                let values = values.collect::<Result<Vec<_>>>()?;
+                let payload = self.payload(values.into_iter());
+                if self.fits(key, payload.0.len()) {
                     self.sub_tree(&mut tree).clear()?;
                     return self.store_payload(key, &payload.0, payload.1);
                 }
@@ -210,27 +273,16 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
 
     /// Where a value belongs among those in the leaf.
     fn find_value(&self, values: &Values<'_>, value: &[u8]) -> Result<Found> {
-        let size = |expected: usize| match value.len() == expected {
-            true => Ok(()),
-            false => Err(Error::ValueSize {
-                found: value.len(),
-                expected,
-            }),
-        };
-        match values {
-            Values::One(other) => {
-                if self.kind().has_fixed_duplicates() {
-                    size(other.len())?;
-                }
-                Found::by(0..1, |_| self.order().compare(other, value))
-            }
-            Values::Page(page) => {
-                if self.kind().has_fixed_duplicates() {
-                    size(page.size())?;
-                }
-                page.search(value, self.order(), self.steps[0].page)
-            }
-            Values::Tree(_) => Err(self.damaged()),
+        self.check_size(values.get(0).map_or(0, <[u8]>::len), value)?;
+        values.search(value, self.orders.duplicates, self.steps[0].page)
+    }
+
+    /// Refuses a value of another size than that of its key's others, where these have one.
+    fn check_size(&self, expected: usize, value: &[u8]) -> Result<()> {
+        let found = value.len();
+        match self.tree.kind.has_fixed_duplicates() && found != expected {
+            true => Err(Error::ValueSize { found, expected }),
+            false => Ok(()),
         }
     }
 
@@ -238,16 +290,17 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         damaged(self.steps[0].page)
     }
 
-    /// Copies of the values in the leaf.
-    fn take_values(&self, len: usize) -> Result<Vec<Vec<u8>>> {
-        let values = self.values()?;
-        let value = |at: usize| match &values {
-            Values::One(value) => Some(value.to_vec()),
-            Values::Page(page) => page.get(at).map(<[u8]>::to_vec),
-            Values::Tree(_) => None,
-        };
-        let values: Option<Vec<_>> = (0..len).map(value).collect();
-        values.ok_or_else(|| self.damaged())
+    /// A copy of what holds the values in the leaf.
+    fn copy_values(&self) -> Result<(Vec<u8>, Mark)> {
+        let cell = self.node(0)?.cell(self.place.slot)?;
+        Ok((cell.payload.to_vec(), cell.mark))
+    }
+
+    /// The values in such a copy: all are there.
+    fn values_of<'v>(&self, payload: &'v [u8], mark: Mark) -> Result<Values<'v>> {
+        Values::decode(payload, mark, self.tree.kind)
+            .filter(Values::are_whole)
+            .ok_or_else(|| self.damaged())
     }
 
     fn payload<'v>(
@@ -256,12 +309,13 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
     ) -> (Vec<u8>, Mark) {
         match values.len() {
             1 => (values.next().unwrap_or_default().to_vec(), Mark::Inline),
-            _ => (encode_sub_page(self.kind(), values), Mark::SubPage),
+            _ => (encode_sub_page(self.tree.kind, values), Mark::SubPage),
         }
     }
 
-    fn fits(&self, key: &[u8], payload: &[u8]) -> bool {
-        is_inline(self.tree.page_kind(0), key, payload)
+    /// Whether values that take so many bytes together stand in the leaf.
+    fn fits(&self, key: &[u8], bytes: usize) -> bool {
+        entry_bytes(self.tree.page_kind(0), key.len(), bytes) <= ENTRY_BYTES_MAX
     }
 
     /// Stores all values of the key that the way leads to: in the leaf if they fit, otherwise in a tree of their own.
@@ -271,10 +325,10 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         values: impl ExactSizeIterator<Item = &'v [u8]> + Clone,
     ) -> Result<()> {
         let (payload, mark) = self.payload(values.clone());
-        if self.fits(key, &payload) {
+        if self.fits(key, payload.len()) {
             return self.store_payload(key, &payload, mark);
         }
-        let mut tree = TreeRecord::empty(self.kind().of_values());
+        let mut tree = TreeRecord::empty(self.tree.kind.of_values());
         let mut sub_tree = self.sub_tree(&mut tree);
         for value in values {
             sub_tree.append(value, &[])?;
