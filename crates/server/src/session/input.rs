@@ -28,7 +28,7 @@ pub(super) struct Input {
     pub(super) needed: usize,
     /// Bytes that were looked through for what ends searches.
     pub(super) scanned: usize,
-    /// The peer's end was read before requests that came before it could be taken.
+    /// The peer's end was read before requests that came before it were taken.
     pub(super) has_seen_end: bool,
     /// When the burst came, if somebody has asked.
     now: Option<Instant>,
@@ -47,7 +47,10 @@ impl<E: Engine> Session<E> {
 
     /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
     pub(crate) fn wants_input(&self) -> bool {
-        self.takes_requests() && self.input.bytes.len() < INPUT_BYTES.max(self.input.needed)
+        self.takes_requests()
+            && self.input.bytes.len() < INPUT_BYTES.max(self.input.needed)
+            // Behind the end there is nothing to wait for before these are taken.
+            && !(self.input.has_seen_end && self.first_bytes() > 0)
     }
 
     /// Whether what has come leaves room in what a connection may hold without a share.
@@ -63,6 +66,11 @@ impl<E: Engine> Session<E> {
             return;
         }
         if self.leave_bind() {
+            return;
+        }
+        // What they waited for has come, such as memory: they are taken next.
+        if !self.is_hashing() && self.first_bytes() > 0 {
+            self.input.has_seen_end = true;
             return;
         }
         self.draining = Some(Draining::PeerClosed);
