@@ -287,7 +287,8 @@ impl<E: Engine> Directory<E> {
         &self.shared.engine
     }
 
-    /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer.
+    /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer. Blocks
+    /// for a round to another machine where the engine is [remote](Engine::REMOTE).
     pub fn snapshot(&self) -> Result<Snapshot<E>> {
         self.snapshot_of(self.shared.engine.snapshot()?)
     }
@@ -475,6 +476,18 @@ impl<E: Engine> Directory<E> {
             .check(snapshot.schema(), snapshot.state())
     }
 
+    /// Asks what is configured with the data, as of the newest commit; where to begin a snapshot takes a round to
+    /// another machine, as of the newest that was begun. Does not block.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn ask_settings<T>(&self, ask: impl FnOnce(&Settings) -> T) -> Result<T> {
+        Ok(match E::REMOTE {
+            true => ask(&self.newest_known().state.settings),
+            false => ask(self.snapshot()?.settings()),
+        })
+    }
+
     fn newest_known(&self) -> Arc<Known> {
         let known = self.shared.known.read();
         known.unwrap_or_else(PoisonError::into_inner).clone()
@@ -532,9 +545,11 @@ impl<E: Engine> Directory<E> {
             self.shared.builder.wake();
         }
         let deletes = batch.deletes();
+        let redefines = E::REMOTE && batch.redefines(&self.newest_known().state);
         let ticket = ticket.map(|ticket| Commit {
             ticket,
             deletes_in: deletes.then(|| self.clone()),
+            redefines: redefines.then(|| self.clone()),
         });
         Ok(Applied {
             outcomes: batch.keep_state(),
@@ -564,6 +579,8 @@ pub struct Commit<E: Engine = Embedded> {
     ticket: E::Ticket,
     /// The directory, if entries were taken away.
     deletes_in: Option<Directory<E>>,
+    /// The directory, if it has another definition, which is not read with each snapshot.
+    redefines: Option<Directory<E>>,
 }
 
 impl<E: Engine> std::fmt::Debug for Commit<E> {
@@ -582,6 +599,11 @@ impl<E: Engine> Ticket for Commit<E> {
         // Counted when it can be seen, and before anybody is told: a snapshot that begins later shows what is counted.
         if let Some(directory) = self.deletes_in {
             directory.shared.deletions.fetch_add(1, Ordering::AcqRel);
+        }
+        // Who is told of the change finds it in what is asked without a snapshot, too.
+        if let Some(directory) = self.redefines {
+            // Without a snapshot the next one learns it.
+            let _ = directory.snapshot();
         }
         commit
     }

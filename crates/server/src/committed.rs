@@ -1,7 +1,8 @@
 //! Wakes all who wait for commits, such as a search that follows changes.
 //!
 //! The writer announces its commits when they are visible. Those of other processes, which may write to a directory of
-//! one store, nobody announces: who waits looks for them once a second.
+//! one store, nobody announces: who waits looks for them once a second. What stores elsewhere commit their engine is to
+//! announce.
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl<E: Engine> CommitWaiter<E> {
             let announced = self.announced.changed();
             // Several stores have one process that writes.
             let woken = match self.directory.stores() {
-                1 => timeout(POLL, announced).await.ok(),
+                1 if !E::REMOTE => timeout(POLL, announced).await.ok(),
                 _ => Some(announced.await),
             };
             let newest = newest(&self.directory);
@@ -78,8 +79,12 @@ impl<E: Engine> CommitWaiter<E> {
     }
 }
 
-/// The newest visible commit; `None` if the store cannot be read, which the one that reads it next is told.
+/// The newest visible commit; `None` if the store cannot be read, which the one that reads it next is told, and if it
+/// takes a round to another machine to know.
 fn newest<E: Engine>(directory: &Directory<E>) -> Option<CommitNo> {
+    if E::REMOTE {
+        return None;
+    }
     let snapshot = directory.engine().snapshot().ok()?;
     Some(snapshot.commit())
 }

@@ -99,7 +99,14 @@ impl TestEngine for Embedded {
 
 impl TestEngine for Shy<Embedded> {
     fn from_embedded(engine: Embedded) -> Self {
-        Shy::over(engine)
+        Shy::over(engine).telling_begins(|| {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default();
+            assert!(
+                !name.starts_with("sessions-"),
+                "{name}: a thread that serves connections waits for a snapshot"
+            );
+        })
     }
 
     fn embedded(&self) -> &Embedded {

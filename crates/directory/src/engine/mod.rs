@@ -149,7 +149,8 @@ pub trait Engine: Send + Sync + 'static {
         1
     }
 
-    /// The newest visible commit.
+    /// The newest visible commit. Where reads may answer [`Error::NotHere`] it may block, too, for a round to another
+    /// machine: a thread that others wait for has another one call it.
     fn snapshot(&self) -> Result<Self::Snapshot>;
 
     /// The same, for work that may block: its reads wait for what is not here, and never answer [`Error::NotHere`].

@@ -40,6 +40,8 @@ pub struct Shy<E = Model> {
     transaction_bytes_max: Option<usize>,
     /// Whether it notes what bundles touch.
     notes_footprints: bool,
+    /// Called where a snapshot is begun.
+    begins: Option<fn()>,
 }
 
 /// What all bundles of an engine share.
@@ -60,6 +62,15 @@ impl<E: Engine> Shy<E> {
             shared: Arc::default(),
             transaction_bytes_max: None,
             notes_footprints: false,
+            begins: None,
+        }
+    }
+
+    /// The same that calls `begins` wherever a snapshot is begun, which takes a round to another machine.
+    pub fn telling_begins(self, begins: fn()) -> Shy<E> {
+        Shy {
+            begins: Some(begins),
+            ..self
         }
     }
 
@@ -110,6 +121,9 @@ impl<E: Engine> Shy<E> {
     }
 
     fn shy(&self, view: E::Snapshot, waits: bool) -> ShySnapshot<E::Snapshot> {
+        if let Some(begins) = self.begins {
+            begins();
+        }
         let known = Known {
             stops: !waits,
             waits,

@@ -233,7 +233,7 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the directory cannot be read.
     pub fn has_password_policies(&self) -> Result<bool> {
-        Ok(self.snapshot()?.settings().password_policy.is_some())
+        self.ask_settings(|settings| settings.password_policy.is_some())
     }
 
     /// Waits until there is something to be [written](Self::write_accounts) of binds; whether there is, as opposed to

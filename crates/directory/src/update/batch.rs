@@ -226,6 +226,11 @@ impl<'b> Batch<'b> {
         self.writer.commit
     }
 
+    /// Whether another definition holds from it on than that of a state.
+    pub(crate) fn redefines(&self, known: &State) -> bool {
+        self.state.definition != known.definition
+    }
+
     /// Whether it takes entries away.
     pub(crate) fn deletes(&self) -> bool {
         self.writer.changes.has_deletions()

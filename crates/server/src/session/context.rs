@@ -156,12 +156,13 @@ impl<E: Engine> Session<E> {
     pub(super) fn check_users(&mut self) {
         let deletions = self.service.directory.deletions();
         let check = Reader::Check(deletions);
-        let snapshot = match self.kept_for(check) {
-            Some(kept) => Ok(kept),
-            None => self.last_snapshot.next(&self.service),
-        };
+        let snapshot = self.newest(check);
+        if self.waits_for_fetch(check) {
+            return;
+        }
         let Ok(snapshot) = snapshot else {
             // What is asked fails for the same reason, and the next burst looks again.
+            self.has_checked();
             return;
         };
         let requester = self.context.requester.clone();
@@ -178,7 +179,7 @@ impl<E: Engine> Session<E> {
         if self.waits_for_fetch(check) {
             return;
         }
-        self.has_read();
+        self.has_checked();
         self.last_snapshot.0.set(snapshot.end());
         match are_there {
             Ok(true) => self.context.deletions = deletions,

@@ -1,15 +1,17 @@
-//! What an engine does not have at hand: who reads it is told so, and goes on when a worker has fetched it.
+//! What an engine does not have at hand: who reads it is told so, and goes on when a worker has fetched it. The newest
+//! snapshot is such a thing, too: to begin one takes a round to another machine.
 //!
 //! Searches and compares under way wait one by one. A request that is done at once, such as a bind, is taken again from
 //! its beginning instead: it stays the first of the input, nothing that it has done counts, and it reads on the same
-//! snapshot. The embedded engine has everything at hand, and the compiler leaves all of this out for it.
+//! snapshot. So do the requests that had come when the snapshot was begun; later ones must see what was answered
+//! meanwhile. The embedded engine has everything at hand, and the compiler leaves all of this out for it.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sapwood_directory::access::{ACTING_WORK_MAX, Mapped};
-use sapwood_directory::engine::Engine;
+use sapwood_directory::engine::{self, Engine};
 use sapwood_directory::{Credentials, Error, Identity, Outcome, Requester, Snapshot};
 
 use super::search::STEP_WORK;
@@ -24,14 +26,26 @@ const BIND_WORK_MAX: u64 = STEP_WORK + ACTING_WORK_MAX;
 
 /// What requests read that are done at once.
 pub(super) struct Reads<E: Engine> {
-    /// The snapshot of what is taken again, and for which of them it is.
-    kept: Option<(Reader, Snapshot<E>)>,
-    /// That on which something was not here.
-    missing: RefCell<Option<Snapshot<E>>>,
-    /// While that is being fetched.
-    fetch: Option<Fetch>,
+    /// The snapshot of requests, and bytes of the input that they still have.
+    requests: Option<(Snapshot<E>, usize)>,
+    /// That in which the session looks whether its user is there, after so many deletions.
+    check: Option<(u64, Snapshot<E>)>,
+    /// What was not here.
+    missing: RefCell<Option<Missing<E>>>,
+    /// While that is being fetched, and for whom.
+    fetch: Option<(Fetch, Reader)>,
     /// Why it could not be.
     failure: Option<Outcome>,
+    /// Bytes of the input that had come when the last burst ended.
+    left: usize,
+}
+
+/// What a reader lacks.
+enum Missing<E: Engine> {
+    /// A snapshot.
+    Snapshot,
+    /// What was read on this one.
+    Records(Snapshot<E>),
 }
 
 /// Who reads at once.
@@ -59,10 +73,12 @@ impl Fetch {
 impl<E: Engine> Default for Reads<E> {
     fn default() -> Self {
         Self {
-            kept: None,
+            requests: None,
+            check: None,
             missing: RefCell::new(None),
             fetch: None,
             failure: None,
+            left: 0,
         }
     }
 }
@@ -73,14 +89,30 @@ impl<E: Engine> Session<E> {
         &self,
         read: impl FnOnce(&Snapshot<E>) -> Result<T, Error>,
     ) -> Result<T, Outcome> {
-        let snapshot = match self.kept_for(Reader::Request) {
-            Some(kept) => kept,
-            None => {
+        let snapshot = match E::REMOTE {
+            true => self.newest(Reader::Request)?,
+            false => {
                 let newest = self.service.directory.snapshot();
                 newest.map_err(|error| refusal(&error))?
             }
         };
         self.read_in(&snapshot, read)
+    }
+
+    /// The newest snapshot for a reader; where to begin one takes a round to another machine, that which was begun for
+    /// it. When there is none yet the outcome does not count.
+    #[inline]
+    pub(super) fn newest(&self, reader: Reader) -> Result<Snapshot<E>, Outcome> {
+        if !E::REMOTE {
+            return self.last_snapshot.next(&self.service);
+        }
+        if let Some(failure) = &self.reads.failure {
+            return Err(failure.clone());
+        }
+        self.kept_for(reader).ok_or_else(|| {
+            self.reads.missing.replace(Some(Missing::Snapshot));
+            refusal(&Error::from(engine::Error::NotHere))
+        })
     }
 
     /// The same on a snapshot that is there.
@@ -96,7 +128,8 @@ impl<E: Engine> Session<E> {
         }
         read(snapshot).map_err(|error| {
             if E::REMOTE && error.is_not_here() {
-                self.reads.missing.replace(Some(snapshot.clone()));
+                let missing = Missing::Records(snapshot.clone());
+                self.reads.missing.replace(Some(missing));
             }
             refusal(&error)
         })
@@ -125,12 +158,24 @@ impl<E: Engine> Session<E> {
         if !E::REMOTE {
             return false;
         }
-        let Some(snapshot) = self.reads.missing.take() else {
-            return false;
+        let fetch = match self.reads.missing.take() {
+            None => return false,
+            Some(Missing::Snapshot) => self.begin(),
+            Some(Missing::Records(snapshot)) => self.fetch(snapshot),
         };
-        self.reads.fetch = Some(self.fetch(snapshot.clone()));
-        self.reads.kept = Some((reader, snapshot));
+        self.reads.fetch = Some((fetch, reader));
         true
+    }
+
+    /// A burst has ended, with so many bytes of input that are to be taken again when something has been fetched, if
+    /// that is why.
+    pub(super) fn end_burst(&mut self, left: usize) {
+        if E::REMOTE {
+            self.reads.left = left;
+            if !self.fetches() {
+                self.reads.requests = None;
+            }
+        }
     }
 
     /// Whether something is fetched for what is to be taken again.
@@ -138,23 +183,42 @@ impl<E: Engine> Session<E> {
         E::REMOTE && self.reads.fetch.is_some()
     }
 
-    /// The snapshot that a reader had when it lacked something.
+    /// The snapshot that was begun for a reader.
     pub(super) fn kept_for(&self, reader: Reader) -> Option<Snapshot<E>> {
         if !E::REMOTE {
             return None;
         }
-        let kept = self.reads.kept.as_ref();
-        let kept = kept.filter(|(of, _)| *of == reader);
-        kept.map(|(_, snapshot)| snapshot.clone())
+        let kept = match reader {
+            Reader::Request => self.reads.requests.as_ref().map(|(snapshot, _)| snapshot),
+            Reader::Check(deletions) => {
+                let check = self.reads.check.as_ref();
+                check
+                    .filter(|(after, _)| *after == deletions)
+                    .map(|(_, snapshot)| snapshot)
+            }
+        };
+        kept.cloned()
     }
 
-    /// A reader is done. What comes after it reads what is newest. Whether it had been taken again.
-    pub(super) fn has_read(&mut self) -> bool {
+    /// A request of so many bytes is done. Whether what comes behind it is to be read in a newer snapshot.
+    pub(super) fn has_read(&mut self, bytes: usize) -> bool {
         if !E::REMOTE {
             return false;
         }
         self.reads.failure = None;
-        self.reads.kept.take().is_some()
+        let spent = self.reads.requests.take_if(|(_, left)| {
+            *left = left.saturating_sub(bytes);
+            *left == 0
+        });
+        spent.is_some()
+    }
+
+    /// The session has looked whether its user is there.
+    pub(super) fn has_checked(&mut self) {
+        if E::REMOTE {
+            self.reads.failure = None;
+            self.reads.check = None;
+        }
     }
 
     /// Nothing is taken again any more.
@@ -166,12 +230,25 @@ impl<E: Engine> Session<E> {
 
     /// Has a worker fetch what is wanted on a snapshot, which may take a round to another machine.
     pub(super) fn fetch(&mut self, snapshot: Snapshot<E>) -> Fetch {
+        self.have_fetched(move || snapshot.fetch().map(|()| None))
+    }
+
+    /// Has a worker begin a snapshot.
+    pub(super) fn begin(&mut self) -> Fetch {
+        let directory = self.service.directory.clone();
+        self.have_fetched(move || directory.snapshot().map(Some))
+    }
+
+    fn have_fetched(
+        &mut self,
+        mut fetch: impl FnMut() -> Result<Option<Snapshot<E>>, Error> + Send + 'static,
+    ) -> Fetch {
         let number = self.operations.searches.next_number();
         let session = self.completions.clone();
         let job = move |turn| {
             if turn == Turn::Step {
-                let failure = snapshot.fetch().err().map(|error| refusal(&error));
-                let _ = session.send(Completion::Fetched { number, failure });
+                let fetched = fetch().map_err(|error| refusal(&error));
+                let _ = session.send(Completion::Fetched { number, fetched });
             }
             ControlFlow::Break(())
         };
@@ -184,17 +261,28 @@ impl<E: Engine> Session<E> {
     }
 
     /// A worker has fetched something: who waits for it goes on, or ends if that has failed.
-    pub(super) fn fetched(&mut self, number: u64, failure: Option<Outcome>) {
-        let fetch = self.reads.fetch.take_if(|fetch| fetch.is(number));
-        if fetch.is_some() {
-            // It is told when the request is taken again.
-            self.reads.failure = failure;
-        } else if let Some(failure) = failure {
-            if let Some((id, operation)) = self.operations.searches.failed(number) {
-                self.answer(id, operation, &failure);
+    pub(super) fn fetched(&mut self, number: u64, fetched: Result<Option<Snapshot<E>>, Outcome>) {
+        let begun = fetched.as_ref().ok().and_then(Option::as_ref);
+        if self.begun_for_awaited(number, begun) {
+            return;
+        }
+        let fetch = self.reads.fetch.take_if(|(fetch, _)| fetch.is(number));
+        match (fetch, fetched) {
+            (Some((_, Reader::Request)), Ok(Some(snapshot))) => {
+                self.reads.requests = Some((snapshot, self.reads.left));
             }
-        } else {
-            self.operations.searches.fetched(number);
+            (Some((_, Reader::Check(deletions))), Ok(Some(snapshot))) => {
+                self.reads.check = Some((deletions, snapshot));
+            }
+            (Some(_), Ok(None)) => {}
+            // It is told when the request is taken again.
+            (Some(_), Err(failure)) => self.reads.failure = Some(failure),
+            (None, Ok(begun)) => self.operations.searches.fetched(number, begun),
+            (None, Err(failure)) => {
+                if let Some((id, operation)) = self.operations.searches.failed(number) {
+                    self.answer(id, operation, &failure);
+                }
+            }
         }
     }
 }

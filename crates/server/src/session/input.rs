@@ -111,7 +111,7 @@ impl<E: Engine> Session<E> {
             if !self.request(next, &mut burst) {
                 break;
             }
-            if self.has_read() {
+            if self.has_read(length) {
                 burst.snapshot = None;
             }
             taken += length;
@@ -129,6 +129,7 @@ impl<E: Engine> Session<E> {
         }
         self.input.bytes = input;
         self.input.bytes.drain(..taken);
+        self.end_burst(self.input.bytes.len());
         if self.then == Then::Close {
             self.input.bytes.clear();
         }
@@ -311,7 +312,7 @@ impl<E: Engine> Burst<'_, E> {
     pub(super) fn snapshot(&mut self, session: &Session<E>) -> Result<&Snapshot<E>, Outcome> {
         let snapshot = match self.snapshot.take() {
             Some(snapshot) => snapshot,
-            None => session.last_snapshot.next(&session.service)?,
+            None => session.newest(Reader::Request)?,
         };
         Ok(self.snapshot.insert(snapshot))
     }

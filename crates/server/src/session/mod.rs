@@ -245,6 +245,7 @@ impl<E: Engine> Session<E> {
         let directory = &self.service.directory;
         self.context.requester = directory.requester_over(&self.context.requester, from);
         self.context.acting = Acting::default();
+        self.stop_reads();
         self.input.bytes.clear();
         self.input.needed = 0;
         self.then = Then::Continue;

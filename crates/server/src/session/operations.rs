@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Outcome, Requester, StoreSet, UpdateRequest};
+use sapwood_directory::{Outcome, Requester, Snapshot, StoreSet, UpdateRequest};
 
-use super::awaited::Awaiting;
+use super::awaited::Awaited;
 use super::bind::{ActsAs, Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
@@ -27,7 +27,7 @@ pub(super) struct Operations<E: Engine> {
     /// [`Output::answers_due`](super::output::Output) says.
     pub(super) updating: MessageIds,
     /// Answers of updates that wait for something else than the writer.
-    pub(super) awaiting: Vec<Awaiting>,
+    pub(super) awaited: Awaited,
     /// How many of them have these shards, if the directory is in several stores.
     pub(super) shards: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
@@ -59,7 +59,7 @@ impl<E: Engine> Default for Operations<E> {
             searches: search::Running::default(),
             prefetch: PREFETCH_MAX,
             updating: MessageIds::default(),
-            awaiting: Vec::new(),
+            awaited: Awaited::default(),
             shards: Vec::new(),
             exclusive: None,
             hashing: None,
@@ -94,10 +94,10 @@ pub(crate) enum Completion<E: Engine> {
     LburpHashed(Box<HashedOperation>),
     /// A long search or compare has been made ready.
     Prepared(Box<Prepared<E>>),
-    /// What something under this number waits for has been fetched, or why not.
+    /// What something under this number waits for has been fetched, which may be a snapshot; or why not.
     Fetched {
         number: u64,
-        failure: Option<Outcome>,
+        fetched: Result<Option<Snapshot<E>>, Outcome>,
     },
     /// There was a commit, which persistent searches go on with, and answers may wait for.
     Committed,
@@ -222,7 +222,7 @@ impl<E: Engine> Session<E> {
                 self.stop_awaiting();
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
-            Completion::Fetched { number, failure } => self.fetched(number, failure),
+            Completion::Fetched { number, fetched } => self.fetched(number, fetched),
             Completion::Prepared(prepared) => self.prepared(*prepared),
             Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
         }

@@ -65,13 +65,11 @@ impl<E: Engine> Session<E> {
         if *response == PasswordPolicyResponse::default() {
             return;
         }
-        let overlay = self.service.directory.snapshot();
-        let overlay = overlay.map(|snapshot| snapshot.settings().password_policy.clone());
-        if !overlay
-            .ok()
-            .flatten()
-            .is_some_and(|overlay| overlay.send_netscape_controls)
-        {
+        let sends_controls = self.service.directory.ask_settings(|settings| {
+            let overlay = settings.password_policy.as_ref();
+            overlay.is_some_and(|overlay| overlay.send_netscape_controls)
+        });
+        if !sends_controls.unwrap_or_default() {
             return;
         }
         let is_over = response.error.is_some()

@@ -7,7 +7,7 @@ use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::message::{Frame, Request, RequestMessage, SearchRequest, frame};
 
-use super::{Burst, Session};
+use super::{Burst, Reader, Session};
 
 /// Searches that are begun together at most: what is fetched for them has to stay in the caches until they use it.
 pub(super) const PREFETCH_MAX: usize = 16;
@@ -97,6 +97,10 @@ impl<E: Engine> Session<E> {
 
     /// Begins the searches that come next, all but one that may not be.
     fn begin_searches(&self, burst: &mut Burst<'_, E>) {
+        // The first of them has one begun.
+        if E::REMOTE && self.kept_for(Reader::Request).is_none() {
+            return;
+        }
         let Ok(snapshot) = burst.snapshot(self).cloned() else {
             // Each of them is told.
             return;

@@ -171,6 +171,8 @@ pub(super) struct UnderWay<E: Engine> {
     request: Option<Box<(Vec<u8>, Instant)>>,
     /// While something that it reads is being fetched.
     fetch: Option<Fetch>,
+    /// The snapshot that it is to go on in, when it was begun for it or something of it is being fetched.
+    newest: Option<Snapshot<E>>,
     /// The memory that the search takes.
     share: Share,
     /// Frees the reading of a long request: tens of thousands of items take milliseconds.
@@ -187,6 +189,7 @@ impl<E: Engine> UnderWay<E> {
             needed: 0,
             request: None,
             fetch: None,
+            newest: None,
             share,
             disposer: None,
         }
@@ -320,12 +323,19 @@ impl<E: Engine> Running<E> {
         }
     }
 
-    /// What was fetched under this number is here.
-    pub(super) fn fetched(&mut self, number: u64) {
-        for queued in &mut self.queue {
-            if let Queued::UnderWay(running) = queued {
-                running.fetch.take_if(|fetch| fetch.is(number));
+    /// What was fetched under this number is here; a snapshot, if that was begun.
+    pub(super) fn fetched(&mut self, number: u64, begun: Option<Snapshot<E>>) {
+        let under_way = self.queue.iter_mut().find_map(|queued| match queued {
+            Queued::UnderWay(running) => {
+                let fetch = running.fetch.take_if(|fetch| fetch.is(number));
+                fetch.map(|_| running)
             }
+            Queued::Preparing(_) => None,
+        });
+        if let Some(running) = under_way
+            && begun.is_some()
+        {
+            running.newest = begun;
         }
     }
 
@@ -504,9 +514,18 @@ impl<E: Engine> Session<E> {
         let Ok(controls) = self.read_controls(&message, None) else {
             return Ok(Renewed::GoesOn);
         };
-        // On an error it goes on with what it has.
-        let Ok(snapshot) = self.last_snapshot.next(&self.service) else {
-            return Ok(Renewed::GoesOn);
+        let snapshot = match running.newest.take() {
+            Some(begun) => begun,
+            None if E::REMOTE => {
+                *since = before;
+                running.fetch = Some(self.begin());
+                return Ok(Renewed::Waits);
+            }
+            None => match self.last_snapshot.next(&self.service) {
+                Ok(snapshot) => snapshot,
+                // It goes on with what it has.
+                Err(_) => return Ok(Renewed::GoesOn),
+            },
         };
         let is_own = controls.proxied_authorization.is_none();
         let by = match is_own && !self.context.requester.is_acted_as() {
@@ -516,6 +535,7 @@ impl<E: Engine> Session<E> {
                 Ok(None) => return Err(denied()),
                 Err(error) if E::REMOTE && error.is_not_here() => {
                     *since = before;
+                    running.newest = Some(snapshot.clone());
                     running.fetch = Some(self.fetch(snapshot));
                     return Ok(Renewed::Waits);
                 }
@@ -526,6 +546,7 @@ impl<E: Engine> Session<E> {
             Ok(limits) => limits,
             Err(error) if E::REMOTE && error.is_not_here() => {
                 *since = before;
+                running.newest = Some(snapshot.clone());
                 running.fetch = Some(self.fetch(snapshot));
                 return Ok(Renewed::Waits);
             }

@@ -292,11 +292,11 @@ impl<E: Engine> Session<E> {
 
     /// How passwords in clear text are stored now.
     pub(super) fn hasher(&self) -> Hasher {
-        // Without a snapshot the update that asks will fail, too.
-        let snapshot = self.service.directory.snapshot();
-        let schemes = snapshot.map(|snapshot| snapshot.settings().password_schemes);
+        let directory = &self.service.directory;
+        let schemes = directory.ask_settings(|settings| settings.password_schemes);
         Hasher {
             limits: self.settings.config.limits.passwords(),
+            // If the directory cannot be read the update that asks will fail, too.
             schemes: schemes.unwrap_or_default(),
             breached: self.settings.breached_passwords.clone(),
         }

@@ -39,8 +39,6 @@ pub(in crate::session) struct Following<E: Engine> {
     since: Instant,
     /// When it ends, as its client has said.
     ends: Option<Instant>,
-    /// The snapshot that it is to go on in, while something of it is being fetched.
-    next: Option<Snapshot<E>>,
 }
 
 impl<E: Engine> Running<E> {
@@ -96,7 +94,7 @@ fn following<E: Engine>(running: &UnderWay<E>) -> Option<&Following<E>> {
 impl<E: Engine> Session<E> {
     /// Whether it is to be told of commits.
     pub(crate) fn follows(&self) -> bool {
-        self.has_persistent() || !self.operations.awaiting.is_empty()
+        self.has_persistent() || !self.operations.awaited.is_empty()
     }
 
     /// Whether it has persistent searches.
@@ -143,10 +141,13 @@ impl<E: Engine> Session<E> {
         let reading = Reading::Persistent(Box::new(Following {
             search,
             proxied: proxied.then(|| bytes.to_vec()),
-            commits: self.operations.searches.commits,
+            commits: match E::REMOTE {
+                // Its snapshot was begun before: it looks for what came meanwhile.
+                true => self.operations.searches.commits.wrapping_sub(1),
+                false => self.operations.searches.commits,
+            },
             since: Instant::now(),
             ends,
-            next: None,
         }));
         let running = UnderWay::new(id, Operation::Search, reading, share);
         self.step(running.with_controls(self.entry_controls(controls)));
@@ -198,24 +199,31 @@ impl<E: Engine> Session<E> {
                 false => self.step(running),
             };
         }
-        let next = match following.next.take() {
-            Some(next) => Ok(next),
-            None => self.last_snapshot.next(&self.service),
-        };
-        let snapshot = match next {
-            Ok(snapshot) => snapshot,
-            Err(outcome) => return self.answer(id, operation, &outcome),
+        let begun = running.newest.take();
+        if begun.is_none() {
+            // Of later ones it is told again.
+            following.commits = self.operations.searches.commits;
+        }
+        let snapshot = match begun {
+            Some(begun) => begun,
+            None if E::REMOTE => {
+                running.fetch = Some(self.begin());
+                return self.operations.searches.push(Queued::UnderWay(running));
+            }
+            None => match self.last_snapshot.next(&self.service) {
+                Ok(snapshot) => snapshot,
+                Err(outcome) => return self.answer(id, operation, &outcome),
+            },
         };
         match self.asker_of(following, &snapshot) {
             Ok(Some(by)) => {
-                following.commits = self.operations.searches.commits;
                 following.since = Instant::now();
                 following.search.go_on(snapshot, &by);
                 self.step(running);
             }
             Ok(None) => self.answer(id, operation, &denied()),
             Err(error) if E::REMOTE && error.is_not_here() => {
-                following.next = Some(snapshot.clone());
+                running.newest = Some(snapshot.clone());
                 running.fetch = Some(self.fetch(snapshot));
                 self.operations.searches.push(Queued::UnderWay(running));
             }
