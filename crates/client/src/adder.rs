@@ -6,10 +6,9 @@ use std::collections::{HashMap, VecDeque};
 
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::dn::Dn;
+use sapwood_ldap::limits::MESSAGE_ID_MAX;
 use sapwood_ldap::list::Attributes;
-use sapwood_ldap::message::{
-    AddRequest, MESSAGE_ID_MAX, Message, Request, Response, ResponseMessage,
-};
+use sapwood_ldap::message::{AddRequest, Message, Request, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
 use self::lburp::UpdateStream;

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
 use sapwood_ldap::filter::Assertion;
+use sapwood_ldap::limits::MESSAGE_ID_MAX;
 use sapwood_ldap::list::{Attributes, Changes};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, CompareRequest, ExtendedRequest, MESSAGE_ID_MAX,
-    Message, ModifyDnRequest, ModifyRequest, Request, Response, ResponseMessage, SearchRequest,
+    AddRequest, Authentication, BindRequest, CompareRequest, ExtendedRequest, Message,
+    ModifyDnRequest, ModifyRequest, Request, Response, ResponseMessage, SearchRequest,
 };
 use sapwood_ldap::result::ResultCode;
 use tokio::sync::mpsc;

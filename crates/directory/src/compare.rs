@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter, FilterBuf};
+use sapwood_ldap::filter::{Filter, FilterBuf};
+use sapwood_ldap::limits::FILTER_BYTES_MAX;
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight};

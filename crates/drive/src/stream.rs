@@ -3,10 +3,9 @@
 use std::io::{self, BufRead, Write};
 
 use sapwood_ldap::ldif;
+use sapwood_ldap::limits::MESSAGE_ID_MAX;
 use sapwood_ldap::list::AttributesBuf;
-use sapwood_ldap::message::{
-    AddRequest, MESSAGE_ID_MAX, Message, Operation, Request, RequestMessage,
-};
+use sapwood_ldap::message::{AddRequest, Message, Operation, Request, RequestMessage};
 
 use crate::generate::{ENTRIES_MIN, Entry, GenerateError, Generator};
 use crate::parse::PlanOptions;

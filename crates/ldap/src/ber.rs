@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::error::Malformed;
+use crate::error::{Malformed, Violation};
 
 /// Tag of a BOOLEAN.
 pub const BOOLEAN: u8 = 0x01;
@@ -243,6 +243,12 @@ pub fn boolean(content: &[u8], field: &'static str) -> Result<bool, Malformed> {
         [octet] => Ok(*octet != 0),
         _ => Err(Malformed::Boolean { field }),
     }
+}
+
+/// The text in the content of an LDAPString (RFC 4511 §4.1.2).
+#[inline]
+pub(crate) fn utf8<'a>(octets: &'a [u8], field: &'static str) -> Result<&'a str, Violation> {
+    std::str::from_utf8(octets).map_err(|_| Violation::NotUtf8 { field })
 }
 
 /// Octets that [`put_header`] writes for a content of this many octets.

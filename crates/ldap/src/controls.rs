@@ -45,13 +45,11 @@ pub(crate) use sync_state::sync_uuid;
 pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
 
-use crate::ber::{self, Reader};
+use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
-use crate::message::{Operation, utf8};
-use crate::result::ResultCode;
-
-/// Most controls on one message.
-pub const CONTROLS_MAX: usize = 64;
+use crate::limits::CONTROLS_MAX;
+use crate::operation::Operation;
+use crate::result_code::ResultCode;
 
 macro_rules! known_controls {
     ($($name:ident $file:ident)*) => {

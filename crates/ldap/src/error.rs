@@ -1,7 +1,10 @@
 //! Why bytes from a peer were refused. All of it is plain data: comparable, and nothing is allocated to report it.
 
-use crate::message::Operation;
-use crate::result::ResultCode;
+use crate::limits::{
+    ATTRIBUTES_MAX, CONTROLS_MAX, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX,
+};
+use crate::operation::Operation;
+use crate::result_code::ResultCode;
 
 /// Bytes that are not the BER of an LDAP message.
 ///
@@ -96,17 +99,14 @@ pub enum Violation {
     /// Neither simple nor SASL.
     #[error("the authentication choice is not known")]
     AuthenticationChoice,
-    /// More nested than [`FILTER_DEPTH_MAX`](crate::filter::FILTER_DEPTH_MAX).
-    #[error("the filter is nested deeper than {}", crate::filter::FILTER_DEPTH_MAX)]
+    /// More nested than [`FILTER_DEPTH_MAX`].
+    #[error("the filter is nested deeper than {FILTER_DEPTH_MAX}")]
     FilterDepth,
-    /// More components than [`FILTER_ELEMENTS_MAX`](crate::filter::FILTER_ELEMENTS_MAX).
-    #[error(
-        "the filter has more than {} components",
-        crate::filter::FILTER_ELEMENTS_MAX
-    )]
+    /// More components than [`FILTER_ELEMENTS_MAX`].
+    #[error("the filter has more than {FILTER_ELEMENTS_MAX} components")]
     FilterElements,
-    /// Longer than [`FILTER_BYTES_MAX`](crate::filter::FILTER_BYTES_MAX).
-    #[error("the filter is longer than {} bytes", crate::filter::FILTER_BYTES_MAX)]
+    /// Longer than [`FILTER_BYTES_MAX`].
+    #[error("the filter is longer than {FILTER_BYTES_MAX} bytes")]
     FilterBytes,
     /// A substrings filter that is empty, or whose initial is not first, or whose final is not last.
     #[error("the parts of a substrings filter are not in the order initial, any, final")]
@@ -114,17 +114,14 @@ pub enum Violation {
     /// An extensible match with neither matching rule nor attribute (RFC 4511 §4.5.1.7.7).
     #[error("an extensible match names neither a matching rule nor an attribute")]
     FilterExtensible,
-    /// More attributes than [`ATTRIBUTES_MAX`](crate::message::ATTRIBUTES_MAX).
-    #[error(
-        "the message lists more than {} attributes",
-        crate::message::ATTRIBUTES_MAX
-    )]
+    /// More attributes than [`ATTRIBUTES_MAX`].
+    #[error("the message lists more than {ATTRIBUTES_MAX} attributes")]
     Attributes,
     /// An attribute that must have values and has none (RFC 4511 §4.1.7, §4.6).
     #[error("an attribute is given without values")]
     NoValues,
-    /// More controls than [`CONTROLS_MAX`](crate::controls::CONTROLS_MAX).
-    #[error("the message has more than {} controls", crate::controls::CONTROLS_MAX)]
+    /// More controls than [`CONTROLS_MAX`].
+    #[error("the message has more than {CONTROLS_MAX} controls")]
     Controls,
 }
 

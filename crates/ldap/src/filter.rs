@@ -4,15 +4,7 @@
 
 use crate::ber::{self, Reader};
 use crate::error::{Malformed, PartError, Violation};
-
-/// Most levels of and, or, not around a component. Who walks a filter recursively may rely on it.
-pub const FILTER_DEPTH_MAX: usize = 128;
-
-/// Most components, counting and, or, not themselves.
-pub const FILTER_ELEMENTS_MAX: usize = 65_536;
-
-/// Most octets of a filter. Making one ready takes time and memory in proportion, which nothing interrupts.
-pub const FILTER_BYTES_MAX: usize = 1 << 20;
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX};
 
 const AND: u8 = ber::context_constructed(0);
 const OR: u8 = ber::context_constructed(1);

@@ -8,10 +8,11 @@ use crate::attribute::{AttributeDescription, is_descriptor, is_numeric_oid};
 use crate::ber;
 use crate::error::{PartError, Violation};
 use crate::filter::{
-    ExtensibleMatch, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX, Filter, FilterBuf,
-    FilterView, SubstringPart, open_and, open_not, open_or, put_approx_match, put_equality_match,
-    put_extensible_match, put_greater_or_equal, put_less_or_equal, put_present, put_substrings,
+    ExtensibleMatch, Filter, FilterBuf, FilterView, SubstringPart, open_and, open_not, open_or,
+    put_approx_match, put_equality_match, put_extensible_match, put_greater_or_equal,
+    put_less_or_equal, put_present, put_substrings,
 };
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX};
 
 /// The longest filter text that is read.
 pub const FILTER_TEXT_BYTES_MAX: usize = 4 << 20;

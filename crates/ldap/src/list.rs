@@ -8,6 +8,7 @@
 
 use crate::ber::{self, Reader};
 use crate::error::{Malformed, PartError, Violation};
+use crate::limits::ATTRIBUTES_MAX;
 
 /// A SEQUENCE OF or SET OF OCTET STRING: attribute values, a search's attribute selection, referral URIs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +35,21 @@ impl<'a> OctetStrings<'a> {
     fn checked(content: &'a [u8], field: &'static str) -> Result<Self, Malformed> {
         let mut reader = Reader::new(content);
         while !reader.is_empty() {
+            reader.octets(field)?;
+        }
+        Ok(OctetStrings { ber: content })
+    }
+
+    /// The same for a list of at most [`ATTRIBUTES_MAX`] strings; `field` names it in errors.
+    #[inline]
+    pub(crate) fn bounded(content: &'a [u8], field: &'static str) -> Result<Self, PartError> {
+        let mut reader = Reader::new(content);
+        let mut elements = 0;
+        while !reader.is_empty() {
+            elements += 1;
+            if elements > ATTRIBUTES_MAX {
+                return Err(Violation::Attributes.into());
+            }
             reader.octets(field)?;
         }
         Ok(OctetStrings { ber: content })

@@ -8,6 +8,7 @@
 mod request;
 mod response;
 
+pub use crate::operation::Operation;
 pub use request::{
     AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest,
     ModifyDnRequest, ModifyRequest, Request, Scope, SearchRequest,
@@ -20,16 +21,7 @@ pub use response::{
 use crate::ber::{self, Head, Header, Reader};
 use crate::controls::Controls;
 use crate::error::{DecodeError, Malformed, PartError, Violation};
-use crate::list::OctetStrings;
-
-/// Largest message ID (RFC 4511 §4.1.1.1).
-pub const MESSAGE_ID_MAX: u32 = i32::MAX.cast_unsigned();
-
-/// Largest value of a size limit, a time limit and the like (`maxInt` of RFC 4511 §4.1.1).
-pub const INTEGER_MAX: u32 = i32::MAX.cast_unsigned();
-
-/// Most attributes in a search's selection, an add or a modify.
-pub const ATTRIBUTES_MAX: usize = 65_536;
+use crate::limits::MESSAGE_ID_MAX;
 
 /// Tag of a message's controls.
 pub(crate) const CONTROLS: u8 = ber::context_constructed(0);
@@ -96,7 +88,7 @@ impl<'a> RequestMessage<'a> {
         if envelope.id == 0 {
             return Err(Malformed::MessageId.into());
         }
-        let operation = Operation::of_request(envelope.tag)?;
+        let operation = envelope.request()?;
         let refused = |error| refused(error, envelope.id, operation);
         let op = Request::decode(operation, envelope.content).map_err(refused)?;
         let controls = envelope.controls().map_err(refused)?;
@@ -111,7 +103,7 @@ impl<'a> RequestMessage<'a> {
     /// looked at.
     pub fn envelope(message: &'a [u8]) -> Result<(u32, Operation), Malformed> {
         let envelope = Envelope::decode(message)?;
-        Ok((envelope.id, Operation::of_request(envelope.tag)?))
+        Ok((envelope.id, envelope.request()?))
     }
 }
 
@@ -185,82 +177,6 @@ mod sealed {
     impl Sealed for super::Response<'_> {}
 }
 
-/// The operations of LDAP, without their content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// RFC 4511 §4.2.
-    Bind,
-    /// RFC 4511 §4.3.
-    Unbind,
-    /// RFC 4511 §4.5.
-    Search,
-    /// RFC 4511 §4.6.
-    Modify,
-    /// RFC 4511 §4.7.
-    Add,
-    /// RFC 4511 §4.8.
-    Delete,
-    /// RFC 4511 §4.9.
-    ModifyDn,
-    /// RFC 4511 §4.10.
-    Compare,
-    /// RFC 4511 §4.11.
-    Abandon,
-    /// RFC 4511 §4.12.
-    Extended,
-}
-
-impl Operation {
-    /// The tag of its request.
-    pub const fn request_tag(self) -> u8 {
-        match self {
-            Operation::Bind => 0x60,
-            Operation::Unbind => 0x42,
-            Operation::Search => 0x63,
-            Operation::Modify => 0x66,
-            Operation::Add => 0x68,
-            Operation::Delete => 0x4a,
-            Operation::ModifyDn => 0x6c,
-            Operation::Compare => 0x6e,
-            Operation::Abandon => 0x50,
-            Operation::Extended => 0x77,
-        }
-    }
-
-    /// Its name, as in logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Bind => "bind",
-            Operation::Unbind => "unbind",
-            Operation::Search => "search",
-            Operation::Modify => "modify",
-            Operation::Add => "add",
-            Operation::Delete => "delete",
-            Operation::ModifyDn => "modify DN",
-            Operation::Compare => "compare",
-            Operation::Abandon => "abandon",
-            Operation::Extended => "extended",
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn of_request(tag: u8) -> Result<Self, Malformed> {
-        Ok(match tag {
-            0x60 => Operation::Bind,
-            0x42 => Operation::Unbind,
-            0x63 => Operation::Search,
-            0x66 => Operation::Modify,
-            0x68 => Operation::Add,
-            0x4a => Operation::Delete,
-            0x6c => Operation::ModifyDn,
-            0x6e => Operation::Compare,
-            0x50 => Operation::Abandon,
-            0x77 => Operation::Extended,
-            tag => return Err(Malformed::Operation { tag }),
-        })
-    }
-}
-
 /// The parts of an LDAPMessage, the inner ones not yet looked at.
 #[derive(Clone, Copy)]
 struct Envelope<'a> {
@@ -290,6 +206,13 @@ impl<'a> Envelope<'a> {
         })
     }
 
+    /// The operation that is asked for.
+    #[inline]
+    fn request(&self) -> Result<Operation, Malformed> {
+        let tag = self.tag;
+        Operation::of_request(tag).ok_or(Malformed::Operation { tag })
+    }
+
     #[inline]
     fn controls(mut self) -> Result<Controls<'a>, PartError> {
         let controls = match self.after.optional(CONTROLS, "controls")? {
@@ -313,32 +236,8 @@ fn refused(error: PartError, id: u32, operation: Operation) -> DecodeError {
     }
 }
 
-/// An LDAPString.
-#[inline]
-pub(crate) fn utf8<'a>(octets: &'a [u8], field: &'static str) -> Result<&'a str, Violation> {
-    std::str::from_utf8(octets).map_err(|_| Violation::NotUtf8 { field })
-}
-
 /// An LDAPDN.
 #[inline]
 fn dn(octets: &[u8]) -> Result<&str, Violation> {
     std::str::from_utf8(octets).map_err(|_| Violation::DnNotUtf8)
-}
-
-/// A list of strings within [`ATTRIBUTES_MAX`].
-#[inline]
-pub(crate) fn checked_list<'a>(
-    content: &'a [u8],
-    field: &'static str,
-) -> Result<OctetStrings<'a>, PartError> {
-    let mut reader = Reader::new(content);
-    let mut elements = 0;
-    while !reader.is_empty() {
-        elements += 1;
-        if elements > ATTRIBUTES_MAX {
-            return Err(Violation::Attributes.into());
-        }
-        reader.octets(field)?;
-    }
-    Ok(OctetStrings::from_checked(content))
 }

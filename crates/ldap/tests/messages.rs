@@ -15,6 +15,7 @@ use sapwood_ldap::controls::{
 use sapwood_ldap::error::{DecodeError, Malformed, Violation};
 use sapwood_ldap::extended;
 use sapwood_ldap::filter::Filter;
+use sapwood_ldap::limits::{ATTRIBUTES_MAX, INTEGER_MAX, MESSAGE_ID_MAX};
 use sapwood_ldap::list::{Attributes, OctetStrings};
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;

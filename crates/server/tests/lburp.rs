@@ -6,6 +6,7 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::{Change, ChangeKind, Partition};
 use sapwood_ldap::controls::{self, Controls, POST_READ, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
+use sapwood_ldap::limits::INTEGER_MAX;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;

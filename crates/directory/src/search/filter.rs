@@ -45,7 +45,7 @@ impl std::ops::Not for Truth {
 }
 
 /// A filter compiled against a schema and the attribute numbers of a snapshot. Its depth is bounded by
-/// [`filter::FILTER_DEPTH_MAX`], so that it may be walked recursively.
+/// [`FILTER_DEPTH_MAX`](sapwood_ldap::limits::FILTER_DEPTH_MAX), so that it may be walked recursively.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// All must be true.

@@ -46,7 +46,8 @@ mod walk;
 use std::sync::Arc;
 
 use sapwood_ldap::controls::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
-use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
+use sapwood_ldap::filter::FilterBuf;
+use sapwood_ldap::limits::FILTER_DEPTH_MAX;
 use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 

@@ -4,7 +4,7 @@
 
 use super::{Control, Fault, Layer, Spec};
 use crate::filter::Filter;
-use crate::message::Operation::{Add, Compare, Delete, Modify, ModifyDn, Search};
+use crate::operation::Operation::{Add, Compare, Delete, Modify, ModifyDn, Search};
 
 /// Its OID. To write the control's value, take the filter's BER.
 pub const ASSERTION: &str = "1.3.6.1.1.12";

@@ -4,7 +4,7 @@
 //! controlValue of the response: the authzId, empty for anonymous
 
 use super::{Control, Fault, Layer, Spec};
-use crate::message::Operation;
+use crate::operation::Operation;
 
 /// OID of the request control.
 pub const AUTHORIZATION_IDENTITY: &str = "2.16.840.1.113730.3.4.16";

@@ -1,7 +1,7 @@
 //! ManageDsaIT (RFC 3296): referral objects are plain entries. It has no value.
 
 use super::{Control, Fault, Layer, Spec};
-use crate::message::Operation::{Add, Compare, Delete, Modify, ModifyDn, Search};
+use crate::operation::Operation::{Add, Compare, Delete, Modify, ModifyDn, Search};
 
 /// Its OID.
 pub const MANAGE_DSA_IT: &str = "2.16.840.1.113730.3.4.2";

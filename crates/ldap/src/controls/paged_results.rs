@@ -5,7 +5,8 @@
 use super::{Control, Fault, Layer, Spec, sequence};
 use crate::ber;
 use crate::error::{PartError, Violation};
-use crate::message::{INTEGER_MAX, Operation};
+use crate::limits::INTEGER_MAX;
+use crate::operation::Operation;
 
 /// Its OID.
 pub const PAGED_RESULTS: &str = "1.2.840.113556.1.4.319";

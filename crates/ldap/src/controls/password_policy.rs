@@ -14,7 +14,7 @@
 use super::{Control, Fault, Layer, OF_ANSWERED, Spec, sequence};
 use crate::ber::{self, Reader};
 use crate::error::{PartError, Violation};
-use crate::message::INTEGER_MAX;
+use crate::limits::INTEGER_MAX;
 
 /// OID of the request control and of the response control.
 pub const PASSWORD_POLICY: &str = "1.3.6.1.4.1.42.2.27.8.5.1";
@@ -56,7 +56,10 @@ pub enum PasswordPolicyWarning {
 
 /// What is wrong with a password or an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of the draft, which explains them")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the draft, which explains them"
+)]
 pub enum PasswordPolicyError {
     PasswordExpired = 0,
     AccountLocked = 1,
@@ -117,7 +120,9 @@ impl PasswordPolicyResponse {
             let mut chosen = Reader::new(content);
             let number = |content| {
                 let number = ber::integer(content, "warning")?;
-                let number = u32::try_from(number).ok().filter(|number| *number <= INTEGER_MAX);
+                let number = u32::try_from(number)
+                    .ok()
+                    .filter(|number| *number <= INTEGER_MAX);
                 number.ok_or(PartError::from(Violation::OutOfRange { field: "warning" }))
             };
             read.warning = Some(match chosen.optional(EXPIRES, "timeBeforeExpiration")? {

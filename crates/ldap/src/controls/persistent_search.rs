@@ -20,9 +20,9 @@
 //! ```
 
 use super::{Control, Fault, Layer, Spec, sequence};
-use crate::ber;
+use crate::ber::{self, utf8};
 use crate::error::{PartError, Violation};
-use crate::message::{Operation, utf8};
+use crate::operation::Operation;
 
 /// Its OID.
 pub const PERSISTENT_SEARCH: &str = "2.16.840.1.113730.3.4.3";

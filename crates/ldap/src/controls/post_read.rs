@@ -1,7 +1,7 @@
 //! Post-read (RFC 4527): the target as it was after the update.
 
 use super::{Control, Fault, Layer, ReadEntry, Spec};
-use crate::message::Operation::{Add, Modify, ModifyDn};
+use crate::operation::Operation::{Add, Modify, ModifyDn};
 
 /// OID of the request and of the response control.
 pub const POST_READ: &str = "1.3.6.1.1.13.2";

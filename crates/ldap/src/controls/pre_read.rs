@@ -1,7 +1,7 @@
 //! Pre-read (RFC 4527): the target as it was before the update.
 
 use super::{Control, Fault, Layer, ReadEntry, Spec};
-use crate::message::Operation::{Delete, Modify, ModifyDn};
+use crate::operation::Operation::{Delete, Modify, ModifyDn};
 
 /// OID of the request and of the response control.
 pub const PRE_READ: &str = "1.3.6.1.1.13.1";

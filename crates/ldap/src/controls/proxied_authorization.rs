@@ -6,8 +6,9 @@
 //! controlValue of the first version (draft-weltman-ldapv3-proxy): `SEQUENCE { proxyDN LDAPDN }`
 
 use super::{Control, Fault, Layer, Spec, sequence};
+use crate::ber::utf8;
 use crate::error::PartError;
-use crate::message::{Operation, utf8};
+use crate::operation::Operation;
 
 /// Its OID.
 pub const PROXIED_AUTHORIZATION: &str = "2.16.840.1.113730.3.4.18";

@@ -6,7 +6,7 @@
 use super::{Control, Fault, Layer, OF_ANSWERED, Spec};
 use crate::ber::{self, Reader};
 use crate::error::{PartError, Violation};
-use crate::message::INTEGER_MAX;
+use crate::limits::INTEGER_MAX;
 
 /// Its OID.
 pub const QUEUE_LENGTH: &str = "2.25.17923252228340713602020445768925731241";

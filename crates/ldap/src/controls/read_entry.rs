@@ -6,7 +6,6 @@ use super::sequence;
 use crate::ber;
 use crate::error::PartError;
 use crate::list::OctetStrings;
-use crate::message::checked_list;
 
 /// The request value of both controls. The response value is a bare
 /// [`SearchResultEntry`](crate::message::SearchResultEntry).
@@ -19,7 +18,7 @@ pub struct ReadEntry<'a> {
 impl<'a> ReadEntry<'a> {
     /// Reads a control value.
     pub fn decode(value: &'a [u8]) -> Result<Self, PartError> {
-        let attributes = checked_list(
+        let attributes = OctetStrings::bounded(
             sequence(value, "AttributeSelection")?.rest(),
             "attribute selector",
         )?;

@@ -1,10 +1,9 @@
 //! Server-side sorting (RFC 2891).
 
 use super::sequence;
-use crate::ber::{self, Reader};
+use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
-use crate::message::utf8;
-use crate::result::ResultCode;
+use crate::result_code::ResultCode;
 
 /// OID of the request control.
 pub const SORT_REQUEST: &str = "1.2.840.113556.1.4.473";

@@ -7,7 +7,7 @@
 
 use super::{Control, Fault, Layer, Spec};
 use crate::ber::Reader;
-use crate::message::Operation;
+use crate::operation::Operation;
 
 /// Its OID.
 pub const SUBENTRIES: &str = "1.3.6.1.4.1.4203.1.10.1";

@@ -3,7 +3,7 @@
 use crate::ber;
 use crate::controls::sequence;
 use crate::error::{PartError, Violation};
-use crate::message::MESSAGE_ID_MAX;
+use crate::limits::MESSAGE_ID_MAX;
 
 /// Its OID.
 pub const CANCEL: &str = "1.3.6.1.1.8";

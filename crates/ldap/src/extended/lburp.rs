@@ -2,10 +2,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::ber::{self, Reader};
+use crate::ber::{self, Reader, utf8};
 use crate::controls::{Controls, sequence};
 use crate::error::{Malformed, PartError, Violation};
-use crate::message::{CONTROLS, INTEGER_MAX, Operation, ProtocolOp, Request, put_controls, utf8};
+use crate::limits::INTEGER_MAX;
+use crate::message::{CONTROLS, Operation, ProtocolOp, Request, put_controls};
 use crate::result::LdapResult;
 
 /// StartLBURP request (RFC 4373 §5.1): [`StartLburp`].
@@ -191,11 +192,13 @@ impl<'a> UpdateOperation<'a> {
     fn decode(content: &'a [u8]) -> Result<Self, PartError> {
         let mut reader = Reader::new(content);
         let (tag, op) = reader.element("updateOperation")?;
-        let operation = match Operation::of_request(tag)? {
-            operation @ (Operation::Add
-            | Operation::Modify
-            | Operation::Delete
-            | Operation::ModifyDn) => operation,
+        let operation = match Operation::of_request(tag) {
+            Some(
+                operation @ (Operation::Add
+                | Operation::Modify
+                | Operation::Delete
+                | Operation::ModifyDn),
+            ) => operation,
             _ => return Err(Malformed::Operation { tag }.into()),
         };
         // Malformed bytes behind it weigh more than what it may break of the protocol.

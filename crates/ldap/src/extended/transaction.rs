@@ -3,7 +3,7 @@
 use crate::ber::{self, Reader};
 use crate::controls::{Controls, sequence};
 use crate::error::{PartError, Violation};
-use crate::message::MESSAGE_ID_MAX;
+use crate::limits::MESSAGE_ID_MAX;
 
 /// Start Transaction (RFC 5805 §2.1). The request has no value, the response's value is the transaction's identifier.
 pub const START_TRANSACTION: &str = "1.3.6.1.1.21.1";

@@ -2,12 +2,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{
-    ATTRIBUTES_MAX, INTEGER_MAX, MESSAGE_ID_MAX, Operation, ProtocolOp, checked_list, dn, utf8,
-};
-use crate::ber::{self, Reader};
+use super::{Operation, ProtocolOp, dn};
+use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
 use crate::filter::{Assertion, Filter};
+use crate::limits::{ATTRIBUTES_MAX, INTEGER_MAX, MESSAGE_ID_MAX};
 use crate::list::{Attributes, Changes, OctetStrings};
 
 /// A request.
@@ -428,7 +427,7 @@ impl<'a> SearchRequest<'a> {
         let time_limit = reader.integer("timeLimit")?;
         let types_only = reader.boolean("typesOnly")?;
         let filter = Filter::decode(reader)?;
-        let attributes = checked_list(
+        let attributes = OctetStrings::bounded(
             reader.expect(ber::SEQUENCE, "attributes")?,
             "attribute selector",
         )?;

@@ -2,8 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{Operation, ProtocolOp, checked_list, dn, envelope, put_controls, utf8};
-use crate::ber::{self, Reader};
+use super::{Operation, ProtocolOp, dn, envelope, put_controls};
+use crate::ber::{self, Reader, utf8};
 use crate::controls::Controls;
 use crate::error::{Malformed, PartError};
 use crate::list::{Attributes, OctetStrings, put_attribute};
@@ -167,7 +167,9 @@ impl<'a> Response<'a> {
             MODIFY_DN => Response::ModifyDn(LdapResult::decode(&mut reader)?),
             COMPARE => Response::Compare(LdapResult::decode(&mut reader)?),
             SEARCH_REFERENCE => {
-                return Ok(Response::SearchReference(checked_list(content, "URI")?));
+                return Ok(Response::SearchReference(OctetStrings::bounded(
+                    content, "URI",
+                )?));
             }
             EXTENDED => {
                 let result = LdapResult::decode(&mut reader)?;

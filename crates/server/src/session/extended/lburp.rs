@@ -17,8 +17,9 @@ use sapwood_ldap::extended::{
     self as oids, EndLburp, LburpUpdate, OperationResultsBuf, StartLburp, UpdateOperation,
     next_sequence_number, put_max_operations,
 };
+use sapwood_ldap::limits::INTEGER_MAX;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{INTEGER_MAX, Request};
+use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
 
 use super::{Call, ExtendedOperation};
