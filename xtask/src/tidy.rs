@@ -97,23 +97,6 @@ const CIRCLES_LEFT: &[(&str, &[&str])] = &[
     ),
     ("xact", &["bplus", "cache_oblivious", "range", "tree"]),
     (
-        "server",
-        &[
-            "accounts",
-            "admission",
-            "auth",
-            "closing",
-            "config",
-            "failed_binds",
-            "memory",
-            "password",
-            "service",
-            "session",
-            "workers",
-            "writer",
-        ],
-    ),
-    (
         "directory",
         &[
             "access",

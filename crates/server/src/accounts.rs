@@ -5,32 +5,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sapwood_directory::Identity;
 use sapwood_directory::engine::EntryId;
 
-use crate::session::Peer;
-
-/// Where somebody comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Origin {
-    /// An address; of IPv6 the network that one customer has.
-    Address(IpAddr),
-    /// A user of this machine.
-    Local(u32),
-}
-
-impl Origin {
-    pub(crate) fn of_address(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-            address => address,
-        })
-    }
-}
+use crate::peer::{Origin, Peer};
 
 /// Whom an account is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::accounts::{Accounts, Claimant, Kind};
-use crate::session::Peer;
+use crate::peer::Peer;
 
 /// Connections that are being displaced while those who come in their place are served already; and so many more may
 /// wait for a place.

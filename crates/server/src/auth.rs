@@ -12,11 +12,10 @@ use std::sync::Arc;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Channel, Identity, Outcome, Requester};
 
-pub(crate) use self::certificate::ClientIdentity;
 use self::lookup::Entries;
 use crate::password::Password;
-use crate::service::Settings;
-use crate::session::Peer;
+use crate::peer::Peer;
+use crate::settings::Settings;
 use crate::tls::Established;
 use crate::workers::Owner;
 

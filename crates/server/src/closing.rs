@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::peer::Peer;
 use crate::printable::Printable;
-use crate::session::Peer;
 
 /// Lines of each kind in one [`PERIOD`].
 const LINES_MAX: u32 = 5;

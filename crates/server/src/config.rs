@@ -6,6 +6,7 @@ mod reload;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use sapwood_ldap::controls::{ControlSet, KnownControl};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::listen::{ListenUrl, Listener};
@@ -140,6 +141,20 @@ pub struct Extensions {
     pub eager_transactions: bool,
     /// The client says how many responses it waits for.
     pub queue_length: bool,
+}
+
+impl Extensions {
+    /// The controls that a server speaks with them.
+    pub(crate) fn controls(self) -> ControlSet {
+        let speaks = |known: &&KnownControl| match known {
+            KnownControl::NonTransactional => self.implicit_membership,
+            KnownControl::EagerTransaction => self.eager_transactions,
+            KnownControl::QueueLength => self.queue_length,
+            _ => true,
+        };
+        let known = KnownControl::ALL.iter().filter(speaks);
+        known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
+    }
 }
 
 /// Limits; each is named with its unit.

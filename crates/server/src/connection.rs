@@ -22,9 +22,9 @@ use crate::followers::Followers;
 use crate::handshake_memory::HandshakeMemory;
 use crate::input_memory::InputMemory;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
+use crate::peer::Peer;
 use crate::processors::Seat;
-use crate::service::Service;
-use crate::session::{Completion, Completions, LastSnapshot, Peer, Session, Then};
+use crate::session::{Completion, Completions, LastSnapshot, Service, Session, Then};
 use crate::stream::Stream;
 use crate::tls::TlsUse;
 

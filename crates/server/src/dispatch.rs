@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::accounts::Origin;
+use crate::peer::Origin;
 
 /// So many connections of addresses with many wait for a thread. If they waited in the queue of the kernel, all others
 /// would wait behind them.

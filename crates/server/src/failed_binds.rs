@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::accounts::Origin;
 use crate::config::Limits;
+use crate::peer::Origin;
 use crate::workers::Claim;
 
 /// Most counts that are kept.

@@ -11,8 +11,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
 use crate::committed::CommitWaiter;
-use crate::service::Service;
-use crate::session::{Completion, Completions};
+use crate::session::{Completion, Completions, Service};
 
 /// Between two times that sessions are told of commits. Each that is told reads what was changed: busy writers must not
 /// have a thread do little else.

@@ -93,7 +93,7 @@ mod tests {
     use crate::accounts::Accounts;
     use crate::config::Limits;
     use crate::memory::Memory;
-    use crate::session::Peer;
+    use crate::peer::Peer;
 
     #[test]
     fn long_handshakes_share_memory_fairly_and_give_it_back() {

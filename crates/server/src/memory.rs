@@ -682,7 +682,7 @@ impl Share {
 mod tests {
     use super::*;
     use crate::accounts::Accounts;
-    use crate::session::Peer;
+    use crate::peer::Peer;
 
     const KIND: Kind = Kind::BoundLong;
 

@@ -32,10 +32,10 @@ use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::index_builder::IndexBuilder;
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
+use crate::peer::Peer;
 use crate::processors::Processors;
-use crate::service::{Parts, Service, Settings, SettingsError, tls_files};
-use crate::session::controls::spoken;
-use crate::session::{Peer, extended, notice_of_disconnection};
+use crate::session::{Parts, Service, extended, notice_of_disconnection};
+use crate::settings::{Settings, SettingsError, tls_files};
 use crate::slices;
 use crate::stream::{Detached, Stream};
 use crate::tls::watch::CertificateWatcher;
@@ -95,7 +95,7 @@ pub const IMPLICIT_MEMBERSHIP: &str = "2.25.971479964669398822112902413763212881
 /// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
 #[must_use]
 pub fn root_dse(version: &str, extensions: Extensions) -> RootDse {
-    let spoken = spoken(extensions);
+    let spoken = extensions.controls();
     let controls = KnownControl::ALL.iter().filter(|known| spoken.has(**known));
     // Their names are the same on every engine.
     let operations = extended::all::<Embedded>().flat_map(|operation| {

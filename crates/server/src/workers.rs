@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use sapwood_directory::Identity;
 
 use self::fair::Clocks;
-use crate::accounts::Origin;
+use crate::peer::Origin;
 
 /// How far the threads for long steps stand back where others are for short ones, as `nice(2)` has it: what wakes up
 /// waits for the end of the kernel's tick otherwise.

@@ -6,7 +6,7 @@ use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
 use super::{Asked, Client, Exchange, Mechanism, Step, certificate, names};
-use crate::session::Peer;
+use crate::peer::Peer;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
     name: "EXTERNAL",

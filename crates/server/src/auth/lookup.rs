@@ -17,7 +17,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 
 use crate::printable::Printable;
-use crate::service::Settings;
+use crate::settings::Settings;
 
 /// What one step may do: an index that finds the entry mostly needs no more.
 const STEP: Budget = Budget {

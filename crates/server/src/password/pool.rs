@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Work, hash, hash_work};
-use crate::accounts::Origin;
+use crate::peer::Origin;
 use crate::workers::{self, Claim, Length, Turn, Workers};
 
 /// The new part of the moving average of what a hash takes: one in so many.

@@ -18,7 +18,7 @@ use super::bind::{ActsAs, Hashing};
 use super::log::LoggedName;
 use super::{Burst, Session};
 use crate::auth::lookup;
-use crate::service::Settings;
+use crate::settings::Settings;
 
 /// Identities that a session remembers to act as.
 const KNOWN_MAX: usize = 4;

@@ -27,10 +27,11 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use super::acting::acts_at_bind;
 use super::log::LoggedName;
 use super::password_policy::judge;
-use super::{Completion, Peer, Reader, Session};
+use super::{Completion, Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
+use crate::peer::Peer;
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
 

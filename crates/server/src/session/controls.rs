@@ -15,19 +15,6 @@ use sapwood_ldap::message::{Request, RequestMessage};
 use super::Session;
 use super::extended::ExtendedOperation;
 use super::ids::Wish;
-use crate::config::Extensions;
-
-/// The controls that a server speaks, with extensions of its own: the root DSE says so.
-pub(crate) fn spoken(extensions: Extensions) -> ControlSet {
-    let speaks = |known: &&KnownControl| match known {
-        KnownControl::NonTransactional => extensions.implicit_membership,
-        KnownControl::EagerTransaction => extensions.eager_transactions,
-        KnownControl::QueueLength => extensions.queue_length,
-        _ => true,
-    };
-    let known = KnownControl::ALL.iter().filter(speaks);
-    known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
-}
 
 impl<E: Engine> Session<E> {
     /// Reads the controls of a request (RFC 4511 §4.1.11). Unbind has no response and is done whatever they are

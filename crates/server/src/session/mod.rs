@@ -13,7 +13,7 @@ mod acting;
 mod awaited;
 mod bind;
 mod context;
-pub(crate) mod controls;
+mod controls;
 pub(crate) mod extended;
 mod fetch;
 mod ids;
@@ -27,6 +27,7 @@ mod prefetch;
 mod reply;
 mod scan_ahead;
 mod search;
+mod service;
 #[cfg(test)]
 pub(crate) mod tests;
 mod update;
@@ -41,7 +42,6 @@ use sapwood_ldap::result::{ResultCode, shortened};
 
 use self::acting::Acting;
 use self::context::Context;
-pub(crate) use self::context::Peer;
 use self::fetch::{Reader, Reads};
 use self::input::{Burst, Input};
 pub(crate) use self::operations::Completion;
@@ -51,11 +51,13 @@ use self::output::{Output, result};
 pub(crate) use self::reply::Completions;
 use self::reply::Unit;
 use self::search::STEP_WORK;
+pub(crate) use self::service::{Parts, Service};
 use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::memory::INPUT_FREE_BYTES;
+use crate::peer::Peer;
 use crate::printable::Printable;
-use crate::service::{Service, Settings};
+use crate::settings::Settings;
 use crate::tls::Established;
 
 /// What the connection is to do once the output has been written.

@@ -26,7 +26,6 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::config::{Config, Flags};
 use crate::password::{self, HasherPool};
-use crate::service::{Parts, Settings};
 use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 

@@ -1,13 +1,14 @@
 //! StartTLS (RFC 4511 §4.14).
 
-use sapwood_directory::engine::Engine;
 use sapwood_directory::Outcome;
+use sapwood_directory::engine::Engine;
 use sapwood_ldap::controls::ControlSet;
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::result::ResultCode;
 
 use super::{Call, ExtendedOperation};
-use crate::session::{Peer, Session, Then};
+use crate::peer::Peer;
+use crate::session::{Session, Then};
 
 pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
     const {

@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Directory, LocalConfig};
 use sapwood_ldap::controls::ControlSet;
 
+use super::Completions;
 use crate::admission::Connections;
-use crate::auth::ClientIdentity;
 use crate::closing::CloseLog;
-use crate::config::{self, Config, Extensions, Flags, Reloaded};
+use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::failed_binds::FailedBinds;
 use crate::memory::Memory;
-use crate::password::{HasherPool, PasswordError, StoredPassword};
-use crate::session::Completions;
-use crate::session::controls::spoken;
+use crate::password::HasherPool;
+use crate::settings::{Settings, SettingsError, tls_files};
 use crate::tls::{self, Tls};
 use crate::workers::Workers;
 use crate::writer::Writer;
@@ -50,126 +48,6 @@ pub(crate) struct Service<E: Engine> {
     flags: Flags,
 }
 
-/// The part of the configuration that `reload` changes, ready for use.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) config: Config,
-    /// The administrator's DN in its normal form.
-    pub(crate) admin_name: NormalDn,
-    /// The administrator's stored password.
-    pub(crate) admin_password: Vec<u8>,
-    /// Whom certificates of clients stand for.
-    pub(crate) client_identities: Vec<ClientIdentity>,
-    /// The file of passwords that are known from breaches.
-    pub(crate) breached_passwords: Option<Arc<Path>>,
-}
-
-/// Why settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The configuration file.
-    #[error(transparent)]
-    Config(#[from] config::Error),
-    /// Certificate or key.
-    #[error(transparent)]
-    Tls(#[from] tls::Error),
-    /// The administrator's DN.
-    #[error("admin.dn '{dn}' is not a DN: {reason}")]
-    AdminDn {
-        /// What is configured.
-        dn: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Certificates are asked for that nobody could vouch for.
-    #[error(
-        "clients are asked for certificates: tls.client_ca must name a file with the authorities that vouch for them"
-    )]
-    NoAuthorities,
-    /// Whom certificates stand for.
-    #[error("tls.client_identity: '{template}': {reason}")]
-    ClientIdentity {
-        /// What is configured.
-        template: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The administrator's password.
-    #[error("{}: {source} (sapwood passwd DIR makes a new one)", path.display())]
-    AdminPassword {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// What the administrator's password file holds.
-    #[error("{}: {reason} (sapwood passwd DIR makes a new one)", path.display())]
-    StoredPassword {
-        /// The file.
-        path: PathBuf,
-        /// Why it is none that could be used.
-        reason: PasswordError,
-    },
-}
-
-impl Settings {
-    pub(crate) fn new(
-        folder: &Path,
-        config: Config,
-        schema: &Schema,
-    ) -> Result<Self, SettingsError> {
-        let mut admin_name = NormalDn::new();
-        let wrong = |reason: String| SettingsError::AdminDn {
-            dn: config.admin.dn.clone(),
-            reason,
-        };
-        admin_name
-            .parse(schema, config.admin.dn.as_bytes())
-            .map_err(|error| wrong(error.to_string()))?;
-        if admin_name.is_empty() {
-            return Err(wrong("it is empty".into()));
-        }
-        let path = folder.join(&config.admin.password_file);
-        let stored = std::fs::read(&path).map_err(|source| SettingsError::AdminPassword {
-            path: path.clone(),
-            source,
-        })?;
-        let admin_password = stored.trim_ascii().to_vec();
-        StoredPassword::parse(&admin_password)
-            .map_err(|reason| SettingsError::StoredPassword { path, reason })?;
-        if config.asks_for_certificates() && config.tls.client_ca().is_none() {
-            return Err(SettingsError::NoAuthorities);
-        }
-        let templates = config.tls.client_identity.iter();
-        let client_identities = templates.map(|template| {
-            ClientIdentity::parse(schema, template).map_err(|reason| {
-                let template = template.clone();
-                SettingsError::ClientIdentity { template, reason }
-            })
-        });
-        let client_identities = client_identities.collect::<Result<_, _>>()?;
-        let breached = config.passwords.breached_file.as_path();
-        let has_breached = !breached.as_os_str().is_empty();
-        let breached_passwords = has_breached.then(|| Arc::from(folder.join(breached)));
-        Ok(Self {
-            config,
-            admin_name,
-            admin_password,
-            client_identities,
-            breached_passwords,
-        })
-    }
-}
-
-impl Settings {
-    /// Whether a DN is the administrator's.
-    pub(crate) fn is_admin(&self, schema: &Schema, dn: &str) -> bool {
-        let mut name = NormalDn::new();
-        name.parse(schema, dn.as_bytes()).is_ok() && name == self.admin_name
-    }
-}
-
 /// What a service starts with.
 pub(crate) struct Parts<E: Engine> {
     pub(crate) folder: PathBuf,
@@ -195,7 +73,7 @@ impl<E: Engine> Service<E> {
             preparers: parts.preparers,
             tls: parts.tls,
             extensions: settings.config.extensions,
-            spoken: spoken(settings.config.extensions),
+            spoken: settings.config.extensions.controls(),
             name: server_name(&settings.config),
             memory: Memory::new(&settings.config.limits),
             connections: Arc::new(Connections::new()),
@@ -266,15 +144,6 @@ impl<E: Engine> Service<E> {
                  use"
             ),
         }
-    }
-}
-
-/// The files that TLS needs.
-pub(crate) fn tls_files(folder: &Path, config: &Config) -> tls::Files {
-    tls::Files {
-        cert: folder.join(&config.tls.cert),
-        key: folder.join(&config.tls.key),
-        client_ca: config.tls.client_ca().map(|path| folder.join(path)),
     }
 }
 
