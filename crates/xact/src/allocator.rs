@@ -19,9 +19,11 @@
 //! The lists hold what found no page for a node when the tree needed one and the space was full, and what earlier
 //! releases, which had nothing else, have left there. It goes into the tree before an arena gets another chunk.
 
+mod free_extents;
+
+use self::free_extents::{CLASS_MAX, CLASS_MIN, FreeExtent, alignment};
 use crate::error::{Error, Result};
 use crate::fixed::{Fixed, Ptr};
-use crate::free_extents::{CLASS_MAX, CLASS_MIN, FreeExtent, alignment};
 use crate::memory::{Fault, Memory, PAGE_BYTES};
 
 const PAGE: u64 = PAGE_BYTES as u64;

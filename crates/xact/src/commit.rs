@@ -30,11 +30,11 @@ use crate::large;
 use crate::maintenance::Alone;
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::record::{Pages, Record};
-use crate::slot::{Age, Signature, Snapshot};
+use crate::region::slot::{Age, Signature, Snapshot};
 use crate::space::{Durability, Inner};
 use crate::step::step;
 use crate::transaction::runs_on_several_spaces;
-use crate::versions::NewVersion;
+use crate::region::versions::NewVersion;
 
 const COMMITS: &str = "is in the middle of a commit";
 /// What keeps a transaction from being committed that has to make way.

@@ -7,10 +7,10 @@ use crate::commit::{Attempt, Wait};
 use crate::error::Result;
 use crate::explicit::Explicit;
 use crate::record::Builder;
-use crate::slot::{Age, Signature, Snapshot};
+use crate::region::slot::{Age, Signature, Snapshot};
 use crate::space::{Inner, Mode};
 use crate::sums::sum_of;
-use crate::versions::NewVersion;
+use crate::region::versions::NewVersion;
 use crate::view::{Ended, View};
 
 /// A slot, and what the transaction in it touches.

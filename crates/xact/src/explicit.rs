@@ -13,7 +13,7 @@ use std::ptr;
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::page::{PAGE_BYTES, PageBytes, fetch, page_of, within_page};
-use crate::slot::{Signature, Snapshot};
+use crate::region::slot::{Signature, Snapshot};
 use crate::space::Inner;
 use crate::table::PageTable;
 

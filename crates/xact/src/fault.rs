@@ -22,7 +22,7 @@ use crate::error::{Doing, Error, Result};
 use crate::view::View;
 
 /// How many views one process can have: as many as it can have transactions.
-const VIEWS_MAX: usize = crate::slot::SLOTS_MAX;
+const VIEWS_MAX: usize = crate::region::slot::SLOTS_MAX;
 
 static VIEWS: [AtomicPtr<View>; VIEWS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; VIEWS_MAX];
 /// No view is registered from here on.

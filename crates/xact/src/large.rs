@@ -22,7 +22,7 @@ use crate::recovery;
 use crate::space::{Inner, offset_in_file};
 use crate::step::step;
 use crate::sums::{SumWriter, sum_at};
-use crate::versions::NewVersion;
+use crate::region::versions::NewVersion;
 
 const NAME: &str = "large";
 const WRITING: &str = "cannot write the file of a large transaction";

@@ -42,9 +42,7 @@ mod allocator_tests;
 mod area;
 mod backup;
 mod block;
-mod bplus;
 mod buffer;
-mod cache_oblivious;
 mod commit;
 mod context;
 #[cfg(all(test, not(shuttle)))]
@@ -55,7 +53,6 @@ mod explicit;
 mod fault;
 mod file;
 mod fixed;
-mod free_extents;
 mod granule;
 mod grow;
 mod guard;
@@ -74,14 +71,13 @@ mod page;
 mod page_writer;
 mod plain;
 mod queue;
-mod range;
 mod record;
 mod recovery;
 mod region;
 mod root_page;
-mod slot;
 mod space;
 mod step;
+mod structure;
 mod sums;
 mod table;
 mod text;
@@ -89,14 +85,9 @@ mod transaction;
 mod tree;
 mod value;
 mod vector;
-mod versions;
 mod view;
 
 pub use allocator::RESERVED_BYTES;
-pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
-pub use cache_oblivious::{
-    CacheObliviousTree, KEY_BYTES_MAX as CACHE_OBLIVIOUS_KEY_BYTES_MAX, Rebalancer,
-};
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use fixed::{Fixed, Ptr, bytes_before};
@@ -104,9 +95,8 @@ pub use hash_map::{HASH_MAP_KEY_BYTES_MAX, HashMap};
 pub use memory::{Fault, Memory, PAGE_BYTES};
 pub use plain::Plain;
 pub use queue::Queue;
-pub use range::Range;
+pub use region::slot::SLOTS_MAX;
 pub use root_page::{Layout, NAME_BYTES_MAX, NAMED_ROOTS_MAX};
-pub use slot::SLOTS_MAX;
 pub use space::{
     Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, SPILL_BYTES_DEFAULT, Space,
     Stat, VERSIONS_BYTES_DEFAULT,
@@ -114,6 +104,10 @@ pub use space::{
 pub use sums::Checked;
 pub use text::Text;
 pub use transaction::{Mapped, PageAccess, Transaction};
-pub use tree::Census;
+pub use tree::bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
+pub use tree::cache_oblivious::{
+    CacheObliviousTree, KEY_BYTES_MAX as CACHE_OBLIVIOUS_KEY_BYTES_MAX, Rebalancer,
+};
+pub use tree::{Census, Range};
 pub use value::VALUE_BYTES_MAX;
 pub use vector::{VECTOR_LENGTH_MAX, Vector};

@@ -25,10 +25,10 @@ use crate::header::Header;
 use crate::open::write_header;
 use crate::page::PAGE_BYTES;
 use crate::region::{load_position, store_position};
-use crate::slot::Slot;
+use crate::region::slot::Slot;
 use crate::space::{Inner, Mode};
 use crate::step::step;
-use crate::versions::Found;
+use crate::region::versions::Found;
 
 /// How many frames a commit looks at for each one it has used.
 const FRAMES_PER_FRAME: u64 = 4;

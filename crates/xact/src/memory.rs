@@ -184,14 +184,19 @@ pub enum Fault {
     #[error("the system has no random numbers to give")]
     NoRandomness,
     /// A name of a root or a layout that is empty or too long.
-    #[error("a name of {bytes} bytes: 1 to {max} are possible", max = crate::NAME_BYTES_MAX)]
+    #[error("a name of {bytes} bytes: 1 to {max} are possible")]
     Name {
         /// The length of the name.
         bytes: usize,
+        /// The longest name that fits.
+        max: usize,
     },
     /// One named root more than there can be.
-    #[error("there are {max} named roots already", max = crate::NAMED_ROOTS_MAX)]
-    RootsFull,
+    #[error("there are {max} named roots already")]
+    RootsFull {
+        /// The most there can be.
+        max: usize,
+    },
     /// A key that is longer than this structure takes.
     #[error("a key of {bytes} bytes is longer than {max}")]
     KeyTooLong {

@@ -24,7 +24,7 @@ use std::marker::PhantomData;
 use crate::block::damaged;
 use crate::fixed::{Fixed, Ptr};
 use crate::memory::{Memory, PAGE_BYTES, retire};
-use crate::tree::{Magic, in_a_memory};
+use crate::structure::{Magic, in_a_memory};
 
 const MAGIC: Magic = Magic {
     bytes: *b"sapqueue",

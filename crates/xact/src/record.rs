@@ -29,7 +29,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
-use crate::versions::NewVersion;
+use crate::region::versions::NewVersion;
 
 /// The unit of a change in the log, in bytes.
 pub(crate) const GRANULE_BYTES: usize = 64;

@@ -25,7 +25,7 @@ use crate::region::Region;
 use crate::space::offset_in_file;
 use crate::step::step;
 use crate::sums::SumWriter;
-use crate::versions::NewVersion;
+use crate::region::versions::NewVersion;
 
 /// Brings the data file to the newest commit in the log, starts the log, and fills the region.
 pub(crate) fn recover(

@@ -27,6 +27,8 @@
 mod mapped;
 #[cfg(shuttle)]
 mod model;
+pub(crate) mod slot;
+pub(crate) mod versions;
 
 use std::fs::File;
 use std::ops::Deref;
@@ -37,11 +39,11 @@ use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
 use sapwood_wal::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sapwood_wal::{Lsn, Position, Shared};
 
+use self::slot::{SLOTS_MAX, Slot};
+use self::versions::FrameHeader;
 use crate::error::Result;
 use crate::page::PageBytes;
-use crate::slot::{SLOTS_MAX, Slot};
 use crate::step::step;
-use crate::versions::FrameHeader;
 
 #[cfg(not(shuttle))]
 use self::mapped::Parts;

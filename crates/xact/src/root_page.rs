@@ -86,7 +86,10 @@ impl Entry {
 pub(crate) fn check_name(name: &str) -> Result<()> {
     match name.len() {
         1..=NAME_BYTES_MAX => Ok(()),
-        bytes => Err(Fault::Name { bytes }.into()),
+        bytes => {
+            let max = NAME_BYTES_MAX;
+            Err(Fault::Name { bytes, max }.into())
+        }
     }
 }
 
@@ -147,7 +150,10 @@ pub(crate) fn set_named_root(
             Ok(())
         }
         (root, _, Some(at)) => Entry::store(memory, at, name, root),
-        (_, _, None) => Err(Fault::RootsFull.into()),
+        (_, _, None) => {
+            let max = NAMED_ROOTS_MAX;
+            Err(Fault::RootsFull { max }.into())
+        },
     }
 }
 

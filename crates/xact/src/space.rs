@@ -22,7 +22,7 @@ use crate::page::{PAGE_BYTES, PageBytes, page_of};
 use crate::page_writer::PageWriter;
 use crate::region::{FRAMES_MAX, Region};
 use crate::root_page::{self, Layout};
-use crate::slot::{Slot, Snapshot, wait_while};
+use crate::region::slot::{Slot, Snapshot, wait_while};
 use crate::sums::{Checked, Verified};
 use crate::transaction::Transaction;
 

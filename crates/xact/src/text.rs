@@ -11,7 +11,7 @@
 use crate::block::damaged;
 use crate::fixed::{Fixed, Ptr};
 use crate::memory::{Fault, Memory, retire};
-use crate::tree::{Magic, in_a_memory};
+use crate::structure::{Magic, in_a_memory};
 use crate::value::VALUE_BYTES_MAX;
 
 const MAGIC: Magic = Magic {

@@ -21,7 +21,7 @@ use crate::explicit;
 use crate::memory::{Fault, Memory};
 use crate::page::{PAGE_BYTES, PageBytes, pages_of};
 use crate::root_page::{self, Layout};
-use crate::slot::Snapshot;
+use crate::region::slot::Snapshot;
 use crate::space::Inner;
 
 /// The least that a transaction that writes has read ahead.

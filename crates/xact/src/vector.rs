@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use crate::block::damaged;
 use crate::fixed::{Fixed, Ptr};
 use crate::memory::{Fault, Memory, retire};
-use crate::tree::{Magic, in_a_memory};
+use crate::structure::{Magic, in_a_memory};
 
 const MAGIC: Magic = Magic {
     bytes: *b"sapvectr",

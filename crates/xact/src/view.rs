@@ -47,7 +47,7 @@ use crate::fault;
 use crate::granule::{self, Areas};
 use crate::header::HEADER_PAGES;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
-use crate::slot::{Signature, Snapshot};
+use crate::region::slot::{Signature, Snapshot};
 use crate::space::{Inner, Mode};
 
 /// What is known of a page in the running transaction.

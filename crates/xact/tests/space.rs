@@ -570,7 +570,7 @@ fn roots_with_names_are_found_by_them() {
         set(&name(number), number as u64 + 1).unwrap();
     }
     let full = set("one more", 1).unwrap_err();
-    assert!(matches!(full, Error::Fault(Fault::RootsFull)), "{full}");
+    assert!(matches!(full, Error::Fault(Fault::RootsFull { .. })), "{full}");
     for bad in ["", &"x".repeat(NAME_BYTES_MAX + 1)] {
         let refused = set(bad, 1).unwrap_err();
         assert!(
@@ -619,7 +619,7 @@ fn a_space_of_another_layout_is_not_opened() {
     assert_eq!(space.read(|t| t.root()).unwrap(), 6);
     let named = open(small().layout("", 1)).unwrap_err();
     assert!(
-        matches!(named, Error::Fault(Fault::Name { bytes: 0 })),
+        matches!(named, Error::Fault(Fault::Name { bytes: 0, .. })),
         "{named}"
     );
 

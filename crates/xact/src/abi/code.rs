@@ -72,7 +72,7 @@ fn code_of(error: &Error) -> c_int {
             Fault::Damaged { .. } => DAMAGED,
             Fault::OutOfBounds { .. } | Fault::Reserved { .. } => BOUNDS,
             Fault::Full { .. } => FULL,
-            Fault::RootsFull => TOO_MANY,
+            Fault::RootsFull { .. } => TOO_MANY,
             Fault::NoRandomness => IO,
             Fault::Name { .. }
             | Fault::KeyTooLong { .. }

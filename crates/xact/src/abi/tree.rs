@@ -7,8 +7,7 @@ use std::slice;
 
 use super::COwned;
 use super::code::{NOT_FOUND, OK, code};
-use crate::bplus::BPlusTree;
-use crate::cache_oblivious::CacheObliviousTree;
+use crate::tree::{BPlusTree, CacheObliviousTree};
 use crate::error::{Error, Result};
 use crate::hash_map::HashMap;
 use crate::memory::Memory;

@@ -31,7 +31,7 @@ use crate::block::{
 };
 use crate::fixed::{Fixed, Ptr};
 use crate::memory::{Fault, Memory, PAGE_BYTES, retire};
-use crate::tree::{Magic, in_a_memory};
+use crate::structure::{Magic, in_a_memory};
 use crate::value;
 
 const MAGIC: Magic = Magic {

@@ -12,7 +12,7 @@ use sapwood_wal::sync::{AtomicU64, Ordering};
 use super::{FRAMES_MAX, LAYOUT, Layout, MAGIC};
 use crate::error::{Doing, Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
-use crate::versions::FrameHeader;
+use crate::region::versions::FrameHeader;
 
 /// A mapping: the layout, buckets, frame headers, frames; then headers and frames of the spill.
 pub(super) struct Parts {

@@ -13,7 +13,7 @@ use sapwood_wal::sync::AtomicU64;
 use super::{Layout, Line, Slots};
 use crate::error::{Doing, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
-use crate::versions::FrameHeader;
+use crate::region::versions::FrameHeader;
 
 pub(super) struct Parts {
     layout: Box<Layout>,

@@ -1,22 +1,7 @@
-//! What the structures have in common for the one that uses them: how one is found in its memory; and what a check of a
-//! tree counts.
+//! What the structures have in common for the one that uses them: how one is found in its memory.
 
 use crate::block::damaged;
 use crate::memory::Memory;
-
-/// What a check has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Census {
-    /// Keys in the tree.
-    pub keys: u64,
-    /// Blocks or segments that hold values.
-    pub leaves: u64,
-    /// Bytes that records take in them.
-    pub used_bytes: u64,
-    /// Levels of blocks, or of index pages.
-    pub height: usize,
-}
 
 /// How a kind of structure is told: the first bytes of its description.
 pub(crate) struct Magic {
@@ -70,24 +55,4 @@ macro_rules! in_a_memory {
     };
 }
 
-/// The same for a tree, which also gives a `cursor` for an edge.
-macro_rules! tree_in_a_memory {
-    ($tree:ident) => {
-        crate::tree::in_a_memory!($tree);
-
-        impl<M: Memory> $tree<M> {
-            /// The records between two keys in order, from both ends.
-            ///
-            /// # Errors
-            /// [`Fault::Damaged`](crate::Fault::Damaged), or what the memory says.
-            pub fn range<'t, 'k>(
-                &'t self,
-                keys: impl std::ops::RangeBounds<&'k [u8]>,
-            ) -> Result<crate::range::Range<'t, M>, M::Error> {
-                crate::range::Range::between(&self.memory, &keys, |edge| self.cursor(edge))
-            }
-        }
-    };
-}
-
-pub(crate) use {in_a_memory, tree_in_a_memory};
+pub(crate) use in_a_memory;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use sapwood_wal::sync::{self, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::guard::{Guard, Guards};
-use crate::region::Region;
+use super::{Region, Slots};
 use crate::step::step;
 
 /// How many transactions may run at the same time, in all processes together.
@@ -118,7 +118,7 @@ impl Slot {
     }
 
     /// Gives the slot of an ended or dead transaction back.
-    pub(crate) fn free(&self, slots: &crate::region::Slots) {
+    pub(crate) fn free(&self, slots: &Slots) {
         self.forget_losses(slots);
         self.end();
         self.owner.store(0, Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl Slot {
     /// do.
     pub(crate) fn lose(
         &self,
-        slots: &crate::region::Slots,
+        slots: &Slots,
         first_version: u64,
         touched: Signature,
     ) {
@@ -156,7 +156,7 @@ impl Slot {
     }
 
     /// The transaction has ended after it had lost: those who made way go on.
-    pub(crate) fn forget_losses(&self, slots: &crate::region::Slots) {
+    pub(crate) fn forget_losses(&self, slots: &Slots) {
         if self.began.swap(0, Ordering::SeqCst) != 0 {
             step();
             slots.losers.fetch_sub(1, Ordering::SeqCst);

@@ -37,7 +37,8 @@ use self::rebuild::Progress;
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::fixed::Fixed;
 use crate::memory::{Memory, PAGE_BYTES};
-use crate::tree::{Census, Magic, tree_in_a_memory};
+use crate::structure::Magic;
+use crate::tree::{Census, tree_in_a_memory};
 use crate::value;
 
 pub(crate) use range::Way;

@@ -22,7 +22,8 @@ use std::ops::{Bound, RangeBounds};
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::fixed::Fixed;
 use crate::memory::{Fault, Memory, PAGE_BYTES};
-use crate::tree::{Census, Magic, tree_in_a_memory};
+use crate::structure::Magic;
+use crate::tree::{Census, tree_in_a_memory};
 use crate::value;
 
 pub(crate) use range::Way;

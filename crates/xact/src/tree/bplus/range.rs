@@ -3,7 +3,7 @@
 use super::{BPlusTree, Found};
 use crate::block::Block;
 use crate::memory::{Memory, PAGE_BYTES};
-use crate::range::{self, Ahead, Cursor, Edge};
+use crate::tree::range::{self, Ahead, Cursor, Edge};
 
 /// For each level above the leaf, the branch and which of its children leads down.
 #[derive(Debug)]

@@ -4,7 +4,9 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::block::{Block, Record};
 use crate::memory::Memory;
-use crate::{bplus, cache_oblivious, value};
+use crate::value;
+
+use super::{bplus, cache_oblivious};
 
 /// A walk asks for no more than so many bytes ahead of it, 4 MiB: half of it keeps a disk busy while the walk goes
 /// through the other half.

@@ -4,7 +4,7 @@ use super::array::SEGMENT_BYTES;
 use super::{CacheObliviousTree, Description, SegmentId, Side};
 use crate::block::Block;
 use crate::memory::Memory;
-use crate::range::{self, Ahead, Cursor, Edge};
+use crate::tree::range::{self, Ahead, Cursor, Edge};
 
 /// Where a cursor is among the segments.
 #[derive(Debug)]

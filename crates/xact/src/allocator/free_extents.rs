@@ -24,7 +24,7 @@
 //! of them may miss that what they give back touches; everything else that two could do to the same extent or node is a
 //! write to the same page.
 
-use crate::allocator::Heap;
+use super::Heap;
 use crate::error::{Error, Result};
 use crate::fixed::{Fixed, Ptr};
 use crate::memory::{Fault, Memory, PAGE_BYTES};

@@ -24,8 +24,8 @@ use sapwood_wal::sync::{AtomicU64, Ordering, fence};
 
 use crate::guard::{Guard, Guards};
 use crate::page::PageBytes;
-use crate::region::Region;
-use crate::slot::Snapshot;
+use super::Region;
+use super::slot::Snapshot;
 use crate::step::step;
 
 /// What is in a frame.
