@@ -15,17 +15,22 @@ use sapwood_wal::sync::Ordering;
 
 use crate::error::{Doing, Error, Result};
 use crate::header::Header;
+use crate::inner::Inner;
 use crate::open::{DATA_NAME, create_files, create_folder, new_id, remove_files};
 use crate::page::{PAGE_BYTES, page_of};
-use crate::space::{Inner, offset_in_file};
+use crate::places::offset_in_file;
 use crate::sums::{SumWriter, extents, sum_of};
 use crate::transaction::Transaction;
 
 const COPYING: &str = "cannot make the copy";
 
 impl Inner {
-    /// Copies the space into a folder; gives how many pages that were.
-    pub(crate) fn back_up(&self, path: &Path) -> Result<u64> {
+    /// Copies the space into a folder, as a transaction that only reads sees it; gives how many pages that were.
+    pub(crate) fn back_up<'s>(
+        &self,
+        path: &Path,
+        begin: impl FnOnce() -> Result<Transaction<'s>>,
+    ) -> Result<u64> {
         self.check_usable()?;
         create_folder(path)?;
         let storage: Arc<dyn Storage> = Arc::new(Folder::open(path).doing(COPYING)?);
@@ -49,7 +54,7 @@ impl Inner {
             grown_from: 0,
             number: 0,
         };
-        let reader = Transaction::begin(self, true)?;
+        let reader = begin()?;
         let mut count = 0;
         let guards = self.options.guards;
         let made = create_files(&storage, &header, self.wal.capacity(), guards, |file| {

@@ -17,6 +17,9 @@
 // Versions are copied for the heir of a dead committer.
 #![allow(unsafe_code)]
 
+mod large;
+mod maintenance;
+
 use std::io::IoSlice;
 use std::time::Instant;
 
@@ -24,17 +27,17 @@ use sapwood_wal::lock::{Lock, Taken};
 use sapwood_wal::sync::Ordering;
 use sapwood_wal::{Lsn, Position};
 
+use self::maintenance::Alone;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::large;
-use crate::maintenance::Alone;
+use crate::inner::Inner;
+use crate::mode::Durability;
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::record::{Pages, Record};
 use crate::region::slot::{Age, Signature, Snapshot};
-use crate::space::{Durability, Inner};
-use crate::step::step;
-use crate::transaction::runs_on_several_spaces;
 use crate::region::versions::NewVersion;
+use crate::running::runs_on_several_spaces;
+use crate::step::step;
 
 const COMMITS: &str = "is in the middle of a commit";
 /// What keeps a transaction from being committed that has to make way.

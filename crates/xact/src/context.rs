@@ -3,14 +3,17 @@
 // Changed pages are handed to the commit as references.
 #![allow(unsafe_code)]
 
+use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
+
 use crate::commit::{Attempt, Wait};
 use crate::error::Result;
 use crate::explicit::Explicit;
+use crate::inner::Inner;
+use crate::mode::{Durability, Mode};
 use crate::record::Builder;
-use crate::region::slot::{Age, Signature, Snapshot};
-use crate::space::{Inner, Mode};
-use crate::sums::sum_of;
+use crate::region::slot::{Age, Signature, Snapshot, wait_while};
 use crate::region::versions::NewVersion;
+use crate::sums::sum_of;
 use crate::view::{Ended, View};
 
 /// A slot, and what the transaction in it touches.
@@ -197,6 +200,56 @@ impl Context {
         match &mut self.access {
             Access::Explicit(explicit) => explicit.clear(),
             Access::Mapped(view) => view.end(ended, &self.changed),
+        }
+    }
+}
+
+/// Contexts that no transaction uses at the moment; each has a slot.
+#[derive(Default)]
+pub(crate) struct Idle(Mutex<Vec<Context>>);
+
+impl Idle {
+    /// One of them, which is the caller's then.
+    pub(crate) fn take(&self) -> Option<Context> {
+        self.lock().pop()
+    }
+
+    /// Keeps one for the next transaction.
+    pub(crate) fn keep(&self, context: Context) {
+        self.lock().push(context);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Context>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Begins a transaction in a slot; waits while one that is too large for the log has the space for itself.
+    fn begin_in(&self, slot: u32, read_only: bool) -> Result<Snapshot> {
+        self.check_usable()?;
+        let region = &*self.region;
+        let sees_durable = read_only && self.durability == Durability::Durable;
+        loop {
+            let begun = self.slot(slot).begin(region, self.options.guards, || {
+                let last = region.last_version();
+                if sees_durable {
+                    last.min(self.wal.durable().0)
+                } else {
+                    last
+                }
+            });
+            let gate = match begun {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(gate) => gate,
+            };
+            self.slot(slot).end();
+            wait_while(&region.gate, gate);
+            let owner = u16::try_from(gate - 1).unwrap_or(u16::MAX);
+            if region.gate.load(Ordering::SeqCst) == gate && !self.is_alive(owner) {
+                self.open_gate_of_dead(owner)?;
+            }
+            self.check_usable()?;
         }
     }
 }

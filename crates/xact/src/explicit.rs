@@ -12,9 +12,9 @@ use std::ptr;
 
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::inner::Inner;
 use crate::page::{PAGE_BYTES, PageBytes, fetch, page_of, within_page};
 use crate::region::slot::{Signature, Snapshot};
-use crate::space::Inner;
 use crate::table::PageTable;
 
 /// What an explicit transaction has touched.

@@ -63,7 +63,7 @@ pub(crate) fn larger(pages: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::PAGES_MAX;
+    use crate::places::PAGES_MAX;
 
     #[test]
     fn the_largest_space_takes_up_fewer_areas_than_the_system_has() {

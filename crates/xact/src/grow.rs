@@ -25,12 +25,11 @@ use sapwood_wal::storage::File;
 
 use crate::error::{Doing, Error, Result};
 use crate::guard::{Guard, Guards};
-use crate::header::{Header, PAGES_MAX};
-use crate::open::{check_length, newest, write_header};
+use crate::header::{Header, check_length, newest, write_header};
 use crate::page::PAGE_BYTES;
-use crate::space::offset_in_file;
+use crate::places::{PAGES_MAX, offset_in_file, sum_pages};
 use crate::step::step;
-use crate::sums::{extents, sum_pages};
+use crate::sums::extents;
 
 const GROWING: &str = "cannot make the data file larger";
 const COPIED_BYTES: usize = 64 << 10;

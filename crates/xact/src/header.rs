@@ -20,23 +20,20 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::io::{self, ErrorKind};
+
+use sapwood_wal::storage::File;
 use sapwood_wal::{Lsn, Position};
 
 use crate::address::ALIGNMENT;
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
+use crate::mode::{Durability, Mode};
 use crate::page::{PAGE_BYTES, PageBytes};
-use crate::space::{Durability, Mode};
-use crate::sums::sum_pages;
+use crate::places::{HEADER_PAGES, PAGES_MAX, sum_pages};
 
 const MAGIC: [u8; 8] = *b"SAPXACT\0";
 /// The format version this release writes, and the only one it reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The pages before those of the space.
-pub(crate) const HEADER_PAGES: u64 = 2;
-/// The most pages of a space: 16 TiB less 16 GiB, which with header and checksums is less than the largest file of ext4
-/// (16 TiB less a page).
-pub(crate) const PAGES_MAX: u64 = (1 << 32) - (1 << 22);
-const _: () = assert!(HEADER_PAGES + PAGES_MAX + sum_pages(PAGES_MAX) < 1 << 32);
 
 const CHECKED: std::ops::Range<usize> = 16..80;
 const DURABLE: u32 = 256;
@@ -184,6 +181,46 @@ fn put(page: &mut PageBytes, offset: usize, bytes: &[u8]) {
 fn bytes_at<const N: usize>(page: &PageBytes, offset: usize) -> [u8; N] {
     let bytes = page.get(offset..).and_then(|rest| rest.first_chunk());
     bytes.copied().unwrap_or([0; N])
+}
+
+/// Refuses a data file that somebody has shortened.
+pub(crate) fn check_length(data: &dyn File, header: &Header) -> Result<()> {
+    let bytes = header.file_bytes();
+    let size = data.size().doing("cannot look at the data file")?;
+    if size < bytes {
+        return Err(Error::Damaged(format!(
+            "the data file has {size} of its {bytes} bytes"
+        )));
+    }
+    Ok(())
+}
+
+/// Writes one of the two.
+pub(crate) fn write_header(file: &dyn File, place: u64, header: &Header) -> io::Result<()> {
+    file.write_all_at(&header.encode(), place * PAGE_BYTES as u64)
+}
+
+/// Both headers, as far as they are whole.
+pub(crate) fn read_headers(file: &dyn File) -> Result<[Option<Header>; 2]> {
+    let mut headers = [None; 2];
+    for (place, header) in (0..).zip(&mut headers) {
+        let mut page = [0; PAGE_BYTES];
+        match file.read_exact_at(&mut page, place * PAGE_BYTES as u64) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
+            result => result.doing("cannot read the data file")?,
+        }
+        *header = Header::decode(&page)?;
+    }
+    Ok(headers)
+}
+
+/// The one that was written last.
+pub(crate) fn newest(headers: &[Option<Header>; 2]) -> Result<&Header> {
+    headers
+        .iter()
+        .flatten()
+        .max_by_key(|header| header.number)
+        .ok_or_else(|| Error::Damaged("neither header page of the data file is whole".into()))
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod area;
 mod backup;
 mod block;
 mod buffer;
+mod check;
 mod commit;
 mod context;
 #[cfg(all(test, not(shuttle)))]
@@ -50,7 +51,6 @@ mod crash_tests;
 mod demand;
 mod error;
 mod explicit;
-mod fault;
 mod file;
 mod fixed;
 mod granule;
@@ -59,22 +59,26 @@ mod guard;
 mod hash_map;
 mod header;
 mod heap;
+mod inner;
 #[cfg(all(test, not(shuttle)))]
 mod kill_tests;
-mod large;
-mod maintenance;
+mod large_file;
 mod memory;
+mod mode;
 #[cfg(all(test, shuttle))]
 mod model_tests;
 mod open;
+mod options;
 mod page;
 mod page_writer;
+mod places;
 mod plain;
 mod queue;
 mod record;
 mod recovery;
 mod region;
 mod root_page;
+mod running;
 mod space;
 mod step;
 mod structure;
@@ -88,26 +92,25 @@ mod vector;
 mod view;
 
 pub use allocator::RESERVED_BYTES;
+pub use check::Checked;
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use fixed::{Fixed, Ptr, bytes_before};
 pub use hash_map::{HASH_MAP_KEY_BYTES_MAX, HashMap};
 pub use memory::{Fault, Memory, PAGE_BYTES};
+pub use mode::{Durability, Mode};
+pub use options::{
+    LOG_BYTES_DEFAULT, Options, SPACE_BYTES_DEFAULT, SPILL_BYTES_DEFAULT, VERSIONS_BYTES_DEFAULT,
+};
 pub use plain::Plain;
 pub use queue::Queue;
 pub use region::slot::SLOTS_MAX;
 pub use root_page::{Layout, NAME_BYTES_MAX, NAMED_ROOTS_MAX};
-pub use space::{
-    Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, SPILL_BYTES_DEFAULT, Space,
-    Stat, VERSIONS_BYTES_DEFAULT,
-};
-pub use sums::Checked;
+pub use space::{Space, Stat};
 pub use text::Text;
 pub use transaction::{Mapped, PageAccess, Transaction};
-pub use tree::bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
-pub use tree::cache_oblivious::{
-    CacheObliviousTree, KEY_BYTES_MAX as CACHE_OBLIVIOUS_KEY_BYTES_MAX, Rebalancer,
-};
-pub use tree::{Census, Range};
+pub use tree::bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
+pub use tree::cache_oblivious::{KEY_BYTES_MAX as CACHE_OBLIVIOUS_KEY_BYTES_MAX, Rebalancer};
+pub use tree::{BPlusTree, CacheObliviousTree, Census, Range};
 pub use value::VALUE_BYTES_MAX;
 pub use vector::{VECTOR_LENGTH_MAX, Vector};

@@ -18,20 +18,22 @@ use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{
     File, Folder, Identity, Map, OpenMode, PRIVATE_PERMISSIONS, Storage, creating_with,
 };
-use sapwood_wal::sync::Mutex;
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::address::AddressRange;
 use crate::error::{Doing, Error, Result};
 use crate::grow::grow;
 use crate::guard::{Guard, Guards};
-use crate::header::{HEADER_PAGES, Header};
+use crate::header::{Header, check_length, newest, read_headers, write_header};
+use crate::inner::Inner;
+use crate::mode::{Durability, Mode};
+use crate::options::{NO_ADDRESS, Options};
 use crate::page::PAGE_BYTES;
 use crate::page_writer::PageWriter;
+use crate::places::{HEADER_PAGES, sum_pages};
 use crate::recovery;
 use crate::region::Region;
-use crate::space::{Durability, Inner, Mode, NO_ADDRESS, Options, Space, free_slots_of};
-use crate::sums::{Verified, sum_pages};
+use crate::sums::Verified;
 
 const LOCK_NAME: &str = "lock";
 pub(crate) const DATA_NAME: &str = "data";
@@ -39,7 +41,7 @@ const NEW_DATA_NAME: &str = "data.new";
 const LOG_NAME: &str = "log";
 const LOG_SEGMENTS: u32 = 8;
 
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Inner> {
     options.check()?;
     if options.create {
         create_folder(path)?;
@@ -68,25 +70,25 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
     };
     let region = opened.region.clone();
     let membership = Membership::join(locks, &region.processes[..], |index| {
-        free_slots_of(&region, index);
+        region.slots.free_of(index);
         !region.is_owner(index)
     })
     .doing(opening)?
     .ok_or(Error::ProcessesFull)?;
-    let space = opened.into_space(storage, membership, options);
-    space.inner.membership.unlock_opening();
+    let inner = opened.into_inner(storage, membership, options);
+    inner.membership.unlock_opening();
     // Others may have it open.
-    space.inner.grow(options.grown_pages)?;
-    Ok(space)
+    inner.grow(options.grown_pages)?;
+    Ok(inner)
 }
 
-pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Space> {
+pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Inner> {
     options.check()?;
     let (frames, spill) = options.frames();
     let region = Region::private(frames, spill)?;
     let opened = start(&storage, Arc::new(region), options)?;
     let membership = Membership::alone(&opened.region.processes[..]);
-    Ok(opened.into_space(storage, membership, options))
+    Ok(opened.into_inner(storage, membership, options))
 }
 
 pub(crate) fn create_folder(path: &Path) -> Result<()> {
@@ -106,12 +108,12 @@ struct Opened {
 }
 
 impl Opened {
-    fn into_space(
+    fn into_inner(
         self,
         storage: Arc<dyn Storage>,
         membership: Membership,
         options: &Options,
-    ) -> Space {
+    ) -> Inner {
         let membership = Arc::new(membership);
         let (members, shared) = (membership.clone(), self.region.clone());
         self.wal.share_buffer(
@@ -120,26 +122,23 @@ impl Opened {
             membership.index(),
             move |process| members.is_alive(process, &shared.processes[..]),
         );
-        Space {
-            inner: Arc::new(Inner {
-                region: self.region,
-                membership,
-                storage,
-                writer: PageWriter::new(self.data.clone(), &self.header),
-                verified: Verified::new(self.header.pages, self.header.has_sums),
-                data: self.data,
-                map: self.map,
-                wal: self.wal,
-                id: self.header.id,
-                identity: self.identity,
-                pages: self.header.pages,
-                mode: self.header.mode,
-                durability: self.header.durability,
-                options: options.clone(),
-                idle: Mutex::default(),
-                address: self.header.address,
-                addresses: self.addresses,
-            }),
+        Inner {
+            region: self.region,
+            membership,
+            storage,
+            writer: PageWriter::new(self.data.clone(), &self.header),
+            verified: Verified::new(self.header.pages, self.header.has_sums),
+            data: self.data,
+            map: self.map,
+            wal: self.wal,
+            id: self.header.id,
+            identity: self.identity,
+            pages: self.header.pages,
+            mode: self.header.mode,
+            durability: self.header.durability,
+            options: options.clone(),
+            address: self.header.address,
+            addresses: self.addresses,
         }
     }
 }
@@ -229,18 +228,6 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
     })
 }
 
-/// Refuses a data file that somebody has shortened.
-pub(crate) fn check_length(data: &dyn File, header: &Header) -> Result<()> {
-    let bytes = header.file_bytes();
-    let size = data.size().doing("cannot look at the data file")?;
-    if size < bytes {
-        return Err(Error::Damaged(format!(
-            "the data file has {size} of its {bytes} bytes"
-        )));
-    }
-    Ok(())
-}
-
 fn map(data: &dyn File, header: &Header) -> Result<Map> {
     check_length(data, header)?;
     let length = usize::try_from(header.file_bytes()).unwrap_or(usize::MAX);
@@ -325,30 +312,4 @@ pub(crate) fn new_id() -> Result<[u8; 16]> {
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
         .doing("cannot make up an id")?;
     Ok(id)
-}
-
-pub(crate) fn write_header(file: &dyn File, place: u64, header: &Header) -> std::io::Result<()> {
-    file.write_all_at(&header.encode(), place * PAGE_BYTES as u64)
-}
-
-fn read_headers(file: &dyn File) -> Result<[Option<Header>; 2]> {
-    let mut headers = [None; 2];
-    for (place, header) in (0..).zip(&mut headers) {
-        let mut page = [0; PAGE_BYTES];
-        match file.read_exact_at(&mut page, place * PAGE_BYTES as u64) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
-            result => result.doing("cannot read the data file")?,
-        }
-        *header = Header::decode(&page)?;
-    }
-    Ok(headers)
-}
-
-/// The one that was written last.
-pub(crate) fn newest(headers: &[Option<Header>; 2]) -> Result<&Header> {
-    headers
-        .iter()
-        .flatten()
-        .max_by_key(|header| header.number)
-        .ok_or_else(|| Error::Damaged("neither header page of the data file is whole".into()))
 }

@@ -20,10 +20,9 @@ use sapwood_wal::sync::{Mutex, PoisonError};
 
 use crate::header::Header;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
+use crate::places::{offset_in_file, sum_at};
 use crate::record::runs;
-use crate::space::offset_in_file;
 use crate::step::step;
-use crate::sums::sum_at;
 
 /// For the one that holds the maintenance lock.
 pub(crate) struct PageWriter {

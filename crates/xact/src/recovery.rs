@@ -16,16 +16,15 @@ use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
 use crate::guard::{Guard, Guards};
-use crate::header::Header;
-use crate::large;
-use crate::open::{newest, write_header};
+use crate::header::{Header, newest, write_header};
+use crate::large_file;
 use crate::page::{PAGE_BYTES, PageBytes};
+use crate::places::offset_in_file;
 use crate::record::{PageChange, Pages, Record};
 use crate::region::Region;
-use crate::space::offset_in_file;
+use crate::region::versions::NewVersion;
 use crate::step::step;
 use crate::sums::SumWriter;
-use crate::region::versions::NewVersion;
 
 /// Brings the data file to the newest commit in the log, starts the log, and fills the region.
 pub(crate) fn recover(
@@ -72,7 +71,7 @@ pub(crate) fn recover(
             .and_then(|()| data.sync_data())
             .doing("cannot write the header")?;
         wal.recycle_before(last.lsn);
-        large::remove(storage)?;
+        large_file::remove(storage)?;
     }
     let progress = &region.progress;
     let from = header.replay_from.lsn.0;
@@ -124,8 +123,8 @@ fn replay(
                 }
             }
             Record::Large { checksum, bytes } => {
-                let file = large::read(storage, checksum, bytes)?;
-                apply(data, large::pages(&file)?, header.pages, has_sums)?;
+                let file = large_file::read(storage, checksum, bytes)?;
+                apply(data, large_file::pages(&file)?, header.pages, has_sums)?;
                 has_large = true;
             }
         }

@@ -153,7 +153,7 @@ pub(crate) fn set_named_root(
         (_, _, None) => {
             let max = NAMED_ROOTS_MAX;
             Err(Fault::RootsFull { max }.into())
-        },
+        }
     }
 }
 

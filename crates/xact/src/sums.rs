@@ -12,7 +12,7 @@
 //! The sum of a page of zeros is 0, so that a page that was never written has the right one in a file that was only
 //! made long.
 
-// Pages and sums are looked at through the mapping.
+// Memory that the system gives out as zeros is taken for numbers.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -21,30 +21,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::SeekFrom;
 use sapwood_wal::storage::File;
 
-use crate::error::{Doing, Error, Result};
-use crate::page::{PAGE_BYTES, PageBytes, page_of};
-use crate::space::{Inner, offset_in_file};
-use crate::transaction::Transaction;
+use crate::error::{Doing, Result};
+use crate::page::PageBytes;
+use crate::places::{SUM_BYTES, sum_at};
 
 /// The CRC-32 of a page of zeros.
 const OF_ZEROS: u32 = 0xc71c_0011;
-pub(crate) const SUM_BYTES: u64 = 4;
-/// So many pages are checked in one transaction, so that a long check keeps nothing from being given up.
-const PAGES_AT_ONCE: u64 = 256;
 
 /// The sum of a page.
 pub(crate) fn sum_of(page: &PageBytes) -> u32 {
     crc32fast::hash(page) ^ OF_ZEROS
-}
-
-/// How many pages of the file hold the sums of so many pages.
-pub(crate) const fn sum_pages(pages: u64) -> u64 {
-    (pages * SUM_BYTES).div_ceil(PAGE_BYTES as u64)
-}
-
-/// Where the sum of a page is in the file of a space of so many pages.
-pub(crate) fn sum_at(page: u64, pages: u64) -> u64 {
-    offset_in_file(pages) + page * SUM_BYTES
 }
 
 /// Which pages this process has verified: a bit for each, most of them never touched.
@@ -76,107 +62,13 @@ impl Verified {
             .is_none_or(|words| word(words) >> (page % 64) & 1 != 0)
     }
 
-    fn add(&self, page: u64) {
+    /// A page was verified.
+    pub(crate) fn add(&self, page: u64) {
         if let Some(words) = &self.0 {
             words[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
     }
 }
-
-impl Inner {
-    /// Verifies a page of the file, unless that was done before in this process. For a running transaction that is to
-    /// see what the file has; may be called in a signal handler.
-    ///
-    /// # Errors
-    /// [`Error::PageDamaged`].
-    pub(crate) fn verify(&self, page: u64) -> Result<()> {
-        if self.verified.has(page) {
-            return Ok(());
-        }
-        self.verify_again(page)?;
-        self.verified.add(page);
-        Ok(())
-    }
-
-    fn verify_again(&self, page: u64) -> Result<()> {
-        // SAFETY: within the mapping and the file; the caller's transaction keeps it from being written to.
-        let bytes = unsafe { &*self.page_in_file(page) };
-        if sum_of(bytes) != self.sum_in_file(page) {
-            let offset = page * PAGE_BYTES as u64;
-            return Err(Error::PageDamaged { offset });
-        }
-        Ok(())
-    }
-
-    fn sum_in_file(&self, page: u64) -> u32 {
-        let at = sum_at(page, self.pages) as usize;
-        // SAFETY: within the mapping and the file, and aligned; as the page it is not written to now.
-        unsafe { self.map.as_ptr().add(at).cast::<u32>().read() }.to_le()
-    }
-
-    /// Verifies all pages in the file, also those that were verified before.
-    pub(crate) fn check_pages(&self) -> Result<Checked> {
-        let mut checked = Checked::default();
-        if !self.verified.is_needed() {
-            return Ok(checked);
-        }
-        let data = &*self.data;
-        // What has a sum, whether it has any room in the file or not; and what has room and must be zeros if it has no
-        // sum.
-        let sums = sum_at(0, self.pages)..sum_at(self.pages, self.pages);
-        for extent in extents(data, sums.clone()) {
-            let first = (extent.start - sums.start) / SUM_BYTES;
-            let last = (extent.end - sums.start).div_ceil(SUM_BYTES);
-            self.check_range(first..last, &mut checked, |sum| sum != 0)?;
-        }
-        for extent in extents(data, offset_in_file(0)..offset_in_file(self.pages)) {
-            let first = page_of(extent.start - offset_in_file(0));
-            let last = (extent.end - offset_in_file(0)).div_ceil(PAGE_BYTES as u64);
-            self.check_range(first..last, &mut checked, |sum| sum == 0)?;
-        }
-        checked.damaged.sort_unstable();
-        Ok(checked)
-    }
-
-    /// Verifies the pages of a range whose sums are of a kind.
-    fn check_range(
-        &self,
-        pages: Range<u64>,
-        checked: &mut Checked,
-        is_wanted: impl Fn(u32) -> bool,
-    ) -> Result<()> {
-        let mut first = pages.start;
-        while first < pages.end {
-            let end = (first + PAGES_AT_ONCE).min(pages.end);
-            let reader = Transaction::begin(self, true)?;
-            let snapshot = reader.snapshot();
-            for page in first..end {
-                // What is in memory goes into the file later, with its sum.
-                let is_in_file = self.region.find(page, &snapshot).is_none();
-                if is_in_file && is_wanted(self.sum_in_file(page)) {
-                    checked.pages += 1;
-                    if self.verify_again(page).is_err() && checked.damaged.len() < DAMAGED_MAX {
-                        checked.damaged.push(page * PAGE_BYTES as u64);
-                    }
-                }
-            }
-            first = end;
-        }
-        Ok(())
-    }
-}
-
-/// What [`Space::check`](crate::Space::check) has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Checked {
-    /// How many pages were verified: those that take up room in the file.
-    pub pages: u64,
-    /// Where the pages begin that are damaged, in order; the first 1000 of them.
-    pub damaged: Vec<u64>,
-}
-
-const DAMAGED_MAX: usize = 1000;
 
 /// The parts of a range of the file that may hold something other than zeros.
 pub(crate) fn extents(file: &dyn File, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
@@ -245,6 +137,7 @@ impl<'a> SumWriter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::PAGE_BYTES;
 
     #[test]
     fn zeros_have_no_sum() {

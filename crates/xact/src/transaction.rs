@@ -10,33 +10,22 @@ use std::ptr::NonNull;
 use std::slice;
 
 use sapwood_wal::Position;
-use sapwood_wal::storage::Identity;
 
 use crate::address::Turn;
 use crate::allocator::{self, RESERVED_BYTES};
 use crate::commit::Wait;
-use crate::context::{Access, Context};
+use crate::context::{Access, Context, Idle};
 use crate::error::{Error, Result};
 use crate::explicit;
+use crate::inner::Inner;
 use crate::memory::{Fault, Memory};
 use crate::page::{PAGE_BYTES, PageBytes, pages_of};
-use crate::root_page::{self, Layout};
 use crate::region::slot::Snapshot;
-use crate::space::Inner;
+use crate::root_page::{self, Layout};
+use crate::running;
 
 /// The least that a transaction that writes has read ahead.
 const PREFETCH_BYTES_MIN: u64 = 64 << 10;
-
-sapwood_wal::sync::thread_local! {
-    /// The spaces on which this thread runs a transaction that may write.
-    static RUNNING: RefCell<Vec<Identity>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Whether this thread runs transactions that may write on several spaces, so that others may wait for it on one of
-/// them while it waits on another one.
-pub(crate) fn runs_on_several_spaces() -> bool {
-    RUNNING.with(|running| running.borrow().len() > 1)
-}
 
 /// What a transaction is going to do with some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +41,8 @@ pub enum PageAccess {
 /// Given up unless it is committed. Belongs to the thread that began it.
 pub struct Transaction<'s> {
     inner: &'s Inner,
+    /// Where its context goes when it ends.
+    idle: &'s Idle,
     /// `None` only while it is dropped.
     context: RefCell<Option<Context>>,
     /// How many pages it has.
@@ -65,10 +56,10 @@ pub struct Transaction<'s> {
 }
 
 impl<'s> Transaction<'s> {
-    pub(crate) fn begin(inner: &'s Inner, read_only: bool) -> Result<Self> {
+    pub(crate) fn begin(inner: &'s Inner, idle: &'s Idle, read_only: bool) -> Result<Self> {
         inner.check_usable()?;
         if !read_only {
-            enter(inner)?;
+            running::enter(inner.identity)?;
         }
         let begun = || {
             let addresses = inner.addresses.as_ref();
@@ -76,26 +67,26 @@ impl<'s> Transaction<'s> {
             let turn = addresses
                 .map(|addresses| addresses.begin(patience))
                 .transpose()?;
-            let idle = inner.idle().pop();
-            let mut context = match idle {
+            let mut context = match idle.take() {
                 Some(context) => context,
                 None => Context::new(inner)?,
             };
             match context.begin(inner, read_only, true) {
                 Ok(()) => Ok((context, turn)),
                 Err(error) => {
-                    inner.idle().push(context);
+                    idle.keep(context);
                     Err(error)
                 }
             }
         };
         let (context, turn) = begun().inspect_err(|_| {
             if !read_only {
-                leave(inner);
+                running::leave(inner.identity);
             }
         })?;
         Ok(Self {
             inner,
+            idle,
             pages: context.pages,
             context: RefCell::new(Some(context)),
             read_only,
@@ -346,24 +337,6 @@ impl<'s> Transaction<'s> {
     }
 }
 
-fn enter(inner: &Inner) -> Result<()> {
-    RUNNING.with(|running| {
-        let mut running = running.borrow_mut();
-        if running.contains(&inner.identity) {
-            return Err(Error::Nested);
-        }
-        running.push(inner.identity);
-        Ok(())
-    })
-}
-
-fn leave(inner: &Inner) {
-    RUNNING.with(|running| {
-        let mut running = running.borrow_mut();
-        running.retain(|other| *other != inner.identity);
-    });
-}
-
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -376,7 +349,7 @@ impl fmt::Debug for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if !self.read_only {
-            leave(self.inner);
+            running::leave(self.inner.identity);
         }
         if let Some(mut context) = self.context.get_mut().take() {
             if self.inner.membership.is_forked() {
@@ -386,7 +359,7 @@ impl Drop for Transaction<'_> {
             context.end(self.inner);
             let slot = self.inner.slot(context.slot);
             slot.forget_losses(&self.inner.region.slots);
-            self.inner.idle().push(context);
+            self.idle.keep(context);
         }
     }
 }

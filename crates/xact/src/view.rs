@@ -29,6 +29,7 @@
 #![allow(unsafe_code)]
 
 mod asked;
+mod fault;
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -43,12 +44,12 @@ use crate::area::Area;
 use crate::demand::{self, Demand};
 use crate::error::{Doing, Error, Result};
 use crate::explicit;
-use crate::fault;
 use crate::granule::{self, Areas};
-use crate::header::HEADER_PAGES;
+use crate::inner::Inner;
+use crate::mode::Mode;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
+use crate::places::HEADER_PAGES;
 use crate::region::slot::{Signature, Snapshot};
-use crate::space::{Inner, Mode};
 
 /// What is known of a page in the running transaction.
 const READ: u8 = 1;

@@ -18,8 +18,10 @@ use self::code::{CONFLICT, OK, code};
 use crate::commit::Wait;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::mode::{Durability, Mode};
+use crate::options::Options;
 use crate::root_page::Layout;
-use crate::space::{Durability, Mode, Options, Space};
+use crate::space::Space;
 use crate::transaction::{PageAccess, Transaction};
 
 const WRITE: c_int = 1;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::code::code;
 use super::{EVENTUAL, mode_of, path_of, text_of};
 use crate::error::{Error, Result};
-use crate::space::{Durability, Options, Space};
+use crate::mode::Durability;
+use crate::options::Options;
+use crate::space::Space;
 
 /// What an option is called, in the order of the header.
 const CREATE: c_int = 0;

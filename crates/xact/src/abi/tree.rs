@@ -7,11 +7,11 @@ use std::slice;
 
 use super::COwned;
 use super::code::{NOT_FOUND, OK, code};
-use crate::tree::{BPlusTree, CacheObliviousTree};
 use crate::error::{Error, Result};
 use crate::hash_map::HashMap;
 use crate::memory::Memory;
 use crate::transaction::Transaction;
+use crate::tree::{BPlusTree, CacheObliviousTree};
 
 const BPLUS: c_int = 0;
 const CACHE_OBLIVIOUS: c_int = 1;

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use sapwood_wal::sync::{self, AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::guard::{Guard, Guards};
 use super::{Region, Slots};
+use crate::guard::{Guard, Guards};
 use crate::step::step;
 
 /// How many transactions may run at the same time, in all processes together.
@@ -135,12 +135,7 @@ impl Slot {
 
     /// Says that the transaction has lost, and what it had touched; after its second loss others make way whatever they
     /// do.
-    pub(crate) fn lose(
-        &self,
-        slots: &Slots,
-        first_version: u64,
-        touched: Signature,
-    ) {
+    pub(crate) fn lose(&self, slots: &Slots, first_version: u64, touched: Signature) {
         if self.began.load(Ordering::Relaxed) == 0 {
             for (word, bits) in self.signature.iter().zip(touched.0) {
                 word.store(bits, Ordering::Relaxed);
@@ -212,5 +207,16 @@ impl Signature {
     pub(crate) fn add(&mut self, page: u64) {
         let hash = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0[(hash >> 61) as usize] |= 1 << (hash >> 55 & 63);
+    }
+}
+
+impl Slots {
+    /// Frees all that a process had.
+    pub(crate) fn free_of(&self, process: u16) {
+        for slot in &self.table {
+            if slot.owner() == Some(process) {
+                slot.free(self);
+            }
+        }
     }
 }

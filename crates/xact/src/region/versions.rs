@@ -22,10 +22,10 @@
 
 use sapwood_wal::sync::{AtomicU64, Ordering, fence};
 
-use crate::guard::{Guard, Guards};
-use crate::page::PageBytes;
 use super::Region;
 use super::slot::Snapshot;
+use crate::guard::{Guard, Guards};
+use crate::page::PageBytes;
 use crate::step::step;
 
 /// What is in a frame.

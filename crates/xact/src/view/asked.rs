@@ -28,8 +28,8 @@ use crate::allocator::RESERVED_BYTES;
 use crate::area::Area;
 use crate::error::{Doing, Result};
 use crate::explicit;
+use crate::inner::Inner;
 use crate::page::{PAGE_BYTES, page_of};
-use crate::space::Inner;
 
 use super::{Ended, KEPT, READ, View, WRITTEN, map_file};
 

@@ -18,8 +18,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::View;
 use crate::error::{Doing, Error, Result};
-use crate::view::View;
 
 /// How many views one process can have: as many as it can have transactions.
 const VIEWS_MAX: usize = crate::region::slot::SLOTS_MAX;

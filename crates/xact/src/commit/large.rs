@@ -5,28 +5,25 @@
 //! Then its pages go straight into the data file, a checkpoint makes an end to the record in the log, and the file
 //! goes.
 
-use std::io::{ErrorKind, IoSlice};
+use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 use sapwood_wal::Position;
-use sapwood_wal::storage::{OpenMode, Storage};
 use sapwood_wal::sync::{self, Ordering};
 
-use crate::commit::{Attempt, CommitLock, Committed};
+use super::maintenance::Alone;
+use super::{Attempt, CommitLock, Committed};
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
-use crate::maintenance::Alone;
+use crate::inner::Inner;
+use crate::large_file;
 use crate::page::PAGE_BYTES;
-use crate::record::{Pages, Record, runs, write_parts};
+use crate::places::{offset_in_file, sum_at};
+use crate::record::{Record, runs};
 use crate::recovery;
-use crate::space::{Inner, offset_in_file};
-use crate::step::step;
-use crate::sums::{SumWriter, sum_at};
 use crate::region::versions::NewVersion;
-
-const NAME: &str = "large";
-const WRITING: &str = "cannot write the file of a large transaction";
-const READING: &str = "cannot read the file of a large transaction";
+use crate::step::step;
+use crate::sums::SumWriter;
 
 /// Commits a transaction that is too large for the log.
 pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> {
@@ -45,7 +42,8 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
     // A full disk is an error before the commit, and none after it.
     make_room_in_file(inner, attempt.changes).doing("cannot make room in the data file")?;
     step();
-    let checksum = write(inner, attempt.changes)?;
+    let guards = inner.options.guards;
+    let checksum = large_file::write(&*inner.storage, attempt.changes, guards)?;
     step();
     let record = Record::encode_large(checksum, attempt.record_bytes);
     let end = inner.wal.append(&[IoSlice::new(&record)])?;
@@ -61,8 +59,8 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
 /// Completes the commit of a process that died after it had appended the record.
 pub(crate) fn complete(inner: &Inner, checksum: u32, bytes: u64, end: Position) -> Result<()> {
     inner.empty_ring()?;
-    let file = read(&*inner.storage, checksum, bytes)?;
-    let pages = pages(&file)?;
+    let file = large_file::read(&*inner.storage, checksum, bytes)?;
+    let pages = large_file::pages(&file)?;
     finish(inner, end, |sums| {
         recovery::apply(&*inner.data, pages, inner.pages, sums)
     })
@@ -136,72 +134,9 @@ fn end_last(inner: &Inner) -> Result<()> {
             inner.checkpoint_at_last()?;
             step();
         }
-        remove(&*inner.storage)?;
+        large_file::remove(&*inner.storage)?;
     }
     Ok(())
-}
-
-/// Writes the file; gives its checksum.
-fn write(inner: &Inner, changes: &[NewVersion<'_>]) -> Result<u32> {
-    remove(&*inner.storage)?;
-    let written = || -> std::io::Result<u32> {
-        let mut checksum = crc32fast::Hasher::new();
-        let mut at = 0;
-        let file = inner.storage.open(NAME, OpenMode::CreateNew)?;
-        step();
-        write_parts(changes, |part| {
-            checksum.update(part);
-            file.write_all_at(part, at)?;
-            at += part.len() as u64;
-            Ok(())
-        })?;
-        if inner.options.guards.has(Guard::SyncLarge) {
-            file.sync_data()?;
-            inner.storage.sync_names()?;
-        }
-        Ok(checksum.finalize())
-    };
-    written().doing(WRITING).inspect_err(|_| {
-        // Its room is given back at once. Who comes next removes it otherwise.
-        let _ = remove(&*inner.storage);
-    })
-}
-
-/// Reads the file back.
-///
-/// # Errors
-/// [`Error::Damaged`] if it is not the one that was written, [`Error::Io`].
-pub(crate) fn read(storage: &dyn Storage, checksum: u32, bytes: u64) -> Result<Vec<u8>> {
-    let file = storage.open(NAME, OpenMode::Read).doing(READING)?;
-    let damaged = || Error::Damaged("the file of a large transaction is damaged".into());
-    // No more is allocated than there is.
-    if file.size().doing(READING)? != bytes {
-        return Err(damaged());
-    }
-    let mut content = vec![0; usize::try_from(bytes).map_err(|_| damaged())?];
-    file.read_exact_at(&mut content, 0).doing(READING)?;
-    if crc32fast::hash(&content) != checksum {
-        return Err(damaged());
-    }
-    Ok(content)
-}
-
-/// The pages in the file.
-pub(crate) fn pages(file: &[u8]) -> Result<Pages<'_>> {
-    match Record::decode(file)? {
-        Record::Pages(pages) => Ok(pages),
-        Record::Large { .. } => Err(Error::Damaged("a large record names another one".into())),
-    }
-}
-
-/// Removes the file. Not being there is no error.
-pub(crate) fn remove(storage: &dyn Storage) -> Result<()> {
-    match storage.remove(NAME) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).doing("cannot remove the file of a large transaction")
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The closed gate, opened when dropped.

@@ -18,17 +18,17 @@ use sapwood_wal::lock::Taken;
 use sapwood_wal::sync::{self, Ordering, fence};
 use sapwood_wal::{Lsn, Position};
 
-use crate::commit::CommitLock;
+use super::CommitLock;
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
-use crate::header::Header;
-use crate::open::write_header;
+use crate::header::{Header, write_header};
+use crate::inner::Inner;
+use crate::mode::Mode;
 use crate::page::PAGE_BYTES;
-use crate::region::{load_position, store_position};
 use crate::region::slot::Slot;
-use crate::space::{Inner, Mode};
-use crate::step::step;
 use crate::region::versions::Found;
+use crate::region::{load_position, store_position};
+use crate::step::step;
 
 /// How many frames a commit looks at for each one it has used.
 const FRAMES_PER_FRAME: u64 = 4;
