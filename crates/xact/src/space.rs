@@ -37,9 +37,14 @@ use crate::transaction::Transaction;
 /// ```
 #[derive(Clone)]
 pub struct Space {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What clones share.
+pub(crate) struct Shared {
     /// Goes before `inner`, whose addresses its contexts may have.
-    idle: Arc<Idle>,
-    inner: Arc<Inner>,
+    pub(crate) idle: Idle,
+    pub(crate) inner: Inner,
 }
 
 impl Space {
@@ -69,9 +74,9 @@ impl Space {
     }
 
     fn new(inner: Inner) -> Result<Self> {
+        let idle = Idle::default();
         let space = Self {
-            idle: Arc::default(),
-            inner: Arc::new(inner),
+            shared: Arc::new(Shared { idle, inner }),
         };
         space.check_layout()?;
         Ok(space)
@@ -79,7 +84,7 @@ impl Space {
 
     /// Compares what it holds with what it was asked for; a space that nothing was committed to holds that.
     fn check_layout(&self) -> Result<()> {
-        let Some(asked) = &self.inner.options.layout else {
+        let Some(asked) = &self.shared.inner.options.layout else {
             return Ok(());
         };
         let mut made = self.read(|t| t.layout())?;
@@ -105,12 +110,12 @@ impl Space {
 
     /// The size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.inner.region.size() * PAGE_BYTES as u64
+        self.shared.inner.region.size() * PAGE_BYTES as u64
     }
 
     /// The size in bytes up to which it can grow while it is in use.
     pub fn bytes_reserved(&self) -> u64 {
-        self.inner.pages * PAGE_BYTES as u64
+        self.shared.inner.pages * PAGE_BYTES as u64
     }
 
     /// Makes it so large, in bytes, unless it is larger, while others may be using it. Transactions that run go on in
@@ -120,27 +125,27 @@ impl Space {
     /// [`Error::InUse`] if it has no places for so many, see [`Options::reserve_bytes`]; those of
     /// [`Space::checkpoint`].
     pub fn grow_to(&self, bytes: u64) -> Result<()> {
-        self.inner.grow(bytes.div_ceil(PAGE_BYTES as u64))
+        self.shared.inner.grow(bytes.div_ceil(PAGE_BYTES as u64))
     }
 
     /// The mode it was made with.
     pub fn mode(&self) -> Mode {
-        self.inner.mode
+        self.shared.inner.mode
     }
 
     /// The durability it was made with.
     pub fn durability(&self) -> Durability {
-        self.inner.durability
+        self.shared.inner.durability
     }
 
     /// Where its plain memory is, if that is always the same.
     pub fn address(&self) -> Option<u64> {
-        Some(self.inner.address).filter(|address| *address != 0)
+        Some(self.shared.inner.address).filter(|address| *address != 0)
     }
 
     /// Whether its pages have checksums.
     pub fn has_checksums(&self) -> bool {
-        self.inner.verified.is_needed()
+        self.shared.inner.verified.is_needed()
     }
 
     /// Brings what is committed into the file and verifies all of its pages, beside the one that uses the space.
@@ -149,9 +154,9 @@ impl Space {
     /// # Errors
     /// Those of [`Space::checkpoint`] and [`Space::begin_read`]. Pages that are damaged are none.
     pub fn check(&self) -> Result<Checked> {
-        self.inner.check_size()?;
+        self.shared.inner.check_size()?;
         self.checkpoint()?;
-        self.inner.check_pages(|| self.begin_read())
+        self.shared.inner.check_pages(|| self.begin_read())
     }
 
     /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside the
@@ -163,7 +168,9 @@ impl Space {
     /// # Errors
     /// [`Error::PageDamaged`], [`Error::Io`], [`Error::Log`], [`Error::SlotsFull`]. There is no copy then.
     pub fn back_up(&self, path: impl AsRef<Path>) -> Result<u64> {
-        self.inner.back_up(path.as_ref(), || self.begin_read())
+        self.shared
+            .inner
+            .back_up(path.as_ref(), || self.begin_read())
     }
 
     /// Runs a transaction: what `body` does happens as a whole, or not at all if it fails. `body` runs again if another
@@ -198,7 +205,7 @@ impl Space {
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
         wait: Wait,
     ) -> Result<R, E> {
-        let mut transaction = Transaction::begin(&self.inner, &self.idle, false)?;
+        let mut transaction = Transaction::begin(&self.shared.inner, &self.shared.idle, false)?;
         loop {
             let result = body(&mut transaction);
             let value = match result {
@@ -226,7 +233,7 @@ impl Space {
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let transaction = Transaction::begin(&self.inner, &self.idle, true)?;
+        let transaction = Transaction::begin(&self.shared.inner, &self.shared.idle, true)?;
         body(&transaction)
     }
 
@@ -235,7 +242,7 @@ impl Space {
     /// # Errors
     /// [`Error::SlotsFull`], [`Error::Nested`], [`Error::Forked`], [`Error::Io`].
     pub fn begin(&self) -> Result<Transaction<'_>> {
-        Transaction::begin(&self.inner, &self.idle, false)
+        Transaction::begin(&self.shared.inner, &self.shared.idle, false)
     }
 
     /// Begins a transaction that only reads.
@@ -243,7 +250,7 @@ impl Space {
     /// # Errors
     /// As [`Space::begin`].
     pub fn begin_read(&self) -> Result<Transaction<'_>> {
-        Transaction::begin(&self.inner, &self.idle, true)
+        Transaction::begin(&self.shared.inner, &self.shared.idle, true)
     }
 
     /// Brings all commits that no running transaction must not see into the file and lets their part of the log be used
@@ -253,13 +260,13 @@ impl Space {
     /// [`Error::Stalled`], [`Error::Damaged`] if the data file was cut, [`Error::Io`], [`Error::Log`],
     /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.check_usable()?;
-        self.inner.checkpoint()
+        self.shared.inner.check_usable()?;
+        self.shared.inner.checkpoint()
     }
 
     /// What there is to know about it now.
     pub fn stat(&self) -> Stat {
-        let inner = &*self.inner;
+        let inner = &self.shared.inner;
         let region = &inner.region;
         Stat {
             last: region.last_version(),

@@ -53,7 +53,7 @@ fn writing_on(space: &Space) -> Option<*mut COwned> {
         let is_on = |owned: &&*mut COwned| {
             // SAFETY: the one that frees one takes it out first, in this thread.
             let other = unsafe { &(***owned).space };
-            other.inner.identity == space.inner.identity
+            other.shared.inner.identity == space.shared.inner.identity
         };
         writing.iter().find(is_on).copied()
     })
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn xact_begin(
     // SAFETY: the caller's promise.
     let space = unsafe { &*space }.clone();
     // SAFETY: the clone lives beside the transaction and is dropped after it; what it refers to does not move.
-    let inner = unsafe { &*ptr::from_ref(&*space.inner) };
+    let shared = unsafe { &*ptr::from_ref(&*space.shared) };
     if let Some(outer) = writing_on(&space) {
         // SAFETY: it lives, see there, and belongs to this thread, which is here.
         unsafe { (*outer).depth += 1 };
@@ -200,19 +200,21 @@ pub unsafe extern "C" fn xact_begin(
         unsafe { transaction.write(outer) };
         return OK;
     }
-    code(Transaction::begin(inner, access != WRITE).map(|begun| {
-        let owned = COwned {
-            transaction: begun,
-            space,
-            depth: 0,
-        };
-        let owned = Box::into_raw(Box::new(owned));
-        if access == WRITE {
-            WRITING.with_borrow_mut(|writing| writing.push(owned));
-        }
-        // SAFETY: the caller's promise.
-        unsafe { transaction.write(owned) }
-    }))
+    code(
+        Transaction::begin(&shared.inner, &shared.idle, access != WRITE).map(|begun| {
+            let owned = COwned {
+                transaction: begun,
+                space,
+                depth: 0,
+            };
+            let owned = Box::into_raw(Box::new(owned));
+            if access == WRITE {
+                WRITING.with_borrow_mut(|writing| writing.push(owned));
+            }
+            // SAFETY: the caller's promise.
+            unsafe { transaction.write(owned) }
+        }),
+    )
 }
 
 /// See the header.
