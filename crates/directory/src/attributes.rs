@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use sapwood_ldap::attribute::AttributeDescription;
 
+use crate::accounts::Accounts;
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
 use crate::error::{Error, Result};
-use crate::password_policy::Accounts;
 use crate::schema::{ATTRIBUTE_TYPES_MAX, AttributeTypeId, Schema};
 use crate::steps;
 

@@ -40,11 +40,11 @@ use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::additions::Additions;
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
 use crate::schema_change::SchemaChange;
+use crate::stamp::generalized_time;
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
 use crate::update::UniqueRule;
 use crate::update::rules::RuleSet;
-use crate::update::stamp::generalized_time;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const SCHEMA_KEY: &[u8] = b"schema";

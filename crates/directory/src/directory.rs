@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sapwood_ldap::message::Request;
 
 use crate::access::Access;
+use crate::accounts::Accounts;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, generation, watermark};
 use crate::config::Settings;
@@ -17,13 +18,12 @@ use crate::definition;
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
 };
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::examined::Examined;
 use crate::import::Prepared;
 use crate::index_change::Builder;
 use crate::index_definition::IndexDefinition;
 use crate::names::DnCache;
-use crate::password_policy::Accounts;
 use crate::schema::Schema;
 use crate::schema::additions::Additions;
 use crate::search::Learned;
@@ -212,7 +212,7 @@ impl<E: Engine> Directory<E> {
         subentries::flag(&engine, &view, &state.schema, &state)?;
         drop(view);
         let view = engine.waiting_snapshot()?;
-        let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
+        let opened = crate::stamp::generalized_time(options.clock.now_micros());
         let synthetic = SyntheticContexts::new(&options.root_dse, &state, opened)?;
         let access = Access::new(&state.schema, state.policy())?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
@@ -353,7 +353,7 @@ impl<E: Engine> Directory<E> {
             });
         }
         let known = &known.state;
-        let state = engine::through::<E, _>(view, || self.state_of(view, known))?;
+        let state = error::through::<E, _>(view, || self.state_of(view, known))?;
         let known = Known::new(commit, state);
         let mut newest = self
             .shared

@@ -2,8 +2,7 @@
 
 use sapwood_ldap::dn::{DN_BYTES_MAX, RDNS_MAX};
 
-use crate::access::PolicyError;
-use crate::engine::{self, EntryId, Verdict};
+use crate::engine::{self, Engine, EntryId, Verdict};
 
 /// An error of the directory itself, never of one client's request.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +62,6 @@ impl Error {
     }
 }
 
-impl From<PolicyError> for Error {
-    fn from(error: PolicyError) -> Error {
-        Error::Config(error.to_string())
-    }
-}
-
 /// What a call on a directory returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -78,6 +71,19 @@ impl From<Error> for engine::Error {
         match error {
             Error::Engine(error) => error,
             other => engine::Error::Unavailable(other.to_string()),
+        }
+    }
+}
+
+/// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
+pub(crate) fn through<E: Engine, T>(
+    snapshot: &E::Snapshot,
+    mut read: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    loop {
+        match read() {
+            Err(error) if E::REMOTE && error.is_not_here() => E::fetch(snapshot)?,
+            done => return done,
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::access::is_protected;
 use crate::engine::{EntryId, Range, Read, Table};
 use crate::entry::{Damaged, Entry};
 use crate::operational::{Operational, Vocabulary};
@@ -17,7 +16,7 @@ pub(crate) fn examine(
 ) -> std::result::Result<(), Damaged> {
     let is_protected = |number| {
         let known = vocabulary.attributes.get(number);
-        known.is_some_and(|known| is_protected(vocabulary.schema, known.attribute_type()))
+        known.is_some_and(|known| vocabulary.schema.is_protected(known.attribute_type()))
     };
     entry.examine(is_protected)?;
     match Operational::read(entry.operational())? {

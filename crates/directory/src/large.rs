@@ -18,7 +18,6 @@
 use sapwood_ldap::ber;
 use sapwood_ldap::dn::Dn;
 
-use crate::access::is_protected;
 use crate::attributes::AttributeTable;
 use crate::engine::{self, AttributeNo, Cursor, Direction, EntryId, Range, Read, Table};
 use crate::entry::{Damaged, Entry, LargeAttribute, RecordBuilder, StoredAttribute};
@@ -47,7 +46,7 @@ pub(crate) fn is_large(values: usize, was_large: bool) -> bool {
 pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -> bool {
     known.equality().is_some_and(|rule| rule.is_indexable())
         && !known.is_operational()
-        && !is_protected(schema, known.id())
+        && !schema.is_protected(known.id())
         && !known.is_collective()
         && known.id() != schema.well_known().object_class
         && !names(schema, known, name)

@@ -6,6 +6,7 @@
 //! Invariant: this crate knows nothing of sockets, sessions or threads of its own.
 
 pub mod access;
+mod accounts;
 mod attributes;
 mod changes;
 mod check;
@@ -36,6 +37,7 @@ pub mod schema_change;
 mod search;
 mod shards;
 mod sources;
+mod stamp;
 mod state;
 mod steps;
 mod subentries;
@@ -65,7 +67,7 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
-pub use outcome::{Outcome, Settlement};
+pub use outcome::{AwaitedChange, Outcome, Settlement};
 pub use password_policy::{
     AccountChange, BindFailure, BindVerdict, PasswordChange,
     read_values as read_password_policy_values,

@@ -24,12 +24,13 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use sapwood_ldap::csn::Csn;
+
 use crate::attributes::AttributeTable;
-use crate::changes::Csn;
 use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{Damaged, Entry, EntryFlags, RecordBuilder};
 use crate::schema::{OperationalAttribute, Schema};
-use crate::update::stamp::{Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
+use crate::stamp::{Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
 
 const FULL: u8 = 2;
 const BRIEF: u8 = 3;

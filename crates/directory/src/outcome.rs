@@ -3,10 +3,9 @@
 use sapwood_ldap::controls::PasswordPolicyError;
 use sapwood_ldap::result::{RESULT_TEXT_BYTES_MAX, ResultCode, near_superior, shortened_to};
 
-use crate::engine;
+use crate::engine::{self, CommitNo};
 use crate::error::Error;
 use crate::schema::Violation;
-use crate::schema_change::AwaitedChange;
 
 /// LDAPResult (RFC 4511 §4.1.9) and the response controls, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +36,14 @@ pub struct Settlement {
     pub failed: Option<u32>,
     /// The response controls of updates that have some, as in [`Outcome::controls`].
     pub controls: Vec<(u32, Vec<u8>)>,
+}
+
+/// A change of the schema that an update has begun, whose answer waits until it has taken place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedChange {
+    pub(crate) began: CommitNo,
+    /// The version of the schema before.
+    pub(crate) version: u64,
 }
 
 impl Outcome {

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::large;
 use crate::names;
 use crate::operational::{self, Vocabulary};
-use crate::outcome::Outcome;
+use crate::outcome::{AwaitedChange, Outcome};
 use crate::schema::{AttributeType, AttributeTypeId, Schema};
 use crate::update::Work;
 use crate::update::reindex::Side;
@@ -65,14 +65,6 @@ impl SchemaChange {
             schema: after,
         }
     }
-}
-
-/// A change that an update has begun, whose answer waits until it has taken place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AwaitedChange {
-    pub(crate) began: CommitNo,
-    /// The version of the schema before.
-    pub(crate) version: u64,
 }
 
 /// What a change that is coming has come to.

@@ -3,7 +3,7 @@
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::Requester;
+use crate::access::{Requester, as_seen};
 use crate::engine::{EntryId, Read};
 use crate::entry::EntryFlags;
 use crate::names::{self, Child};
@@ -97,7 +97,7 @@ pub(crate) fn find<R: Read>(
     };
     let walk = match viewer {
         Some(viewer) => {
-            let seen = |walk| names::as_seen((view, schema), walk, &normal, viewer, leads_by);
+            let seen = |walk| as_seen((view, schema), walk, &normal, viewer, leads_by);
             walk.map(seen).transpose()?.flatten()
         }
         None => walk,

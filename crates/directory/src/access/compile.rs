@@ -17,7 +17,7 @@ use super::regex::Regex;
 use super::who::CompiledWho;
 use super::{Connection, Identity};
 use crate::engine::{Embedded, Engine, EntryId, Read};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schema::{AttributeTypeId, NormalDn, Schema, TypeSet};
 use crate::state::State;
 
@@ -31,6 +31,12 @@ pub struct PolicyError {
     pub rule: usize,
     /// What is wrong with it.
     pub why: String,
+}
+
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Error {
+        Error::Config(error.to_string())
+    }
 }
 
 /// A list of what a policy says.

@@ -3,11 +3,11 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
+use super::Requester;
 use super::compile::{AccessRules, EntryTest, Slot};
 use super::condition::{Asked, Condition};
 use super::limits::Bound;
 use super::policy::{Grant, Rights, Then};
-use super::{Requester, is_protected};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId, Read};
 use crate::error::Result;
@@ -322,7 +322,7 @@ impl Grants {
     ) -> Everywhere {
         match sight {
             Sight::All => Everywhere::Always,
-            Sight::Public if is_protected(schema, attribute_type) => Everywhere::Never,
+            Sight::Public if schema.is_protected(attribute_type) => Everywhere::Never,
             Sight::Public => Everywhere::Always,
             Sight::Decided => self.everywhere(self.slot(attribute_type), Rights::SEARCH),
             Sight::Nothing => Everywhere::Never,

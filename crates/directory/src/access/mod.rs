@@ -32,6 +32,7 @@ mod parse;
 mod policy;
 mod print;
 mod regex;
+mod seen;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -57,27 +58,20 @@ pub use self::policy::{
     Rule, RuleList, SocketName, Strength, Subject, TextStyle, Then, ValuePattern, ValueStyle, What,
     Who,
 };
+pub(crate) use self::seen::as_seen;
 use crate::directory::{Credentials, Directory, Snapshot};
 use crate::engine::{CommitNo, Engine, EntryId, Read};
 use crate::error::Result;
 use crate::names;
-use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
+use crate::schema::Schema;
 use crate::state::State;
-
-/// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
-pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
-    let known = schema.well_known();
-    attribute_type == known.user_password
-        || attribute_type == known.auth_password
-        || attribute_type == schema.operational(OperationalAttribute::PwdHistory)
-}
 
 /// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it
 /// is protected, or not known.
 pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
     let base = description.split(|&byte| byte == b';').next();
     let known = schema.attribute_type(base.unwrap_or_default());
-    known.is_none_or(|known| is_protected(schema, known.id()))
+    known.is_none_or(|known| schema.is_protected(known.id()))
 }
 
 /// Who an operation is done for.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::Connection;
 use super::compile::{Asker, Data, EntryTest, Need};
 use super::condition::{Condition, Expansion, MATCHING_WORK, Source, naming_filter, text_is};
 use super::group::{GroupTest, Members};
@@ -13,7 +14,6 @@ use super::policy::{
 };
 use super::regex::Regex;
 use super::set::{Attribute, Set, Text};
-use super::{Connection, is_protected};
 use crate::engine::Read;
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
@@ -308,7 +308,7 @@ fn set(schema: &Schema, pattern: &str, source: Option<&Source>) -> Made<Set> {
         }
         match schema.attribute_type(name.as_bytes()) {
             None => Err(format!("there is no attribute type {name:?}")),
-            Some(known) if is_protected(schema, known.id()) => {
+            Some(known) if schema.is_protected(known.id()) => {
                 Err(format!("sets do not look at {name}"))
             }
             Some(known) if VirtualAttribute::of(schema, known.id()).is_some() => {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{Directory, Known};
 use crate::collective::Collective;
 use crate::config::Settings;
-use crate::engine::{self, CommitNo, Embedded, Engine, EntryId, Read, Table};
+use crate::engine::{CommitNo, Embedded, Engine, EntryId, Read, Table};
 use crate::entry::Entry;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::examined::Examined;
 use crate::names::{self, DnCache};
 use crate::schema::{NormalDn, Schema};
@@ -102,9 +102,9 @@ impl<E: Engine> Snapshot<E> {
     /// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
     ///
     /// # Errors
-    /// Those of `read`, but for [`NotHere`](engine::Error::NotHere).
+    /// Those of `read`, but for [`NotHere`](crate::engine::Error::NotHere).
     pub fn through<T>(&self, mut read: impl FnMut(&Self) -> Result<T>) -> Result<T> {
-        engine::through::<E, T>(self.view(), || read(self))
+        error::through::<E, T>(self.view(), || read(self))
     }
 
     pub(crate) fn view(&self) -> &E::Snapshot {

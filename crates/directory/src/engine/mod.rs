@@ -202,19 +202,6 @@ pub trait Engine: Send + Sync + 'static {
     ) -> Result<()>;
 }
 
-/// Reads, and has fetched what is not here, until all of it is. `read` must begin anew each time.
-pub(crate) fn through<E: Engine, T>(
-    snapshot: &E::Snapshot,
-    mut read: impl FnMut() -> crate::Result<T>,
-) -> crate::Result<T> {
-    loop {
-        match read() {
-            Err(error) if E::REMOTE && error.is_not_here() => E::fetch(snapshot)?,
-            done => return done,
-        }
-    }
-}
-
 /// A commit on its way to the disk.
 pub trait Ticket: Send + 'static {
     /// Whether [`Ticket::wait`] would return at once.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::OperationalAttribute;
-use crate::update::stamp::{generalized_time, uuid_text};
+use crate::stamp::{generalized_time, uuid_text};
 
 /// How much of a new record is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

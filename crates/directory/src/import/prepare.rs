@@ -16,7 +16,6 @@ use super::ordered::Piece;
 use super::pattern::{Attribute, Pattern, Patterns};
 use super::source::Block;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, ImportSource, Shared, sort_failed};
-use crate::access::is_protected;
 use crate::attributes::AttributeTable;
 use crate::engine::{
     self, AttributeNo, Bundle, Engine, EntryId, Verdict, Write, append_escaped, take_escaped,
@@ -30,9 +29,9 @@ use crate::schema::{
     AttributeType, AttributeTypeId, ObjectClassId, OperationalAttribute, Schema, Siblings,
 };
 use crate::sources::PasswordHasher;
+use crate::stamp::{Stamp, uuid_text};
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
-use crate::update::stamp::{Stamp, uuid_text};
 use crate::update::{described, flags_of, no_class};
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
@@ -572,7 +571,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             let text = own.first().map_or("", |first| &first.description);
             let described = self.descriptions.find(schema, text)?;
             let (known, options) = (described.known, described.options.as_str());
-            let is_protected = is_protected(schema, known.id());
+            let is_protected = schema.is_protected(known.id());
             let is_password = known.id() == schema.well_known().user_password;
             let is_hashed = is_password && self.shared.options.hasher.is_some();
             let number = self.attributes.number(known.id(), options);

@@ -5,7 +5,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::operational::{Operational, Vocabulary};
 use crate::schema::{OperationalAttribute, Schema};
-use crate::update::stamp::seconds_of;
+use crate::stamp::seconds_of;
 
 /// The part of an entry that password policies ask for. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use super::{
     Account, AccountState, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy,
 };
 use crate::access::{Asked, Identity, Requester, Rights};
+use crate::accounts::Unwritten;
 use crate::directory::{Directory, Snapshot};
 use crate::engine::{self, Bundle, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict, Write};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::Vocabulary;
-use crate::password_policy::accounts::Unwritten;
 use crate::schema::Schema;
 use crate::state::State;
 

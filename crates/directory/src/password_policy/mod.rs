@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | `policy` | what an entry of class pwdPolicy asks for, and which of them governs an entry |
 //! | `account` | what is stored with an entry that has a password: when it was changed, locked, reset |
-//! | `accounts` | failures and successes of binds, which no entry is rewritten for |
 //! | `bind` | what a policy says of a bind |
 //! | `change` | what it says of a new password, before that is hashed |
 //! | `history` | passwords that were used |
@@ -13,10 +12,11 @@
 //!
 //! What is kept of a password with its entry is changed by a rule: [`crate::update::rules`].
 //!
+//! Failures and successes of binds, which no entry is rewritten for, are kept by [`crate::accounts`].
+//!
 //! Nothing of this is asked where `cn=config` has no overlay ppolicy.
 
 mod account;
-mod accounts;
 mod bind;
 mod change;
 pub(crate) mod history;
@@ -25,7 +25,6 @@ mod policy;
 mod values;
 
 pub(crate) use self::account::Account;
-pub(crate) use self::accounts::{AccountState, Accounts, FAILURES_SHOWN_MAX, Forgotten};
 pub use self::bind::{AccountChange, BindFailure, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};

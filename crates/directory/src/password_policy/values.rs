@@ -1,7 +1,7 @@
 //! Reads what is stored for password policies as binds and changes of passwords do: for the fuzzer.
 
-use super::accounts::AccountState;
 use super::{Account, PasswordPolicy, history};
+use crate::accounts::AccountState;
 use crate::schema::{OperationalAttribute, Schema};
 
 /// What an account is made of, in the order of the lines that are read.

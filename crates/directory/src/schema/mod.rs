@@ -147,6 +147,14 @@ impl Schema {
         known.unwrap_or(&self.content.gone)
     }
 
+    /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
+    pub(crate) fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
+        let known = self.well_known();
+        attribute_type == known.user_password
+            || attribute_type == known.auth_password
+            || attribute_type == self.operational(OperationalAttribute::PwdHistory)
+    }
+
     /// Whether both are one.
     pub(crate) fn is_same(&self, other: &Schema) -> bool {
         Arc::ptr_eq(&self.content, &other.content)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 
-use crate::access::Requester;
+use crate::access::{Requester, as_seen};
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ impl<R: Read> Locator<'_, R> {
                 Some(viewer) => {
                     let leads_by = |flags| manner.leads_by(self.schema, flags);
                     let reading = (self.view, self.schema);
-                    let seen = |walk| names::as_seen(reading, walk, &normal, viewer, leads_by);
+                    let seen = |walk| as_seen(reading, walk, &normal, viewer, leads_by);
                     walk.map(seen).transpose()?.flatten()
                 }
                 None => walk,

@@ -5,13 +5,13 @@ use sapwood_ldap::list::{ChangeKind as Modification, OctetStringsBuf};
 use sapwood_ldap::result::ResultCode;
 
 use super::modify::Resolved;
-use super::stamp::{generalized_time, precise_time};
 use super::{Run, read};
 use crate::engine::{EntryId, Table, Write};
 use crate::operational::Vocabulary;
 use crate::outcome::Stop;
 use crate::password_policy::{Account, AccountChange};
 use crate::schema::{AttributeTypeId, OperationalAttribute};
+use crate::stamp::{generalized_time, precise_time};
 
 impl<T: Write> Run<'_, T> {
     pub(super) fn change_account(

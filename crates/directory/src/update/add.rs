@@ -10,7 +10,6 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::rules::Touched;
-use super::stamp::{Stamp, uuid_text};
 use super::{Run, no_update_of};
 use crate::access::{Rights, Slot};
 use crate::attributes::AttributeTable;
@@ -21,6 +20,7 @@ use crate::names::Child;
 use crate::operational::StoredValues;
 use crate::outcome::{Outcome, Stop};
 use crate::schema::{AttributeType, ObjectClassId, OperationalAttribute, Purpose, Schema};
+use crate::stamp::{Stamp, uuid_text};
 use crate::synthetic::SyntheticContext;
 use crate::target;
 

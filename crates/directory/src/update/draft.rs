@@ -11,7 +11,6 @@ use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{
     Entry, EntryFlags, EntryTooLarge, KEPT_BYTES_MAX, RecordBuilder, StoredAttribute,
@@ -30,7 +29,7 @@ use crate::steps;
 
 use self::values::Values;
 use super::large_change::{LargeDraft, LargeWrite};
-use super::stamp::Stamp;
+use crate::stamp::Stamp;
 
 /// From how many attributes on they are looked up by name, instead of being looked at one by one.
 const ATTRIBUTES_SEARCHED_MAX: usize = 64;
@@ -342,7 +341,7 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<(), Stop> {
         for ava in rdn.avas() {
             let known = schema.defined_attribute_type(ava.attribute())?;
-            if is_protected(schema, known.id()) {
+            if schema.is_protected(known.id()) {
                 let diagnostic = format!(
                     "{}: a protected attribute cannot name an entry: names are shown to everybody, and logged",
                     known.name()
@@ -654,7 +653,7 @@ impl<'a> Draft<'a> {
                         "" => Cow::Borrowed(attribute_type.name()),
                         options => Cow::Owned(format!("{};{options}", attribute_type.name())),
                     };
-                    let protected = is_protected(schema, known.attribute_type);
+                    let protected = schema.is_protected(known.attribute_type);
                     builder.push(number, description.as_bytes(), values.iter(), protected);
                 }
                 _ => {}

@@ -13,7 +13,6 @@ use sapwood_ldap::result::ResultCode;
 use super::add::{described, described_before, refuse_no_user_modification};
 use super::draft::{Draft, Frame};
 use super::rules::Touched;
-use super::stamp::Stamp;
 use super::{Run, no_update_of, rdn_of, read};
 use crate::access::{Rights, Slot};
 use crate::attributes::AttributeTable;
@@ -24,6 +23,7 @@ use crate::names;
 use crate::operational::{Brief, Operational};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, NormalDn, OperationalAttribute, Schema};
+use crate::stamp::Stamp;
 use crate::synthetic::SyntheticContext;
 use crate::target;
 

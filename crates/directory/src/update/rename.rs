@@ -8,7 +8,6 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
 use super::rules::Touched;
-use super::stamp::Stamp;
 use super::{Run, rdn_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
@@ -17,6 +16,7 @@ use crate::error::Error;
 use crate::names::{self, Child, DnCache};
 use crate::outcome::{Outcome, Stop};
 use crate::schema::NormalDn;
+use crate::stamp::Stamp;
 use crate::target::{self, Target};
 
 /// Most entries below one that is moved that are looked at.

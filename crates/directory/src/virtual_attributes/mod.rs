@@ -3,15 +3,15 @@
 //! filters, compares and assertions ask here and nowhere else.
 
 use crate::access::Grants;
+use crate::accounts::{AccountState, Accounts, FAILURES_SHOWN_MAX};
 use crate::collective::Collective;
 use crate::engine::{EntryId, Read};
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::Superior;
 use crate::operational::Vocabulary;
-use crate::password_policy::{AccountState, Accounts, FAILURES_SHOWN_MAX};
 use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
-use crate::update::stamp::generalized_time;
+use crate::stamp::generalized_time;
 
 macro_rules! virtual_attributes {
     ($($name:ident $file:ident)*) => {

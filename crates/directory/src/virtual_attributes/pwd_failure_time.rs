@@ -4,7 +4,7 @@ use super::{Subject, Values};
 use crate::engine::Read;
 use crate::error::Result;
 use crate::password_policy::FAILURES_SHOWN_MAX;
-use crate::update::stamp::precise_time;
+use crate::stamp::precise_time;
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
     let failures = subject.account()?.failures;

@@ -15,19 +15,17 @@ use crate::access::Access;
 use crate::definition;
 use crate::engine::Write;
 use crate::error::Error;
-use crate::outcome::Stop;
+use crate::outcome::{AwaitedChange, Stop};
 use crate::schema::additions::{
     self, ADDITIONS_BYTES_MAX, Additions, ENTRIES_MAX, Kind, MACROS_MAX, SchemaEntry, oid_of,
 };
 use crate::schema::{NormalDn, Schema};
-use crate::schema_change::{
-    AwaitedChange, Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses,
-};
+use crate::schema_change::{Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses};
+use crate::stamp::generalized_time;
 use crate::state::State;
 use crate::synthetic::config::SCHEMA;
 use crate::update::Run;
 use crate::update::rules::RuleSet;
-use crate::update::stamp::generalized_time;
 
 /// The attribute of a change that is coming, or was given up.
 const CHANGE: &str = "sapwoodSchemaChange";

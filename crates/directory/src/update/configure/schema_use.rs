@@ -5,7 +5,6 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::Definition;
 
 use crate::access;
-use crate::access::is_protected;
 use crate::engine::{EntryId, IndexKind, Postings, Write};
 use crate::error::Error;
 use crate::indexes::shorten;
@@ -34,7 +33,7 @@ impl<T: Write> Run<'_, T> {
                 continue;
             }
             // Passwords in the clear are known by these names before they come here.
-            if access::is_protected(before, known.id()) && !known.names().eq(now.names()) {
+            if before.is_protected(known.id()) && !known.names().eq(now.names()) {
                 let name = known.name();
                 let diagnostic =
                     format!("the server itself uses {name}, which would have other names");
@@ -191,7 +190,7 @@ fn is_of_server(schema: &Schema, known: &AttributeType) -> bool {
     let ids = [well_known.object_class, well_known.aliased_object_name];
     let is_config = known.name().starts_with("olc") || known.name().starts_with("sapwood");
     let is_own = known.is_operational() || is_config || ids.contains(&known.id());
-    (is_own || is_protected(schema, known.id()))
+    (is_own || schema.is_protected(known.id()))
         && schema.is_built_in(Kind::AttributeTypes, known.oid())
 }
 

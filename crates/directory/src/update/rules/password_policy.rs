@@ -19,7 +19,7 @@ use crate::password_policy::{
 };
 use crate::schema::{OperationalAttribute, Schema};
 use crate::state::State;
-use crate::update::stamp::generalized_time;
+use crate::stamp::generalized_time;
 
 /// The rule, which has nothing of its own.
 #[derive(Debug)]

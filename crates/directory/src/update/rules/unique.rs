@@ -8,7 +8,6 @@
 use sapwood_ldap::result::ResultCode;
 
 use super::{After, CANDIDATES_MAX, Rule};
-use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -59,7 +58,7 @@ impl Unique {
             let known = schema
                 .attribute_type(name.as_bytes())
                 .ok_or_else(|| wrong(format!("attributes: the schema does not define '{name}'")))?;
-            if is_protected(schema, known.id()) {
+            if schema.is_protected(known.id()) {
                 let why =
                     format!("attributes: whether a {name} is there already is nobody's business");
                 return Err(wrong(why));

@@ -45,7 +45,7 @@ pub(crate) struct AccountState {
 
 impl AccountState {
     /// As stored.
-    pub(super) fn to_value(&self) -> Vec<u8> {
+    pub(crate) fn to_value(&self) -> Vec<u8> {
         let mut value = vec![FORM];
         for number in [self.last_success, self.delayed_until]
             .iter()
@@ -56,7 +56,7 @@ impl AccountState {
         value
     }
 
-    pub(super) fn from_value(value: &[u8]) -> Option<AccountState> {
+    pub(crate) fn from_value(value: &[u8]) -> Option<AccountState> {
         let (header, failures) = value.split_at_checked(HEADER_BYTES)?;
         let (form, header) = header.split_first()?;
         let numbers = |bytes: &[u8]| -> Vec<u64> {

@@ -1,10 +1,9 @@
 //! Who changed an entry and when: the operational attributes of RFC 4512 §3.4, entryUUID and entryCSN.
 
+use sapwood_ldap::csn::Csn;
 use sapwood_ldap::time::push_digits;
 pub(crate) use sapwood_ldap::time::{generalized_time, seconds_of};
 use uuid::Uuid;
-
-use crate::changes::Csn;
 
 /// The time of a change, as text.
 #[derive(Debug, Default)]
