@@ -21,8 +21,8 @@ use crate::indexes::{AttributeIndexes, Completeness};
 use crate::large::{self, LargeValues, ValueRow};
 use crate::names::{Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
+use crate::reindex::{KINDS, KeySet, Side, index_keys, ordering_keys};
 use crate::schema::NormalDn;
-use crate::update::reindex::{KINDS, KeySet, Side, index_keys, ordering_keys};
 
 /// How many problems are told in full.
 pub const PROBLEMS_MAX: usize = 1000;

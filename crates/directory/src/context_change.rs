@@ -6,10 +6,10 @@ use crate::engine::{self, Bundle, Engine, EntryId, Read, StoreSet, Ticket, Verdi
 use crate::error::{Error, Result};
 use crate::indexes::Completeness;
 use crate::names;
+use crate::reindex::KINDS;
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::update::reindex::KINDS;
 
 impl<E: Engine> Directory<E> {
     /// Tells what is wrong with a naming context that is to be added.

@@ -22,9 +22,9 @@ use crate::index_definition::{IndexDefinition, KIND_WORDS};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::large;
 use crate::operational::{self, Vocabulary};
+use crate::reindex::{KeySet, Side, index_keys, ordering_keys};
 use crate::schema::{AttributeTypeId, Schema};
 use crate::state::State;
-use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: u64 = 1000;

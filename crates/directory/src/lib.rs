@@ -32,6 +32,7 @@ mod operational;
 mod outcome;
 mod password_policy;
 mod referral;
+mod reindex;
 pub mod schema;
 pub mod schema_change;
 mod search;

@@ -27,9 +27,9 @@ use crate::large;
 use crate::names;
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{AwaitedChange, Outcome};
+use crate::reindex::Side;
 use crate::schema::{AttributeType, AttributeTypeId, Schema};
 use crate::update::Work;
-use crate::update::reindex::Side;
 
 /// Records that are looked at in one go, while other updates wait or a snapshot is held: a few milliseconds.
 #[cfg(not(test))]

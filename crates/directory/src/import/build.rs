@@ -33,9 +33,9 @@ use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::large::{self, LargeValues, Split};
 use crate::names::{Child, name_key};
+use crate::reindex::{KINDS, KeySet, Side, each_index_key, of_type, ordering_keys};
 use crate::schema::Schema;
 use crate::state::State;
-use crate::update::reindex::{KINDS, KeySet, Side, each_index_key, of_type, ordering_keys};
 
 /// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
 pub(super) const BATCH_ENTRIES: usize = 4096;

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::build::{BATCH_ENTRIES, tag, tagged};
 use crate::engine::{EntryId, GRAM_BYTES, append_escaped, put_varint};
 use crate::error::Result;
-use crate::update::reindex::KeySet;
+use crate::reindex::KeySet;
 
 /// What the entries of a batch have in the indexes.
 #[derive(Default)]

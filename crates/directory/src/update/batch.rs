@@ -7,7 +7,6 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::Records;
 use super::prefetch::{Prefetched, UPDATES_PREFETCHED};
-use super::reindex;
 use super::rules::{CANDIDATES_MAX, Origin, Queue};
 use super::{Run, TRANSACTION_RECORD_BYTES_MAX, Update, UpdateRequest};
 use crate::access::{AccessRules, Policy, Requester};
@@ -23,6 +22,7 @@ use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::DnCache;
 use crate::outcome::{AwaitedChange, Outcome, Stop};
+use crate::reindex;
 use crate::schema::Schema;
 use crate::schema_change::Settled;
 use crate::search::look::ASSERTION_WORK_MAX;

@@ -3,13 +3,13 @@
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
-use super::reindex::Side;
 use super::{Run, no_update_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::{ChangeKind, Former};
 use crate::engine::{Table, Write};
 use crate::large;
 use crate::outcome::Stop;
+use crate::reindex::Side;
 use crate::synthetic::SyntheticContext;
 use crate::target;
 

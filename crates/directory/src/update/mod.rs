@@ -17,7 +17,6 @@ mod large_change;
 mod modify;
 mod passwords;
 mod prefetch;
-pub(crate) mod reindex;
 mod rename;
 mod request;
 pub(crate) mod rules;
@@ -34,7 +33,6 @@ use self::controls::own_controls;
 use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
 use self::prefetch::{InOrder, Ordered, Prefetched, UPDATES_PREFETCHED};
-use self::reindex::Side;
 use self::rules::{After, Before, Origin, Queue, RuleSet, Touched};
 use crate::access::{Identity, Requester};
 use crate::accounts::{Accounts, Forgotten};
@@ -53,6 +51,7 @@ use crate::large::{self, LARGE_VALUES, LargeValues};
 use crate::names::{self, Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{AwaitedChange, Outcome, Settlement, Stop};
+use crate::reindex::{self, Side};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::stamp::Stamp;
 use crate::state::State;
@@ -578,8 +577,8 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Makes the indexes agree with what became of an entry, and shows it to the rules.
     fn settle(&mut self, id: EntryId, old: &Side<'_>, new: &Side<'_>) -> Result<(), Stop> {
-        let (schema, state) = (self.schema, &*self.state);
-        reindex::reindex(self.txn, schema, state, id, [old, new], self.reindex)?;
+        let (schema, known) = (self.schema, (&self.state.attributes, &self.state.indexes));
+        reindex::reindex(self.txn, schema, known, id, [old, new], self.reindex)?;
         let Some(rules) = self.rules else {
             return Ok(());
         };

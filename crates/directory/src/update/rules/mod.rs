@@ -16,13 +16,13 @@ use self::coming_schema::ComingSchema;
 use self::password_policy::PasswordRule;
 use self::unique::Unique;
 use super::draft::Draft;
-use super::reindex::Side;
 use crate::engine::{EntryId, Index, Read, Write};
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::names::DnCache;
 use crate::outcome::Stop;
 use crate::password_policy::Forgotten;
+use crate::reindex::Side;
 use crate::schema::Schema;
 use crate::state::State;
 

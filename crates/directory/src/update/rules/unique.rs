@@ -18,7 +18,7 @@ use crate::outcome::Stop;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::steps;
-use crate::update::reindex::{KeySet, Side, index_keys, is_unchanged};
+use crate::reindex::{KeySet, Side, index_keys, is_unchanged};
 
 /// An instance of the rule, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

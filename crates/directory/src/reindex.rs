@@ -8,10 +8,9 @@ use crate::engine::{
 };
 use crate::entry::{Damaged, Entry, StoredAttribute};
 use crate::error::{Error, Result};
-use crate::indexes::{AttributeIndexes, Completeness, for_each_key, ordering_key};
+use crate::indexes::{AttributeIndexes, Completeness, IndexSet, for_each_key, ordering_key};
 use crate::large::{self, LargeValues};
 use crate::schema::Schema;
-use crate::state::State;
 use crate::steps;
 
 /// Descriptions of an indexed type that are looked up in a record one by one; more are looked for among its attributes.
@@ -62,13 +61,12 @@ pub(crate) struct Scratch {
 pub(crate) fn reindex<W: Write>(
     txn: &mut W,
     schema: &Schema,
-    state: &State,
+    (attributes, indexes): (&AttributeTable, &IndexSet),
     id: EntryId,
     [old, new]: [&Side<'_>; 2],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let attributes = &state.attributes;
-    for indexed in state.indexes.iter() {
+    for indexed in indexes.iter() {
         let damaged = |_: Damaged| Error::corrupt(format!("entry {id}: {Damaged}"));
         if is_unchanged(attributes, indexed, old, new).map_err(damaged)? {
             continue;
