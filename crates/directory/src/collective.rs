@@ -17,9 +17,7 @@ use crate::entry::{Damaged, Entry, RecordBuilder};
 use crate::error::{Error, Result};
 use crate::names::{self, Superior};
 use crate::operational::{Operational, Vocabulary};
-use crate::schema::{NormalDn, OperationalAttribute, Schema};
-use crate::search;
-use crate::state::State;
+use crate::schema::{NormalDn, OperationalAttribute};
 use crate::subtree::{Subtree, has_class};
 
 /// The OID of excludeAllCollectiveAttributes (RFC 3671 §2.3).
@@ -63,25 +61,22 @@ pub(crate) struct Governing {
 }
 
 impl Collective {
-    /// Those of a snapshot or a transaction; none if there are none.
+    /// Those of a snapshot or a transaction, whose subentries these are among others; none if there are none.
     pub(crate) fn of<R: Read>(
-        schema: &Schema,
-        state: &State,
-        view: &R,
+        (view, vocabulary): (&R, Vocabulary<'_>),
+        candidates: Vec<EntryId>,
     ) -> Result<Option<Arc<Collective>>> {
-        if !state.attributes.has_collective() {
-            return Ok(None);
-        }
+        let Vocabulary { schema, attributes } = vocabulary;
         let mut subentries = Vec::new();
-        for id in search::subentries(schema, state, view)? {
+        for id in candidates {
             let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
             if let Some(record) = view.get(Table::Entry, &id.to_key())? {
                 let entry = Entry::new(&record).map_err(damaged)?;
-                subentries.extend(Governing::of(schema, state, view, (id, &entry))?);
+                subentries.extend(Governing::of((view, vocabulary), (id, &entry))?);
             }
         }
         let role = schema.operational(OperationalAttribute::AdministrativeRole);
-        let has_roles = !state.attributes.numbers_of(role).is_empty();
+        let has_roles = !attributes.numbers_of(role).is_empty();
         Ok((!subentries.is_empty()).then(|| {
             Arc::new(Collective {
                 subentries,
@@ -242,13 +237,10 @@ impl Collective {
 impl Governing {
     /// A subentry with collective attributes, if it is one, and its base is there.
     fn of<R: Read>(
-        schema: &Schema,
-        state: &State,
-        view: &R,
+        (view, vocabulary): (&R, Vocabulary<'_>),
         (id, entry): (EntryId, &Entry<'_>),
     ) -> Result<Option<Governing>> {
-        let attributes = &state.attributes;
-        let vocabulary = Vocabulary { schema, attributes };
+        let Vocabulary { schema, attributes } = vocabulary;
         let damaged = |damaged| Error::corrupt(format!("a subentry: {damaged}"));
         let class = schema.well_known().collective_attribute_subentry;
         if !has_class(vocabulary, entry, class).map_err(damaged)? {

@@ -26,6 +26,8 @@
 //! What is added to the schema is a record of its own ([`crate::schema::additions`]), read again when its time in the
 //! definition is another one. What is to be added to it once all entries have been looked at is another record.
 
+pub(crate) mod indexes;
+
 use std::sync::Arc;
 
 use crate::attributes::AttributeTable;

@@ -1,6 +1,12 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
+mod change_reader;
+pub(crate) mod feed_generation;
+mod index_builder;
+mod schema_change;
+mod shards;
 mod snapshot;
+mod subentries;
 
 use std::hash::RandomState;
 use std::path::Path;
@@ -12,7 +18,7 @@ use sapwood_ldap::message::Request;
 use crate::access::Access;
 use crate::accounts::Accounts;
 use crate::changes::clock::HybridClock;
-use crate::changes::{ChangesKept, generation, watermark};
+use crate::changes::{ChangesKept, watermark};
 use crate::config::Settings;
 use crate::definition;
 use crate::engine::{
@@ -20,22 +26,23 @@ use crate::engine::{
 };
 use crate::error::{self, Error, Result};
 use crate::examined::Examined;
-use crate::import::Prepared;
-use crate::index_change::Builder;
 use crate::index_definition::IndexDefinition;
 use crate::names::DnCache;
 use crate::schema::Schema;
 use crate::schema::additions::Additions;
 use crate::search::Learned;
-use crate::shards;
 use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
-use crate::subentries;
 use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
 use crate::synthetic::root_dse::RootDse;
-use crate::update::{Allowance, Applied, Batch, Update, UpdateRequest, Work, WriterState};
+use crate::update::{
+    Allowance, Applied, Batch, Prepared, Update, UpdateRequest, Work, WriterState,
+};
 
+pub use self::change_reader::{ChangePosition, ChangeReader, ChangeSet, PositionError};
+pub use self::feed_generation::renew_feed;
+pub(crate) use self::index_builder::Builder;
 use self::snapshot::Seen;
 pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
 
@@ -190,7 +197,7 @@ impl<E: Engine> Directory<E> {
             stores: engine.stores(),
             config,
             now: options.clock.now_micros(),
-            generation: generation::of_uuid(options.uuids.uuid()),
+            generation: feed_generation::of_uuid(options.uuids.uuid()),
             failure: None,
         };
         let ticket = engine.write(&mut create)?;

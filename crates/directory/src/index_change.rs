@@ -8,22 +8,22 @@
 
 use std::ops::Bound;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, PoisonError};
 
 use crate::Directory;
-use crate::definition::{self, place_of, set_index};
+use crate::definition::indexes::{Build, begin, building, drop_from, posting_kind};
+use crate::definition::{self, place_of};
 use crate::engine::{
-    self, Bundle, CommitNo, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, StoreSet,
-    Table, TableName, Ticket, Verdict, Write,
+    self, Bundle, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, StoreSet, Table,
+    TableName, Ticket, Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::index_definition::{IndexDefinition, KIND_WORDS};
-use crate::indexes::{AttributeIndexes, Completeness};
+use crate::index_definition::IndexDefinition;
+use crate::indexes::Completeness;
 use crate::large;
 use crate::operational::{self, Vocabulary};
 use crate::reindex::{KeySet, Side, index_keys, ordering_keys};
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::Schema;
 use crate::state::State;
 
 /// Entries filed in one transaction.
@@ -108,8 +108,7 @@ impl<E: Engine> Directory<E> {
     /// From now on tells this channel, which need not hold more than one message, of updates that begin indexes:
     /// [`Directory::build_indexes`] is to be called then.
     pub fn set_index_builder(&self, woken: SyncSender<()>) {
-        let mut known = self.builder().woken.lock();
-        **known.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()) = Some(woken);
+        self.builder().set(woken);
     }
 
     /// Files entries in new indexes, and completes these; how many are complete.
@@ -177,40 +176,6 @@ impl<E: Engine> Directory<E> {
     }
 }
 
-/// Who builds the indexes that updates begin, if somebody does.
-#[derive(Debug, Default)]
-pub(crate) struct Builder {
-    woken: Mutex<Option<SyncSender<()>>>,
-}
-
-impl Builder {
-    /// Has indexes built that were begun.
-    pub(crate) fn wake(&self) {
-        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(woken) = &*woken {
-            // One message is enough.
-            let _ = woken.try_send(());
-        }
-    }
-}
-
-/// An index that is being built: a type, the word for the kind, and the commit that began it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Build {
-    attribute_type: AttributeTypeId,
-    kind: &'static str,
-    began: CommitNo,
-}
-
-impl Build {
-    /// How far it has come; none if it was dropped.
-    fn completeness(&self, state: &State) -> Option<Completeness> {
-        let indexes = state.indexes.of(self.attribute_type)?;
-        let now = completeness(indexes, self.kind);
-        (now == Completeness::Complete || now == Completeness::Building(self.began)).then_some(now)
-    }
-}
-
 /// A change of the definition.
 #[derive(Clone, Copy)]
 enum Step<'s> {
@@ -264,105 +229,6 @@ impl Change<'_> {
         }
         Ok(definition::store(txn, &mut state)?)
     }
-}
-
-/// The indexes that are being built.
-fn building(state: &State) -> Vec<Build> {
-    let mut builds = Vec::new();
-    for indexes in state.indexes.iter() {
-        for (kind, _) in KIND_WORDS {
-            if let Completeness::Building(began) = completeness(indexes, kind) {
-                builds.push(Build {
-                    attribute_type: indexes.attribute_type,
-                    kind,
-                    began,
-                });
-            }
-        }
-    }
-    builds
-}
-
-/// Has indexes come into being, empty, unless they are complete; they are to be built. The definition is still to be
-/// stored.
-///
-/// # Errors
-/// [`Error::Config`] when the attribute cannot be indexed so.
-pub(crate) fn begin<T: Write>(
-    txn: &mut T,
-    schema: &Schema,
-    state: &mut State,
-    wanted: &IndexDefinition,
-) -> Result<Vec<Build>> {
-    let attribute = wanted.attribute.as_str();
-    let began = txn.commit();
-    let mut builds = Vec::new();
-    for (kind, is_wanted) in wanted.kinds() {
-        let known = schema.attribute_type(attribute.as_bytes());
-        let indexes = known.and_then(|known| state.indexes.of(known.id()));
-        let is_complete =
-            indexes.is_some_and(|indexes| completeness(indexes, kind) == Completeness::Complete);
-        if is_wanted && !is_complete {
-            let building = Completeness::Building(began);
-            builds.push(Build {
-                attribute_type: set_index(txn, schema, state, attribute, kind, building)?,
-                kind,
-                began,
-            });
-        }
-    }
-    Ok(builds)
-}
-
-/// Drops indexes; how many of them there were. The definition is still to be stored.
-///
-/// # Errors
-/// [`Error::Config`] for the two that every directory keeps, for those that a rule reads, and for an attribute the
-/// schema does not have.
-pub(crate) fn drop_from<T: Write>(
-    txn: &mut T,
-    schema: &Schema,
-    state: &mut State,
-    unwanted: &IndexDefinition,
-) -> Result<usize> {
-    let known = schema.attribute_type(unwanted.attribute.as_bytes());
-    let known = known.ok_or_else(|| {
-        Error::Config(format!("the schema does not define {}", unwanted.attribute))
-    })?;
-    if unwanted.equality && definition::ALWAYS_INDEXED.contains(&known.name()) {
-        return Err(Error::Config(format!(
-            "every directory keeps the index {} eq",
-            known.name()
-        )));
-    }
-    let Some(number) = state.indexes.of(known.id()).map(|indexes| indexes.number) else {
-        return Ok(0);
-    };
-    let kind = IndexKind::Equality;
-    let attribute = number;
-    let is_read = state.rules.reads(state, Index { attribute, kind });
-    if unwanted.equality && is_read {
-        return Err(Error::Config(format!(
-            "a rule needs the index {0} eq: take {0} out of olcUniqueURI first",
-            known.name()
-        )));
-    }
-    let indexes = state.indexes.of_mut(known.id(), number);
-    let mut dropped = 0;
-    for (kind, is_unwanted) in unwanted.kinds() {
-        if !is_unwanted || completeness(indexes, kind) == Completeness::Absent {
-            continue;
-        }
-        match posting_kind(kind) {
-            Some(kind) => txn.drop_index(indexes.index(kind))?,
-            None => txn.drop_table(indexes.order_table())?,
-        };
-        if let Some(place) = place_of(indexes, kind) {
-            *place = Completeness::Absent;
-        }
-        dropped += 1;
-    }
-    Ok(dropped)
 }
 
 impl Bundle for Change<'_> {
@@ -557,20 +423,5 @@ impl Bundle for File<'_> {
             }
             None => self.is_done = true,
         }
-    }
-}
-
-/// The kind of posting list a word stands for; `None` for ordering, which is a table.
-fn posting_kind(word: &str) -> Option<IndexKind> {
-    KIND_WORDS
-        .iter()
-        .find(|(known, _)| *known == word)
-        .and_then(|(_, kind)| *kind)
-}
-
-fn completeness(indexes: &AttributeIndexes, kind: &str) -> Completeness {
-    match posting_kind(kind) {
-        Some(kind) => indexes.completeness(kind),
-        None => indexes.ordering,
     }
 }

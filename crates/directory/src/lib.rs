@@ -34,14 +34,12 @@ mod password_policy;
 mod referral;
 mod reindex;
 pub mod schema;
-pub mod schema_change;
+mod schema_change;
 mod search;
-mod shards;
 mod sources;
 mod stamp;
 mod state;
 mod steps;
-mod subentries;
 mod subtree;
 mod synthetic;
 mod target;
@@ -49,15 +47,13 @@ mod update;
 mod virtual_attributes;
 
 pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
-pub use changes::{
-    Change, ChangeKind, ChangePosition, ChangeReader, ChangeSet, ChangesKept, Csn, Former,
-    PositionError, renew_feed,
-};
+pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{AuthzPolicy, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes, Settings};
 pub use directory::{
-    Commit, Config, Credentials, Directory, Options, Partition, RetiredSnapshot, Snapshot,
+    ChangePosition, ChangeReader, ChangeSet, Commit, Config, Credentials, Directory, Options,
+    Partition, PositionError, RetiredSnapshot, Snapshot, renew_feed,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};

@@ -11,8 +11,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::{self, Vocabulary};
 use crate::outcome::Outcome;
-use crate::schema::{OperationalAttribute, Schema};
-use crate::state::State;
+use crate::schema::OperationalAttribute;
 
 /// Bytes of the URLs of a referral result, for which no memory is set aside: names of targets come from clients, and
 /// each URL has them, with up to three bytes for one.
@@ -23,29 +22,18 @@ const REFERRAL_BYTES_MAX: usize = 8 << 10;
 const REFERENCE_BYTES_MAX: usize = 64 << 10;
 
 /// The `ref` values of a referral object, as they are stored.
-fn references<R: Read>(
-    view: &R,
-    schema: &Schema,
-    state: &State,
-    id: EntryId,
-) -> Result<Vec<String>> {
+fn references<R: Read>(view: &R, vocabulary: Vocabulary<'_>, id: EntryId) -> Result<Vec<String>> {
     let mut urls = Vec::new();
     let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
     let Some(record) = view.get(Table::Entry, &id.to_key())? else {
         return Ok(urls);
     };
     let user = Entry::new(&record).map_err(damaged)?;
-    let vocabulary = Vocabulary {
-        schema,
-        attributes: &state.attributes,
-    };
     let mut spelled = Vec::new();
     let operational = operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
     for entry in [user, operational] {
-        for known in state
-            .attributes
-            .of_type(schema.operational(OperationalAttribute::Ref))
-        {
+        let by = vocabulary.schema.operational(OperationalAttribute::Ref);
+        for known in vocabulary.attributes.of_type(by) {
             let stored = entry.attribute(known.number()).map_err(damaged)?;
             for value in stored.iter().flat_map(|stored| stored.values()) {
                 urls.push(String::from_utf8_lossy(value).into_owned());
@@ -59,15 +47,14 @@ fn references<R: Read>(
 /// referral object `id`: each URL's DN takes the place of the referral object's (RFC 3296 §5.1).
 pub(crate) fn outcome<R: Read>(
     view: &R,
-    schema: &Schema,
-    state: &State,
+    vocabulary: Vocabulary<'_>,
     id: EntryId,
     target: &str,
     above: usize,
     scope: Option<Scope>,
 ) -> Result<Outcome> {
     let below = leading_rdns(target, above);
-    let referrals = references(view, schema, state, id)?;
+    let referrals = references(view, vocabulary, id)?;
     let matched = names::dn_of(view, id)?;
     let (mut urls, mut bytes) = (Vec::new(), 0);
     for url in referrals {
@@ -99,14 +86,13 @@ pub(crate) fn outcome<R: Read>(
 /// §5.5).
 pub(crate) fn in_place_of<R: Read>(
     view: &R,
-    schema: &Schema,
-    state: &State,
+    vocabulary: Vocabulary<'_>,
     id: EntryId,
     dn: &str,
     scope: Scope,
 ) -> Result<OctetStringsBuf> {
     let mut urls = OctetStringsBuf::default();
-    for reference in references(view, schema, state, id)? {
+    for reference in references(view, vocabulary, id)? {
         let Some(url) = rewritten(&reference, dn, "", Some(scope)) else {
             continue;
         };

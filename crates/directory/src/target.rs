@@ -7,6 +7,7 @@ use crate::access::{Requester, as_seen};
 use crate::engine::{EntryId, Read};
 use crate::entry::EntryFlags;
 use crate::names::{self, Child};
+use crate::operational::Vocabulary;
 use crate::outcome::{Outcome, Stop};
 use crate::referral;
 use crate::schema::{NormalDn, OperationalAttribute, Schema};
@@ -113,8 +114,10 @@ pub(crate) fn find<R: Read>(
         .position(|entry| entry.flags.is_referral());
     if let Some(at) = referral.filter(|_| !manage_dsa_it) {
         let below = normal.len() - first_rdns - at;
+        let attributes = &state.attributes;
+        let vocabulary = Vocabulary { schema, attributes };
         return Err(
-            referral::outcome(view, schema, state, walk.entries[at].id, dn, below, None)?.into(),
+            referral::outcome(view, vocabulary, walk.entries[at].id, dn, below, None)?.into(),
         );
     }
     let Some(entry) = walk.found() else {
@@ -167,8 +170,10 @@ pub(crate) fn find_vacancy<R: Read>(
         .position(|entry| entry.flags.is_referral())
     {
         let below = normal.len() - first_rdns - at;
+        let attributes = &state.attributes;
+        let vocabulary = Vocabulary { schema, attributes };
         return Err(
-            referral::outcome(view, schema, state, walk.entries[at].id, dn, below, None)?.into(),
+            referral::outcome(view, vocabulary, walk.entries[at].id, dn, below, None)?.into(),
         );
     }
     if walk.matched_rdns + 1 < normal.len() {

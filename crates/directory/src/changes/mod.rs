@@ -2,24 +2,20 @@
 //!
 //! Each transaction leaves one [record] in the engine's feed, in the same commit as its changes. A record names the
 //! entries, the change sequence number ([`Csn`]) of each change, and what a deleted or renamed entry was called; the
-//! entry as it is now stands in the snapshot. The numbers come from one [clock]. [`ChangeReader`] reads the records
-//! behind a [`ChangePosition`]; [`ChangesKept`] says how far back they reach.
+//! entry as it is now stands in the snapshot. The numbers come from one [clock]. [`ChangeReader`](crate::ChangeReader)
+//! reads the records behind a [`ChangePosition`](crate::ChangePosition); [`ChangesKept`] says how far back they reach.
 //!
 //! A load writes no records, and a restored directory continues from an older state. Both begin a new *generation* of
 //! the feed, and a position of another one is refused with [`TooOld`](crate::engine::Error::TooOld): the one that has
 //! it reads everything anew.
 
 pub(crate) mod clock;
-pub(crate) mod generation;
 mod kept;
-mod reader;
 pub(crate) mod record;
 pub(crate) mod watermark;
 
-pub use generation::renew_feed;
 pub(crate) use kept::Added;
 pub use kept::ChangesKept;
-pub use reader::{ChangePosition, ChangeReader, ChangeSet, PositionError};
 pub use sapwood_ldap::csn::Csn;
 
 use crate::engine::EntryId;

@@ -10,8 +10,9 @@ use crate::entry::Entry;
 use crate::error::{self, Error, Result};
 use crate::examined::Examined;
 use crate::names::{self, DnCache};
+use crate::operational::Vocabulary;
 use crate::schema::{NormalDn, Schema};
-use crate::search::Learned;
+use crate::search::{self, Learned};
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 use crate::synthetic::{Context, SyntheticContext};
@@ -146,7 +147,12 @@ impl<E: Engine> Snapshot<E> {
         if !self.state().attributes.has_collective() {
             return Ok(None);
         }
-        let find = || Collective::of(self.schema(), self.state(), self.view());
+        let find = || {
+            let (schema, state, view) = (self.schema(), self.state(), self.view());
+            let attributes = &state.attributes;
+            let candidates = search::subentries(schema, state, view)?;
+            Collective::of((view, Vocabulary { schema, attributes }), candidates)
+        };
         self.learned().collective(find)
     }
 

@@ -19,11 +19,12 @@ use super::creation_stamps::{CreationStamps, Spelled};
 use super::gathered::Gathered;
 use super::ordered::{Next as NextEntry, Ordered};
 use super::posting_batch::PostingBatch;
-use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
+use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Shared, sort_failed};
 use crate::attributes::AttributeTable;
 use crate::changes::clock::HybridClock;
-use crate::changes::{Csn, generation, watermark};
+use crate::changes::{Csn, watermark};
 use crate::definition;
+use crate::directory::feed_generation;
 use crate::engine::{
     self, Bundle, Engine, EntryId, GRAM_BYTES, IndexKind, Load, Loader, Read, StoreSet, Table,
     Ticket, Verdict, Write, take_escaped, take_varint,
@@ -36,6 +37,7 @@ use crate::names::{Child, name_key};
 use crate::reindex::{KINDS, KeySet, Side, each_index_key, of_type, ordering_keys};
 use crate::schema::Schema;
 use crate::state::State;
+use crate::update::Prepared;
 
 /// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
 pub(super) const BATCH_ENTRIES: usize = 4096;
@@ -149,7 +151,7 @@ fn reserve<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<(Vec<Entry
     let mut reserve = Reserve {
         entries,
         stores: directory.stores(),
-        generation: generation::of_uuid(options.uuids.uuid()),
+        generation: feed_generation::of_uuid(options.uuids.uuid()),
         clock: directory.clock(),
         first: Vec::new(),
     };

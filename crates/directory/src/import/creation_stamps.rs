@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
+use super::Shared;
 use super::prepare::number;
-use super::{Prepared, Shared};
 use crate::attributes::AttributeTable;
 use crate::changes::Csn;
 use crate::engine::{AttributeNo, Engine, EntryId};
@@ -18,6 +18,7 @@ use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::OperationalAttribute;
 use crate::stamp::{generalized_time, uuid_text};
+use crate::update::Prepared;
 
 /// How much of a new record is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

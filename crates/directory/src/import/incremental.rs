@@ -7,9 +7,10 @@ use sapwood_store::sort::Sorted;
 
 use super::build::reject;
 use super::creation_stamps::{CreationStamps, Spelled};
-use super::{ImportPhase, Prepared, Shared, sort_failed};
+use super::{ImportPhase, Shared, sort_failed};
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result};
+use crate::update::Prepared;
 
 /// Additions to a transaction, at most.
 const ADDITIONS_MAX: usize = 1000;

@@ -28,7 +28,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use prepare::Prepared;
 pub use source::{ImportFormat, ImportSource, NoEntry};
 
 use crate::directory::Directory;

@@ -32,32 +32,12 @@ use crate::sources::PasswordHasher;
 use crate::stamp::{Stamp, uuid_text};
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
-use crate::update::{described, flags_of, no_class};
+use crate::update::{Prepared, described, flags_of, no_class};
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
 const SOURCES_AT_ONCE_MAX: usize = 16;
 /// Blocks that wait for each worker.
 const BLOCKS_WAITING: usize = 2;
-
-/// An entry ready to be stored but for its id and its parent's. Sorted by its normal DN, which is the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prepared<'p> {
-    /// Which source it comes from.
-    pub(crate) source: usize,
-    /// The line in it.
-    pub(crate) line: u64,
-    /// Its flags.
-    pub(crate) flags: EntryFlags,
-    /// Its structural class: the position in the schema.
-    pub(crate) class: usize,
-    /// Where its own RDN begins in the normal DN: 0 for a naming context.
-    pub(crate) rdn_start: usize,
-    /// Its DN as written.
-    pub(crate) dn: &'p str,
-    /// Its two records. The parent's id is still missing; the second is empty if the source says nothing of operational
-    /// attributes.
-    pub(crate) records: [&'p [u8]; 2],
-}
 
 impl<'p> Prepared<'p> {
     /// Appends the sorter's value: what of the normal DN its key has no room for, then everything else. Entries with

@@ -5,8 +5,8 @@
 use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse, PasswordPolicyWarning};
 
 use super::account::Locked;
-use super::{Account, AccountState, PasswordPolicy};
-use crate::accounts::FAILURES_MAX;
+use super::{Account, PasswordPolicy};
+use crate::accounts::{AccountState, FAILURES_MAX};
 
 /// What a bind may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse};
 
-use super::{
-    Account, AccountState, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy,
-};
+use super::{Account, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy};
 use crate::access::{Asked, Identity, Requester, Rights};
-use crate::accounts::Unwritten;
+use crate::accounts::{AccountState, Unwritten};
 use crate::directory::{Directory, Snapshot};
 use crate::engine::{self, Bundle, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict, Write};
 use crate::entry::Entry;
@@ -318,8 +316,9 @@ mod tests {
     use sapwood_testkit::requests;
 
     use super::*;
+    use crate::accounts::Accounts;
     use crate::engine::Embedded;
-    use crate::password_policy::{AccountChange, Accounts};
+    use crate::password_policy::AccountChange;
     use crate::schema::Schema;
     use crate::{Config, Options, PasswordPolicyOverlay, Settings, Update, UpdateRequest};
 

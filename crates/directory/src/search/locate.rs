@@ -10,6 +10,7 @@ use crate::engine::{EntryId, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::names::{self, Child, Walk};
+use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::referral;
 use crate::schema::{AttributeTypeId, NormalDn, OperationalAttribute, Schema};
@@ -136,12 +137,11 @@ impl<R: Read> Locator<'_, R> {
         for (step, child) in walk.entries.iter().enumerate() {
             let below = normal.len() - (first_rdns + step);
             if child.flags.is_referral() && !manner.manage_dsa_it {
-                let (schema, state) = (self.schema, self.state);
+                let (schema, attributes) = (self.schema, &self.state.attributes);
+                let vocabulary = Vocabulary { schema, attributes };
                 let scope = manner.referral_scope;
-                return referral::outcome(
-                    self.view, schema, state, child.id, written, below, scope,
-                )
-                .map(Stop::Ended);
+                return referral::outcome(self.view, vocabulary, child.id, written, below, scope)
+                    .map(Stop::Ended);
             }
             if child.flags.is_alias() && manner.follow_aliases {
                 return self.follow(child.id, below);

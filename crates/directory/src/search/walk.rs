@@ -531,7 +531,9 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             Scope::Base => url::Scope::Base,
             Scope::Subtree | Scope::Subordinates => url::Scope::Sub,
         };
-        let urls = referral::in_place_of(self.view, self.schema, self.state, id, dn, scope)?;
+        let (schema, attributes) = (self.schema, &self.state.attributes);
+        let vocabulary = Vocabulary { schema, attributes };
+        let urls = referral::in_place_of(self.view, vocabulary, id, dn, scope)?;
         let urls = urls.view();
         if urls.is_empty() {
             return Ok(Flow::Next);

@@ -25,7 +25,6 @@ use crate::config::{
 use crate::definition;
 use crate::engine::Write;
 use crate::error::Error;
-use crate::index_change;
 use crate::index_definition::IndexDefinition;
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::outcome::{Outcome, Stop};
@@ -158,7 +157,7 @@ impl<T: Write> Run<'_, T> {
                 .iter()
                 .filter(|(_, is_wanted)| *is_wanted)
                 .count();
-            let dropped = index_change::drop_from(self.txn, schema, state, definition);
+            let dropped = definition::indexes::drop_from(self.txn, schema, state, definition);
             if dropped.map_err(refused)? < count {
                 let diagnostic = format!("{INDEXES}: there is no index {definition}");
                 return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
@@ -166,7 +165,7 @@ impl<T: Write> Run<'_, T> {
         }
         let mut begins = false;
         for definition in &wanted {
-            let begun = index_change::begin(self.txn, schema, state, definition);
+            let begun = definition::indexes::begin(self.txn, schema, state, definition);
             let is_new = !begun.map_err(refused)?.is_empty();
             if !is_new && change.kind == ChangeKind::Add {
                 let diagnostic = format!("{INDEXES}: the index {definition} is there already");

@@ -13,7 +13,9 @@ use crate::access::{Asked, EntryGrants, Rights, Sight, Slot};
 use crate::collective::Collective;
 use crate::engine::{EntryId, IndexKind, Write};
 use crate::names;
+use crate::operational::Vocabulary;
 use crate::outcome::Stop;
+use crate::search;
 use crate::search::look::{Look, assertion_failed, assertion_too_long};
 
 /// The controls of an update, but for those that the session has dealt with before.
@@ -108,7 +110,10 @@ impl<T: Write> Run<'_, T> {
         if let Some(indexes) = self.state.indexes.of(object_class) {
             self.txn.open_index(indexes.index(IndexKind::Equality))?;
         }
-        let read = Collective::of(self.schema, self.state, self.txn)?;
+        let (schema, state, view) = (self.schema, &*self.state, &*self.txn);
+        let attributes = &state.attributes;
+        let candidates = search::subentries(schema, state, view)?;
+        let read = Collective::of((view, Vocabulary { schema, attributes }), candidates)?;
         Ok(self.collective.insert(read).clone())
     }
 

@@ -1,9 +1,9 @@
 //! `pwdFailureTime`: when binds as the entry failed since the last one that succeeded, the last of them.
 
 use super::{Subject, Values};
+use crate::accounts::FAILURES_SHOWN_MAX;
 use crate::engine::Read;
 use crate::error::Result;
-use crate::password_policy::FAILURES_SHOWN_MAX;
 use crate::stamp::precise_time;
 
 pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {

@@ -2,8 +2,7 @@
 //! wait for has come. That is a change of the schema, for which the entries are looked at.
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::schema_change::AwaitedChange;
-use sapwood_directory::{Outcome, Snapshot};
+use sapwood_directory::{AwaitedChange, Outcome, Snapshot};
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;

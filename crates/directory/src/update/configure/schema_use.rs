@@ -4,7 +4,6 @@
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::Definition;
 
-use crate::access;
 use crate::engine::{EntryId, IndexKind, Postings, Write};
 use crate::error::Error;
 use crate::indexes::shorten;

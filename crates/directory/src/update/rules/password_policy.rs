@@ -10,16 +10,17 @@ use sapwood_ldap::controls::PasswordPolicyError;
 use sapwood_ldap::result::ResultCode;
 
 use super::{Before, Rule, Touched};
+use crate::accounts::Forgotten;
 use crate::engine::{Index, Read};
 use crate::error::Result;
 use crate::operational::Vocabulary;
 use crate::outcome::{Outcome, Stop};
 use crate::password_policy::{
-    Account, Forgotten, Governed, PasswordPolicy, Refused, history, too_many_values,
+    Account, Governed, PasswordPolicy, Refused, history, too_many_values,
 };
 use crate::schema::{OperationalAttribute, Schema};
-use crate::state::State;
 use crate::stamp::generalized_time;
+use crate::state::State;
 
 /// The rule, which has nothing of its own.
 #[derive(Debug)]
@@ -91,7 +92,10 @@ impl Rule for PasswordRule {
 
 impl PasswordRule {
     /// Forgets the failures of an entry whose lock is taken away.
-    fn note_unlock<R: Read>(&self, update: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
+    fn note_unlock<R: Read>(
+        &self,
+        update: &mut Before<'_, '_, R>,
+    ) -> std::result::Result<(), Stop> {
         let Some([_, operational]) = &update.old else {
             return Ok(());
         };
@@ -99,7 +103,9 @@ impl PasswordRule {
         let locked = schema.operational(OperationalAttribute::PwdAccountLockedTime);
         let number = update.state.attributes.number(locked, "");
         let was_locked = match number {
-            Some(number) => operational.attribute(number).is_ok_and(|stored| stored.is_some()),
+            Some(number) => operational
+                .attribute(number)
+                .is_ok_and(|stored| stored.is_some()),
             None => false,
         };
         if was_locked && !update.draft.has(locked, "") {
@@ -120,7 +126,9 @@ fn account_of<R: Read>(update: &Before<'_, '_, R>) -> Result<Account> {
     let named = schema.operational(OperationalAttribute::PwdPolicySubentry);
     let named = update.draft.values(named);
     Ok(Account {
-        policy: named.first().map(|dn| String::from_utf8_lossy(dn).into_owned()),
+        policy: named
+            .first()
+            .map(|dn| String::from_utf8_lossy(dn).into_owned()),
         ..Account::default()
     })
 }
@@ -150,7 +158,11 @@ fn keep<R: Read>(
     if update.draft.values(reset) == was_reset {
         let is_reset = policy.must_change && update.is_password_admin;
         let value = is_reset.then(|| b"TRUE".to_vec());
-        set(update, OperationalAttribute::PwdReset, Vec::from_iter(value));
+        set(
+            update,
+            OperationalAttribute::PwdReset,
+            Vec::from_iter(value),
+        );
     }
     let before = update.old.as_ref().map(|[user, _]| user);
     let number = update.state.attributes.number(known.user_password, "");
@@ -161,7 +173,8 @@ fn keep<R: Read>(
         _ => None,
     };
     let before = before.and_then(|stored| stored.values().iter().next());
-    let used = before.map(|value| history::value(&generalized_time(update.now), PASSWORD_SYNTAX, value));
+    let used =
+        before.map(|value| history::value(&generalized_time(update.now), PASSWORD_SYNTAX, value));
     let kept = history::with(&account.history, used, policy.in_history);
     set(update, OperationalAttribute::PwdHistory, kept);
     update.forgets = Some(Forgotten::All);

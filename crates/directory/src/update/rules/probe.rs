@@ -24,7 +24,9 @@ fn descriptions<R: Read>(update: &After<'_, R>, side: &super::Side<'_>) -> Vec<S
     let entry = side.records.map(|[user, _]| user);
     let values = number.and_then(|number| entry?.attribute(number).unwrap());
     let values = values.iter().flat_map(|values| values.values());
-    values.map(|value| String::from_utf8(value.to_vec()).unwrap()).collect()
+    values
+        .map(|value| String::from_utf8(value.to_vec()).unwrap())
+        .collect()
 }
 
 impl Rule for Probe {
@@ -47,7 +49,10 @@ impl Rule for Probe {
         let wishes: Vec<Vec<u8>> = values.into_iter().map(<[u8]>::to_vec).collect();
         let asks = |what: &[u8]| wishes.iter().any(|wish| wish == what);
         if asks(b"refuse me") {
-            return Err(Stop::refuse(ResultCode::ConstraintViolation, "refused as it asks"));
+            return Err(Stop::refuse(
+                ResultCode::ConstraintViolation,
+                "refused as it asks",
+            ));
         }
         let title = schema.attribute_type(b"title").unwrap();
         let see_also = schema.attribute_type(b"seeAlso").unwrap();
@@ -64,10 +69,17 @@ impl Rule for Probe {
     }
 
     fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
-        let (old, new) = (descriptions(update, update.old), descriptions(update, update.new));
+        let (old, new) = (
+            descriptions(update, update.old),
+            descriptions(update, update.new),
+        );
         let base = "dc=example,dc=com";
         let note = |dn: &str, value: &str| {
-            let change = (sapwood_ldap::list::ChangeKind::Replace, "description", &[value][..]);
+            let change = (
+                sapwood_ldap::list::ChangeKind::Replace,
+                "description",
+                &[value][..],
+            );
             requests::modify(1, dn, &[change])
         };
         for wish in new.iter().filter(|wish| !old.contains(wish)) {
@@ -77,7 +89,9 @@ impl Rule for Probe {
             };
             match wish.split_once(' ') {
                 Some(("tell", whom)) => {
-                    update.queue.push(note(&format!("cn={whom},{base}"), &format!("by {origin}")))?;
+                    update
+                        .queue
+                        .push(note(&format!("cn={whom},{base}"), &format!("by {origin}")))?;
                 }
                 // Each answer is an update that is answered.
                 Some(("count", number)) => {

@@ -15,10 +15,10 @@ use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::large;
 use crate::names;
 use crate::outcome::Stop;
+use crate::reindex::{KeySet, Side, index_keys, is_unchanged};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::steps;
-use crate::reindex::{KeySet, Side, index_keys, is_unchanged};
 
 /// An instance of the rule, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use super::record::{self, Record};
-use super::{Change, Csn, generation, watermark};
-use crate::directory::{Directory, Snapshot};
+use super::{Directory, Snapshot, feed_generation};
+use crate::changes::record::{self, Record};
+use crate::changes::{Change, Csn, watermark};
 use crate::engine::{self, CommitNo, Embedded, Engine, FeedPosition, STORES_MAX};
 use crate::error::Result;
 
@@ -82,7 +82,7 @@ impl<'r> ChangeSet<'r> {
     }
 }
 
-/// Somebody who follows a directory. While there is one, more of the feed is [kept](super::ChangesKept).
+/// Somebody who follows a directory. While there is one, more of the feed is [kept](crate::ChangesKept).
 pub struct ChangeReader<E: Engine = Embedded> {
     directory: Directory<E>,
     position: ChangePosition,
@@ -186,7 +186,7 @@ impl<E: Engine> Snapshot<E> {
     /// The same, unless what tells it is not here.
     pub(crate) fn change_position_here(&self) -> Result<ChangePosition> {
         Ok(ChangePosition {
-            generation: generation::of(self.view())?,
+            generation: feed_generation::of(self.view())?,
             commits: self.directory().engine().position(self.view()),
         })
     }
@@ -201,7 +201,7 @@ impl<E: Engine> Snapshot<E> {
 
     /// The generation of the feed. Waits for it if it is not here.
     fn generation(&self) -> Result<u64> {
-        self.through(|snapshot| generation::of(snapshot.view()))
+        self.through(|snapshot| feed_generation::of(snapshot.view()))
     }
 
     /// Reads behind a position; how far that went, and whether it failed there.
@@ -232,7 +232,7 @@ impl<E: Engine> Snapshot<E> {
                 changes,
             })
         };
-        let done = match generation::of(self.view()) {
+        let done = match feed_generation::of(self.view()) {
             Ok(generation) if generation == after.generation => {
                 let engine = self.directory().engine();
                 let done = engine.changes(self.view(), &after.commits, read);

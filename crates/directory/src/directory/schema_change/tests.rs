@@ -8,6 +8,7 @@ use sapwood_testkit::{Answer, requests};
 
 use super::*;
 use crate::engine::{Embedded, Shy};
+use crate::schema::Schema;
 use crate::{
     Budget, Config, Options, Outcome, Requester, Search, SearchOptions, Step, Update,
     UpdateRequest, Wire,

@@ -23,7 +23,7 @@ pub(crate) fn of_uuid(uuid: [u8; 16]) -> u64 {
 }
 
 /// The generation that a snapshot is of.
-pub(crate) fn of<R: Read>(view: &R) -> Result<u64> {
+pub(super) fn of<R: Read>(view: &R) -> Result<u64> {
     let generation = definition::feed_generation(view)?;
     generation.ok_or_else(|| Error::corrupt("the change feed has no generation"))
 }
