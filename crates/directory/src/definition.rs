@@ -26,14 +26,15 @@
 //! What is added to the schema is a record of its own ([`crate::schema::additions`]), read again when its time in the
 //! definition is another one. What is to be added to it once all entries have been looked at is another record.
 
+mod config;
 pub(crate) mod indexes;
 
 use std::sync::Arc;
 
+pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Setting, password_policy};
-use crate::directory::{Config, Partition};
+use crate::config::{Setting, UniqueRule, password_policy};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -45,7 +46,6 @@ use crate::schema_change::SchemaChange;
 use crate::stamp::generalized_time;
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::update::UniqueRule;
 use crate::update::rules::RuleSet;
 
 const DEFINITION_KEY: &[u8] = b"definition";

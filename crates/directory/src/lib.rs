@@ -31,6 +31,7 @@ mod names;
 mod operational;
 mod outcome;
 mod password_policy;
+mod policy;
 mod referral;
 mod reindex;
 pub mod schema;
@@ -50,10 +51,13 @@ pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
 pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
-pub use config::{AuthzPolicy, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes, Settings};
+pub use config::{
+    AuthzPolicy, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes, Settings, UniqueRule,
+};
+pub use definition::{Config, Partition};
 pub use directory::{
-    ChangePosition, ChangeReader, ChangeSet, Commit, Config, Credentials, Directory, Options,
-    Partition, PositionError, RetiredSnapshot, Snapshot, renew_feed,
+    ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, Options,
+    PositionError, RetiredSnapshot, Snapshot, renew_feed,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
@@ -78,6 +82,6 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Allowance, Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, UniqueRule,
-    Update, UpdateRequest,
+    Allowance, Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, Update,
+    UpdateRequest,
 };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::access::Policy;
 use crate::accounts::Accounts;
 use crate::attributes::AttributeTable;
 use crate::config::Settings;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
 use crate::names::{NamingContext, PartitionedParent};
+use crate::policy::Policy;
 use crate::schema::Schema;
 use crate::schema_change::SchemaChange;
 use crate::update::rules::RuleSet;

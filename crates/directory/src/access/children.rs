@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use super::compile::Slot;
 use super::condition::Asked;
 use super::grants::{Grants, RuleFor, decide};
-use super::policy::Rights;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::policy::Rights;
 use crate::schema::{NormalDn, Schema};
 
 impl Grants {

@@ -6,11 +6,11 @@ use super::Requester;
 use super::compile::Slot;
 use super::condition::Asked;
 use super::grants::{Grants, Met};
-use super::policy::{ListScope, Rights, Rule, Then};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, Read};
 use crate::error::{Error, Result};
 use crate::names;
+use crate::policy::{ListScope, Rights, Rule, Then};
 use crate::schema::NormalDn;
 
 /// What rules say of somebody, an entry and an attribute.

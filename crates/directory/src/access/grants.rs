@@ -4,14 +4,14 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::Requester;
-use super::compile::{AccessRules, EntryTest, Slot};
+use super::compile::{AccessRules, Slot};
 use super::condition::{Asked, Condition};
-use super::limits::Bound;
-use super::policy::{Grant, Rights, Then};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId, Read};
 use crate::error::Result;
 use crate::names::Superior;
+use crate::policy::entry_test::EntryTest;
+use crate::policy::{Bound, Grant, Rights, Then};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 

@@ -7,13 +7,13 @@ use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
 
-use super::compile::EntryTest;
 use super::condition::{FINDING_WORK, entry_matches, group_filter, matches};
-use super::policy::DnScope;
 use super::set::VALUES_MAX;
 use super::values::{VALUE_WORK, ValueReader};
 use crate::engine::{EntryId, Read};
 use crate::error::Result;
+use crate::policy::DnScope;
+use crate::policy::entry_test::EntryTest;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 

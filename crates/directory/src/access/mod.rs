@@ -27,11 +27,6 @@ mod explain;
 mod grants;
 mod group;
 mod limits;
-mod mapping;
-mod parse;
-mod policy;
-mod print;
-mod regex;
 mod seen;
 mod set;
 #[cfg(test)]
@@ -49,20 +44,18 @@ pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::Asked;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
-pub(crate) use self::limits::LIMITS;
-pub use self::limits::{Bound, Limits, SearchLimits};
-pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
-pub use self::parse::{RULES_MAX, RuleError, parse_rules};
-pub use self::policy::{
-    Attributes, By, DnPattern, DnScope, Grant, Group, GroupStyle, ListScope, Peer, Policy, Rights,
-    Rule, RuleList, SocketName, Strength, Subject, TextStyle, Then, ValuePattern, ValueStyle, What,
-    Who,
-};
+pub use self::limits::SearchLimits;
 pub(crate) use self::seen::as_seen;
 use crate::directory::{Credentials, Directory, Snapshot};
 use crate::engine::{CommitNo, Engine, EntryId, Read};
 use crate::error::Result;
 use crate::names;
+pub use crate::policy::{
+    Attributes, AuthzRegexp, Bound, By, DnPattern, DnScope, Grant, Group, GroupStyle, Limits,
+    ListScope, Mapped, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList, SocketName,
+    Strength, Subject, TextStyle, Then, UserName, ValuePattern, ValueStyle, What, Who, parse_rules,
+    user_name,
+};
 use crate::schema::Schema;
 use crate::state::State;
 

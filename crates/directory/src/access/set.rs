@@ -16,10 +16,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::condition::{Asked, Expansion, FINDING_WORK, Written};
+use super::condition::{Asked, FINDING_WORK};
 use super::values::{VALUE_WORK, ValueReader, text_of};
 use crate::engine::{EntryId, Read};
 use crate::error::{Error, Result};
+use crate::policy::expansion::{Expansion, Written};
+use crate::policy::set::{Join, OriginOf, PartOf, SetOf, StepOf};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
@@ -28,49 +30,7 @@ pub(super) const VALUES_MAX: usize = 1000;
 /// Bytes of the texts that `+` makes.
 const JOINED_BYTES_MAX: usize = 1 << 16;
 
-/// An expression, with attributes of type `A` and with texts in brackets of type `T`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SetOf<A, T> {
-    pub(super) first: PartOf<A, T>,
-    pub(super) rest: Vec<(Join, PartOf<A, T>)>,
-}
-
-/// A part of one, and what is done with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PartOf<A, T> {
-    pub(super) origin: OriginOf<A, T>,
-    pub(super) steps: Vec<StepOf<A>>,
-}
-
-/// Where a part begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OriginOf<A, T> {
-    This,
-    User,
-    Text(T),
-    Set(Box<SetOf<A, T>>),
-}
-
-/// A step from names to names or values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StepOf<A> {
-    /// The values of an attribute; with `closure` also of the entries that these name, and so on.
-    Values { attribute: A, closure: bool },
-    /// The name so many above, or all of them.
-    Above(Option<u32>),
-}
-
-/// How two sets become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Join {
-    Union,
-    Intersection,
-    Concatenation,
-}
-
-/// An expression as it is written.
-pub(super) type WrittenSet = SetOf<String, String>;
-/// The same, with its names looked up.
+/// An expression with its names looked up.
 pub(super) type Set = SetOf<Attribute, Text>;
 type Part = PartOf<Attribute, Text>;
 type Step = StepOf<Attribute>;
@@ -91,57 +51,6 @@ pub(super) enum Text {
     Constant(String),
     /// With what the name of the entry matched.
     Expanded(Expansion),
-}
-
-impl<A, T> SetOf<A, T> {
-    fn parts(&self) -> impl Iterator<Item = &PartOf<A, T>> {
-        let rest = self.rest.iter().map(|(_, part)| part);
-        std::iter::once(&self.first).chain(rest)
-    }
-
-    /// The same with other attributes and texts.
-    pub(super) fn try_map<B, U>(
-        self,
-        attribute: &impl Fn(A) -> std::result::Result<B, String>,
-        text: &impl Fn(T) -> std::result::Result<U, String>,
-    ) -> std::result::Result<SetOf<B, U>, String> {
-        let rest = self.rest.into_iter();
-        let rest = rest.map(|(join, part)| Ok((join, part.try_map(attribute, text)?)));
-        Ok(SetOf {
-            first: self.first.try_map(attribute, text)?,
-            rest: rest.collect::<std::result::Result<_, String>>()?,
-        })
-    }
-}
-
-impl<A, T> PartOf<A, T> {
-    fn try_map<B, U>(
-        self,
-        attribute: &impl Fn(A) -> std::result::Result<B, String>,
-        text: &impl Fn(T) -> std::result::Result<U, String>,
-    ) -> std::result::Result<PartOf<B, U>, String> {
-        let steps = self.steps.into_iter().map(|step| {
-            Ok(match step {
-                StepOf::Values {
-                    attribute: name,
-                    closure,
-                } => StepOf::Values {
-                    attribute: attribute(name)?,
-                    closure,
-                },
-                StepOf::Above(levels) => StepOf::Above(levels),
-            })
-        });
-        Ok(PartOf {
-            origin: match self.origin {
-                OriginOf::This => OriginOf::This,
-                OriginOf::User => OriginOf::User,
-                OriginOf::Text(inner) => OriginOf::Text(text(inner)?),
-                OriginOf::Set(inner) => OriginOf::Set(Box::new(inner.try_map(attribute, text)?)),
-            },
-            steps: steps.collect::<std::result::Result<_, String>>()?,
-        })
-    }
 }
 
 impl Set {
@@ -444,8 +353,8 @@ impl<R: Read> Asking<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::read_set;
     use super::*;
+    use crate::policy::parse::read_set;
 
     #[test]
     fn what_one_text_is_is_known_before_entries_are_read() {

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::compile::Slot;
 use super::grants::Visible;
-use super::policy::*;
 use super::{Access, Decider, Everywhere, Identity, Requester, Sight};
 use crate::engine::{Engine, EntryId, Model};
 use crate::names::Superior;
+use crate::policy::*;
 use crate::schema::{NormalDn, Schema};
 
 /// Entries by their ids, counted from 1: the naming context, and what is below it, each with the id of its parent.

@@ -5,17 +5,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Connection;
-use super::compile::{Asker, Data, EntryTest, Need};
-use super::condition::{Condition, Expansion, MATCHING_WORK, Source, naming_filter, text_is};
+use super::compile::{Asker, Data, Need};
+use super::condition::{Condition, naming_filter, text_is};
 use super::group::{GroupTest, Members};
-use super::parse::read_set;
-use super::policy::{
-    DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
-};
-use super::regex::Regex;
 use super::set::{Attribute, Set, Text};
 use crate::engine::Read;
 use crate::error::{Error, Result};
+use crate::policy::entry_test::EntryTest;
+use crate::policy::expansion::{Expansion, Source};
+use crate::policy::parse::read_set;
+use crate::policy::regex::{MATCHING_WORK, Regex};
+use crate::policy::{
+    DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
+};
 use crate::schema::{NormalDn, Schema};
 use crate::virtual_attributes::VirtualAttribute;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Settings;
 use super::ordered::Ordered;
-use crate::access::{RULES_MAX, Rule};
+use crate::policy::{RULES_MAX, Rule};
 
 /// The attribute that says who may do what.
 pub(crate) const ACCESS: &str = "olcAccess";

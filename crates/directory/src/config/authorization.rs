@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
+use super::Settings;
 use super::ordered::Ordered;
-use crate::access::AuthzRegexp;
+use crate::policy::mapping::{self, AuthzRegexp, Mapped, user_name};
+use crate::schema::Schema;
 
 /// The attribute that says whom names stand for.
 pub(crate) const AUTHZ_REGEXP: &str = "olcAuthzRegexp";
@@ -60,6 +62,27 @@ impl FromStr for AuthzPolicy {
         known
             .map(|(policy, _)| *policy)
             .ok_or_else(|| "write none, from, to, any or all".to_owned())
+    }
+}
+
+impl Settings {
+    /// What it takes to find out whom a name stands for, in about as many nanoseconds.
+    pub fn mapping_work(&self, name: &str) -> u64 {
+        mapping::mapping_work(&self.authz_regexps, name)
+    }
+
+    /// Whom a name stands for that is written as a DN, if an expression matches it.
+    pub fn mapped(&self, name: &str) -> Option<Mapped> {
+        mapping::mapped(&self.authz_regexps, name)
+    }
+
+    /// The same of a user, by the name that it has in a realm and in a mechanism; both may be empty.
+    pub fn mapped_user(&self, schema: &Schema, user: &str, of: (&str, &str)) -> Option<Mapped> {
+        if self.authz_regexps.is_empty() {
+            return None;
+        }
+        let name = user_name(schema, user, of)?;
+        self.mapped(&name.to_text())
     }
 }
 

@@ -5,6 +5,8 @@
 pub(crate) mod access;
 pub(crate) mod authorization;
 pub(crate) mod elsewhere;
+pub(crate) mod entries;
+pub(crate) mod limits;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
 pub(crate) mod unique;
@@ -16,11 +18,11 @@ use std::str::FromStr;
 use sapwood_ldap::result::ResultCode;
 
 pub use self::authorization::AuthzPolicy;
+use self::entries::{DATA, GLOBAL};
 pub use self::password_policy::PasswordPolicyOverlay;
-use crate::access::{AuthzRegexp, Limits, ListScope, Policy, Rule, RuleList};
+pub use self::unique::UniqueRule;
 use crate::outcome::Stop;
-use crate::synthetic::config::{DATA, GLOBAL};
-use crate::update::UniqueRule;
+use crate::policy::{AuthzRegexp, Limits, ListScope, Policy, Rule, RuleList};
 
 /// What is configured with the data, besides its naming contexts and indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use sapwood_ldap::dn::Dn;
 
+use super::entries::PASSWORD_POLICY;
 use super::{Setting, Settings, boolean, shown_boolean};
-use crate::synthetic::config::PASSWORD_POLICY;
 
 /// How password policies are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

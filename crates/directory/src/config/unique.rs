@@ -3,7 +3,14 @@
 
 use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
 
-use crate::update::UniqueRule;
+/// A rule of unique values, as it is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UniqueRule {
+    /// The names or OIDs of the attribute types, without options.
+    pub attributes: Vec<String>,
+    /// The DN at and below which values are unique; empty for the whole directory.
+    pub base: String,
+}
 
 /// The attribute that says which values are unique.
 pub(crate) const UNIQUE_URI: &str = "olcUniqueURI";

@@ -2,7 +2,8 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::access::LIMITS;
+use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SCHEMA, UNIQUE};
+use crate::config::limits::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::{Setting, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
@@ -17,19 +18,6 @@ pub struct LocalConfig {
     /// Where the directory is.
     pub folder: String,
 }
-
-/// The entry of what holds of all.
-pub(crate) const GLOBAL: &str = "cn=config";
-/// The entry of the database that has the data.
-pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
-/// The entry of what holds of all databases.
-pub(crate) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
-/// The entry of the schema.
-pub(crate) const SCHEMA: &str = "cn=schema,cn=config";
-/// The entry of the rules of unique values, if there are any.
-pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
-/// The entry of the overlay of password policies, if it is there.
-pub(crate) const PASSWORD_POLICY: &str = "olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config";
 
 pub(super) const CONTEXT: Definition = Definition {
     suffix: "cn=config",

@@ -14,13 +14,15 @@ use sapwood_ldap::message::{AddRequest, ModifyRequest};
 use sapwood_ldap::result::ResultCode;
 
 use super::Run;
-use super::rules::{RuleSet, UniqueRule};
-use crate::access::{AccessRules, LIMITS, PolicyList, RULES_MAX};
+use super::rules::RuleSet;
+use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
+use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
+use crate::config::limits::LIMITS;
 use crate::config::unique::{self, UNIQUE_URI};
 use crate::config::{
-    PasswordPolicyOverlay, Setting, Settings, elsewhere, ordered, password_policy,
+    PasswordPolicyOverlay, Setting, Settings, UniqueRule, elsewhere, ordered, password_policy,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -28,10 +30,11 @@ use crate::error::Error;
 use crate::index_definition::IndexDefinition;
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::outcome::{Outcome, Stop};
+use crate::policy::RULES_MAX;
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::synthetic::config::{self, DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
+use crate::synthetic::config;
 use crate::synthetic::root_dse::Channel;
 
 impl<T: Write> Run<'_, T> {

@@ -12,6 +12,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::Definition;
 
 use crate::access::Access;
+use crate::config::entries::SCHEMA;
 use crate::definition;
 use crate::engine::Write;
 use crate::error::Error;
@@ -23,7 +24,6 @@ use crate::schema::{NormalDn, Schema};
 use crate::schema_change::{Looked, Place, RECORDS_AT_ONCE, SchemaChange, Settled, Uses};
 use crate::stamp::generalized_time;
 use crate::state::State;
-use crate::synthetic::config::SCHEMA;
 use crate::update::Run;
 use crate::update::rules::RuleSet;
 

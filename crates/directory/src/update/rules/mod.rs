@@ -26,8 +26,6 @@ use crate::reindex::Side;
 use crate::schema::Schema;
 use crate::state::State;
 
-pub use self::unique::UniqueRule;
-
 /// Updates that follow from each other: a rule that answers its own updates never ends.
 const DEPTH_MAX: u32 = 8;
 

@@ -8,6 +8,7 @@
 use sapwood_ldap::result::ResultCode;
 
 use super::{After, CANDIDATES_MAX, Rule};
+use crate::config::UniqueRule;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -20,16 +21,7 @@ use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::steps;
 
-/// An instance of the rule, as it is configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UniqueRule {
-    /// The names or OIDs of the attribute types, without options.
-    pub attributes: Vec<String>,
-    /// The DN at and below which values are unique; empty for the whole directory.
-    pub base: String,
-}
-
-/// The same, ready.
+/// An instance of the rule, ready.
 #[derive(Debug)]
 pub(super) struct Unique {
     attributes: Vec<AttributeTypeId>,

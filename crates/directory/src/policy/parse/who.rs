@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::super::policy::*;
 use super::words::{Field, Word};
 use super::{Parsed, check_dn, is_name, read_set, scope, unknown_style};
+use crate::policy::*;
 
 /// Whom a word names; `None` if it names nobody, and is the access of the clause.
 pub(in super::super) fn who(word: &Word) -> Parsed<Option<Who>> {

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::super::policy::*;
 use super::parse_rules;
+use crate::policy::*;
 
 fn text() -> BoxedStrategy<String> {
     // With what has a meaning in rules.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use super::policy::*;
+use super::*;
 
 /// A word of a rule: in quotation marks wherever it could be read as something else.
 struct Quoted<'w>(&'w str);

@@ -1,6 +1,6 @@
 //! The text of sets: `this/manager & user`.
 
-use super::super::set::{Join, OriginOf, PartOf, SetOf, StepOf, WrittenSet};
+use crate::policy::set::{Join, OriginOf, PartOf, SetOf, StepOf, WrittenSet};
 
 type Part = PartOf<String, String>;
 type Origin = OriginOf<String, String>;
@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 32;
 const LEVELS_MAX: u32 = 1 << 16;
 
 /// Reads a set.
-pub(in super::super) fn read_set(text: &str) -> Result<WrittenSet, String> {
+pub(crate) fn read_set(text: &str) -> Result<WrittenSet, String> {
     let mut reader = Reader { rest: text };
     let set = reader.set(0)?;
     match reader.peek() {

@@ -6,12 +6,23 @@
 //! more clauses or rules are tried. When no clause of the rule fits, or no rule does, there are no rights. The
 //! administrator is above all rules, as slapd's rootdn is.
 
+pub(crate) mod entry_test;
+pub(crate) mod expansion;
+pub(crate) mod limits;
+pub(crate) mod mapping;
+pub(crate) mod parse;
+mod print;
+pub(crate) mod regex;
+pub(crate) mod set;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, BitOr, Not};
 
 use sapwood_ldap::list::ChangeKind;
 
-use super::limits::Limits;
+pub use self::limits::{Bound, Limits};
+pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
+pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 
 /// Lists of rules, which are tried one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use sapwood_ldap::dn::write_value;
 use sapwood_ldap::url::{Scope, decode};
 
-use super::condition::{Expansion, MATCHING_WORK, Source, Written};
-use super::regex::Regex;
-use crate::config::Settings;
+use super::expansion::{Expansion, Source, Written};
+use super::regex::{MATCHING_WORK, Regex};
 use crate::schema::{NormalDn, Schema};
 
 /// Bytes of a name that is looked at: who is not bound yet has all expressions tried on it.
@@ -201,31 +200,19 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-impl Settings {
-    /// What it takes to find out whom a name stands for, in about as many nanoseconds.
-    pub fn mapping_work(&self, name: &str) -> u64 {
-        let bytes = name.len().min(NAME_BYTES_MAX) as u64;
-        MATCHING_WORK * bytes * self.authz_regexps.len() as u64
-    }
+/// What it takes to find out whom a name stands for, in about as many nanoseconds.
+pub(crate) fn mapping_work(all: &[AuthzRegexp], name: &str) -> u64 {
+    let bytes = name.len().min(NAME_BYTES_MAX) as u64;
+    MATCHING_WORK * bytes * all.len() as u64
+}
 
-    /// Whom a name stands for that is written as a DN, if an expression matches it.
-    pub fn mapped(&self, name: &str) -> Option<Mapped> {
-        if name.len() > NAME_BYTES_MAX {
-            return None;
-        }
-        let mut all = self.authz_regexps.iter();
-        let matching = all.find(|known| known.made.regex.is_match(name))?;
-        matching.made.to.fill(name)
+/// Whom a name stands for that is written as a DN, if an expression matches it.
+pub(crate) fn mapped(all: &[AuthzRegexp], name: &str) -> Option<Mapped> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
     }
-
-    /// The same of a user, by the name that it has in a realm and in a mechanism; both may be empty.
-    pub fn mapped_user(&self, schema: &Schema, user: &str, of: (&str, &str)) -> Option<Mapped> {
-        if self.authz_regexps.is_empty() {
-            return None;
-        }
-        let name = user_name(schema, user, of)?;
-        self.mapped(&name.to_text())
-    }
+    let matching = all.iter().find(|known| known.made.regex.is_match(name))?;
+    matching.made.to.fill(name)
 }
 
 /// The name that a user has in a mechanism and in a realm as a DN, `uid=ann,cn=example.com,cn=plain,cn=auth`: the same
@@ -256,6 +243,7 @@ pub fn user_name(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
 
     fn settings(values: &[&str]) -> Settings {
         let values = values.iter().map(|value| value.parse().unwrap());

@@ -22,23 +22,26 @@ const DEPTH_MAX: usize = 50;
 /// So many bytes of a pattern take as long to be made ready as an empty one.
 const OVERHEAD_BYTES: u64 = 64;
 
+/// Work of matching, for each byte of a DN.
+pub(crate) const MATCHING_WORK: u64 = 8;
+
 /// A regular expression that is ready.
 #[derive(Clone, Debug)]
-pub(super) struct Regex {
+pub(crate) struct Regex {
     any: meta::Regex,
     longest: DFA,
     groups: meta::Regex,
 }
 
 /// The places of a match and of its groups.
-pub(super) type Spans = Vec<Option<std::ops::Range<usize>>>;
+pub(crate) type Spans = Vec<Option<std::ops::Range<usize>>>;
 
 impl Regex {
     /// Makes a pattern ready.
     ///
     /// # Errors
     /// Says what is wrong with it.
-    pub(super) fn new(pattern: &str) -> Result<Regex, String> {
+    pub(crate) fn new(pattern: &str) -> Result<Regex, String> {
         let translated = translate(pattern)?;
         let nfa = thompson::Config::new()
             .utf8(false)
@@ -61,12 +64,12 @@ impl Regex {
     }
 
     /// Whether text has a match.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.any.is_match(text)
     }
 
     /// The match in a text, and those of the groups.
-    pub(super) fn spans(&self, text: &str) -> Option<Spans> {
+    pub(crate) fn spans(&self, text: &str) -> Option<Spans> {
         let start = self.any.find(text)?.start();
         let from = Input::new(text).range(start..).anchored(Anchored::Yes);
         let mut cache = self.longest.create_cache();
@@ -108,14 +111,14 @@ fn automaton(pattern: &str) -> Result<meta::Regex, String> {
 }
 
 /// Whether text has a match of a pattern that is not asked again. None has one of what is no pattern.
-pub(super) fn is_match(pattern: &str, text: &str) -> bool {
+pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
     let made = translate(pattern).and_then(|translated| automaton(&translated));
     made.is_ok_and(|automaton| automaton.is_match(text))
 }
 
 /// Bytes that a pattern has when its repetitions are written out, at most: as if each stood in the one before it. Some
 /// are added for what the shortest takes.
-pub(super) fn written_out(pattern: &str) -> u64 {
+pub(crate) fn written_out(pattern: &str) -> u64 {
     let bounds = pattern.split('{').skip(1).map(|behind| {
         let bounds = behind.split('}').next().unwrap_or_default();
         let numbers = bounds.split(',').filter_map(|number| number.parse().ok());
@@ -126,7 +129,7 @@ pub(super) fn written_out(pattern: &str) -> u64 {
 }
 
 /// Text with a backslash before what has a meaning in a pattern.
-pub(super) fn escape(text: &str, out: &mut String) {
+pub(crate) fn escape(text: &str, out: &mut String) {
     for letter in text.chars() {
         if r"\^$.[]|()*+?{}".contains(letter) {
             out.push('\\');

@@ -11,12 +11,12 @@ mod words;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::filter_text;
 
-pub(super) use self::set::read_set;
+pub(crate) use self::set::read_set;
 pub(super) use self::who::who;
 use self::words::Word;
 pub(super) use self::words::Words;
-use super::policy::*;
 use super::print::{LEVELS, PRIVILEGES};
+use super::*;
 
 /// Bytes of a rule, and of a file of rules.
 const RULE_BYTES_MAX: usize = 1 << 16;

@@ -1,0 +1,14 @@
+//! The entries of `cn=config` that settings stand in.
+
+/// The entry of what holds of all.
+pub(crate) const GLOBAL: &str = "cn=config";
+/// The entry of the database that has the data.
+pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
+/// The entry of what holds of all databases.
+pub(crate) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
+/// The entry of the schema.
+pub(crate) const SCHEMA: &str = "cn=schema,cn=config";
+/// The entry of the rules of unique values, if there are any.
+pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
+/// The entry of the overlay of password policies, if it is there.
+pub(crate) const PASSWORD_POLICY: &str = "olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config";

@@ -1,0 +1,181 @@
+//! Limits as they are written (slapd.conf(5), "limits"): whom they are about, and what they are.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::parse::{RuleError, Words, who};
+use super::{GroupStyle, Who};
+
+/// The largest limit (RFC 4511 §4.5.1.4: maxInt).
+const LIMIT_MAX: u32 = i32::MAX as u32;
+
+/// What bounds the searches of some, `<who> <limit> …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Whom it is about.
+    pub who: Who,
+    /// Entries that a search returns.
+    pub size: Bound,
+    /// Seconds that a search takes.
+    pub time: Bound,
+}
+
+/// A bound; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// What holds for who asks for no limit, if that is said.
+    pub soft: Option<u32>,
+    /// What nobody can ask for more than, if that is said.
+    pub hard: Option<u32>,
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.who.fmt(f)?;
+        for (name, bound) in [("size", self.size), ("time", self.time)] {
+            for (kind, limit) in [("soft", bound.soft), ("hard", bound.hard)] {
+                match limit {
+                    None => {}
+                    Some(0) => write!(f, " {name}.{kind}=unlimited")?,
+                    Some(limit) => write!(f, " {name}.{kind}={limit}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Limits {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> std::result::Result<Limits, RuleError> {
+        let mut words = Words::read(text, 1)?;
+        let missing = "limits begin with whom they are about, such as users or dn.exact=";
+        let word = words.next().ok_or_else(|| RuleError {
+            line: 1,
+            column: 1,
+            why: missing.to_owned(),
+        })?;
+        let found = who(word)?.filter(is_selector);
+        let found = found.ok_or_else(|| word.error(missing))?;
+        let mut limits = Limits {
+            who: found,
+            size: Bound::default(),
+            time: Bound::default(),
+        };
+        while let Some(word) = words.next() {
+            let field = word.field()?;
+            let name = field.name.to_ascii_lowercase();
+            let bound = match name.as_str() {
+                "size" => &mut limits.size,
+                "time" => &mut limits.time,
+                _ => return Err(word.error("write size= or time=, with .soft or .hard")),
+            };
+            let limit = limit(field.value).ok_or_else(|| {
+                word.error(format!(
+                    "write a number from 1 to {LIMIT_MAX}, or unlimited"
+                ))
+            })?;
+            let kind = field.style.map(str::to_ascii_lowercase);
+            match kind.as_deref() {
+                None => (bound.soft, bound.hard) = (Some(limit), Some(limit)),
+                Some("soft") => bound.soft = Some(limit),
+                Some("hard") => bound.hard = Some(limit),
+                Some(kind) => {
+                    let why =
+                        format!("{name}.{kind} is no limit here: write {name}, or .soft, or .hard");
+                    return Err(word.error(why));
+                }
+            }
+        }
+        if limits.size == Bound::default() && limits.time == Bound::default() {
+            return Err(words.error("no limit is given: write size= or time="));
+        }
+        Ok(limits)
+    }
+}
+
+fn limit(value: &str) -> Option<u32> {
+    if ["unlimited", "none", "-1"].contains(&value) {
+        return Some(0);
+    }
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse().ok().filter(|_| is_number);
+    number.filter(|number| (1..=LIMIT_MAX).contains(number))
+}
+
+/// Whether limits can be about them: what is known of who asks without an entry.
+fn is_selector(who: &Who) -> bool {
+    match who {
+        Who::Anyone | Who::Anonymous | Who::Users | Who::Dn(_) | Who::Peer(_) => true,
+        Who::Group(group) => group.style != GroupStyle::Expand,
+        Who::Real(who) => is_selector(who),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Limits {
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn limits_are_read_as_they_are_written() {
+        for (text, size, time) in [
+            ("* size=5", (Some(5), Some(5)), (None, None)),
+            ("users time=unlimited", (None, None), (Some(0), Some(0))),
+            (
+                "anonymous size.soft=5 size.hard=7 time.soft=3",
+                (Some(5), Some(7)),
+                (Some(3), None),
+            ),
+            (
+                "dn.exact=\"cn=a b,o=x\" size=-1",
+                (Some(0), Some(0)),
+                (None, None),
+            ),
+            (
+                "dn.regex=\"^cn=.*,o=x$\" size.hard=none",
+                (None, Some(0)),
+                (None, None),
+            ),
+            (
+                "group/groupOfNames/member.exact=cn=g,o=x time=9",
+                (None, None),
+                (Some(9), Some(9)),
+            ),
+            (
+                "peername.ip=10.0.0.0%255.0.0.0 size=1",
+                (Some(1), Some(1)),
+                (None, None),
+            ),
+        ] {
+            let limits = read(text);
+            assert_eq!((limits.size.soft, limits.size.hard), size, "{text}");
+            assert_eq!((limits.time.soft, limits.time.hard), time, "{text}");
+            assert_eq!(read(&limits.to_string()), limits);
+        }
+        for wrong in [
+            "",
+            "size=5",
+            "users",
+            "self size=5",
+            "users size=0",
+            "users size=x",
+            "users size.unchecked=5",
+            "users size.pr=5",
+            "set=\"this\" size=5",
+            "dnattr=member size=5",
+            "users read",
+            "group.expand=cn=$1 size=5",
+            "users size=99999999999",
+            "users time+5",
+        ] {
+            assert!(wrong.parse::<Limits>().is_err(), "{wrong}");
+        }
+    }
+}
