@@ -76,13 +76,9 @@ const CIRCLES_LEFT: &[(&str, &[&str])] = &[
         "directory",
         &[
             "access",
-            "config",
-            "definition",
             "directory",
             "password_policy",
             "search",
-            "state",
-            "synthetic",
             "target",
             "update",
             "virtual_attributes",

@@ -46,7 +46,6 @@ use crate::schema_change::SchemaChange;
 use crate::stamp::generalized_time;
 use crate::state::State;
 use crate::synthetic::SyntheticContext;
-use crate::update::rules::RuleSet;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const SCHEMA_KEY: &[u8] = b"schema";
@@ -142,7 +141,6 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             }
         }
     }
-    state.rules = Arc::new(RuleSet::new(schema, &state)?);
     Ok(state)
 }
 
@@ -503,7 +501,6 @@ pub(crate) fn create<W: Write>(
             }
         }
     }
-    state.rules = Arc::new(RuleSet::new(schema, &state)?);
     store(txn, &mut state)?;
     put_feed_generation(txn, generation)?;
     Ok(state)

@@ -19,7 +19,6 @@ use crate::access::Access;
 use crate::accounts::Accounts;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, watermark};
-use crate::config::Settings;
 use crate::definition::{self, Config};
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
@@ -34,6 +33,7 @@ use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
 use crate::synthetic::root_dse::RootDse;
+use crate::update::rules::RuleSet;
 use crate::update::{
     Allowance, Applied, Batch, Prepared, Update, UpdateRequest, Work, WriterState,
 };
@@ -119,14 +119,17 @@ struct Shared<E> {
 struct Known {
     commit: CommitNo,
     state: Arc<State>,
+    /// What holds of the data besides the schema.
+    rules: Arc<RuleSet>,
     learned: Learned,
 }
 
 impl Known {
-    fn new(commit: CommitNo, state: Arc<State>) -> Arc<Known> {
+    fn new(commit: CommitNo, (state, rules): (Arc<State>, Arc<RuleSet>)) -> Arc<Known> {
         Arc::new(Known {
             commit,
             state,
+            rules,
             learned: Learned::default(),
         })
     }
@@ -173,7 +176,8 @@ impl<E: Engine> Directory<E> {
         let opened = crate::stamp::generalized_time(options.clock.now_micros());
         let synthetic = SyntheticContexts::new(&options.root_dse, &state, opened)?;
         let access = Access::new(&state.schema, state.policy())?;
-        let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
+        let rules = Arc::new(RuleSet::new(&state.schema, &state)?);
+        let known = RwLock::new(Known::new(view.commit(), (Arc::new(state), rules)));
         let clock = HybridClock::new(options.replica);
         if let Some(last) = watermark::last_of(&view)? {
             clock.recover(last);
@@ -307,11 +311,10 @@ impl<E: Engine> Directory<E> {
                 1 => known,
                 // The commit is the first store's. In the others the snapshot may be another one than what was learned
                 // is of.
-                _ => Known::new(commit, known.state.clone()),
+                _ => Known::new(commit, (known.state.clone(), known.rules.clone())),
             });
         }
-        let known = &known.state;
-        let state = error::through::<E, _>(view, || self.state_of(view, known))?;
+        let state = error::through::<E, _>(view, || self.state_of(view, &known))?;
         let known = Known::new(commit, state);
         let mut newest = self
             .shared
@@ -330,14 +333,20 @@ impl<E: Engine> Directory<E> {
         Ok(known)
     }
 
-    /// The state that a view shows, after one that is known.
+    /// The state that a view shows, after one that is known, and the rules that it asks for.
     #[inline]
-    fn state_of(&self, view: &E::Snapshot, known: &Arc<State>) -> Result<Arc<State>> {
+    fn state_of(&self, view: &E::Snapshot, known: &Known) -> Result<(Arc<State>, Arc<RuleSet>)> {
+        let Known {
+            state: known,
+            rules,
+            ..
+        } = known;
         let record = definition::record(view)?;
         let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
             let mut state = definition::load(view, &self.options().schema)?;
             state.know_accounts(&self.shared.accounts);
-            Arc::new(state)
+            let rules = RuleSet::new(&state.schema, &state)?;
+            return Ok((Arc::new(state), Arc::new(rules)));
         } else if view
             .get(
                 Table::Attribute,
@@ -351,7 +360,7 @@ impl<E: Engine> Directory<E> {
         } else {
             known.clone()
         };
-        Ok(state)
+        Ok((state, rules.clone()))
     }
 
     /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
@@ -403,8 +412,9 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        let state = &self.newest_known().state;
-        if !state.rules.is_local() {
+        let known = self.newest_known();
+        let Known { state, rules, .. } = &*known;
+        if !rules.is_local() {
             return StoreSet::all(self.stores());
         }
         shards::of_request(&state.schema, state, self.stores(), request)
@@ -415,8 +425,9 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        let state = &self.newest_known().state;
-        if !state.rules.is_local() {
+        let known = self.newest_known();
+        let Known { state, rules, .. } = &*known;
+        if !rules.is_local() {
             return StoreSet::all(self.stores());
         }
         shards::of_message(&state.schema, state, self.stores(), request)
@@ -428,10 +439,7 @@ impl<E: Engine> Directory<E> {
     /// Says what is missing, and what helps.
     pub fn check_rules(&self) -> Result<()> {
         let snapshot = self.snapshot()?;
-        snapshot
-            .state()
-            .rules
-            .check(snapshot.schema(), snapshot.state())
+        snapshot.rules().check(snapshot.schema(), snapshot.state())
     }
 
     /// Asks what is configured with the data, as of the newest commit; where to begin a snapshot takes a round to
@@ -474,7 +482,7 @@ impl<E: Engine> Directory<E> {
             ..
         } = &*self.shared;
         // What may not be divided may meet the updates of any store.
-        let shards = match self.stores() > 1 && !self.newest_known().state.rules.is_local() {
+        let shards = match self.stores() > 1 && !self.newest_known().rules.is_local() {
             true => StoreSet::all(self.stores()),
             false => shards,
         };
@@ -599,7 +607,8 @@ impl Bundle for Create<'_> {
             return Ok(Verdict::Undo);
         }
         let made = definition::create(txn, self.schema, self.config, (self.now, self.generation));
-        Error::verdict(made, &mut self.failure)
+        let checked = made.and_then(|state| RuleSet::new(&state.schema, &state));
+        Error::verdict(checked, &mut self.failure)
     }
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

@@ -25,6 +25,7 @@ use crate::operational::{self, Vocabulary};
 use crate::reindex::{KeySet, Side, index_keys, ordering_keys};
 use crate::schema::Schema;
 use crate::state::State;
+use crate::update::rules::RuleSet;
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: u64 = 1000;
@@ -224,7 +225,9 @@ impl Change<'_> {
                 }
             }
             Step::Drop(unwanted) => {
-                self.dropped = drop_from(txn, schema, &mut state, unwanted)?;
+                let rules = RuleSet::new(schema, &state)?;
+                let is_read = |state: &State, index| rules.reads(state, index);
+                self.dropped = drop_from(txn, schema, &mut state, unwanted, is_read)?;
             }
         }
         Ok(definition::store(txn, &mut state)?)

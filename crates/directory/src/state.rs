@@ -11,7 +11,6 @@ use crate::names::{NamingContext, PartitionedParent};
 use crate::policy::Policy;
 use crate::schema::Schema;
 use crate::schema_change::SchemaChange;
-use crate::update::rules::RuleSet;
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +37,6 @@ pub(crate) struct State {
     pub(crate) preparation: u32,
     /// What is configured with the data.
     pub(crate) settings: Settings,
-    /// What holds of the data besides the schema.
-    pub(crate) rules: Arc<RuleSet>,
     /// The record most of this was read from: another one means another state.
     pub(crate) definition: Box<str>,
 }

@@ -74,7 +74,7 @@ pub(crate) fn begin<T: Write>(
     Ok(builds)
 }
 
-/// Drops indexes; how many of them there were. The definition is still to be stored.
+/// Drops indexes, of which `is_read` says whether a rule reads them; how many of them there were. The definition is still to be stored.
 ///
 /// # Errors
 /// [`Error::Config`] for the two that every directory keeps, for those that a rule reads, and for an attribute the
@@ -84,6 +84,7 @@ pub(crate) fn drop_from<T: Write>(
     schema: &Schema,
     state: &mut State,
     unwanted: &IndexDefinition,
+    is_read: impl Fn(&State, Index) -> bool,
 ) -> Result<usize> {
     let known = schema.attribute_type(unwanted.attribute.as_bytes());
     let known = known.ok_or_else(|| {
@@ -100,8 +101,7 @@ pub(crate) fn drop_from<T: Write>(
     };
     let kind = IndexKind::Equality;
     let attribute = number;
-    let is_read = state.rules.reads(state, Index { attribute, kind });
-    if unwanted.equality && is_read {
+    if unwanted.equality && is_read(state, Index { attribute, kind }) {
         return Err(Error::Config(format!(
             "a rule needs the index {0} eq: take {0} out of olcUniqueURI first",
             known.name()

@@ -16,6 +16,7 @@ use crate::search::{self, Learned};
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 use crate::synthetic::{Context, SyntheticContext};
+use crate::update::rules::RuleSet;
 
 /// The directory as of one commit. Clones share the same view.
 pub struct Snapshot<E: Engine = Embedded> {
@@ -158,6 +159,11 @@ impl<E: Engine> Snapshot<E> {
 
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.seen.known.state
+    }
+
+    /// What holds of the data besides the schema.
+    pub(crate) fn rules(&self) -> &RuleSet {
+        &self.seen.known.rules
     }
 
     /// Which entries were examined.

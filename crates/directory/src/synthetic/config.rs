@@ -2,7 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SCHEMA, UNIQUE};
+use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, UNIQUE};
 use crate::config::limits::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::{Setting, access, ordered, password_policy, unique};

@@ -7,7 +7,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::draft::Records;
 use super::prefetch::{Prefetched, UPDATES_PREFETCHED};
-use super::rules::{CANDIDATES_MAX, Origin, Queue};
+use super::rules::{CANDIDATES_MAX, Origin, Queue, RuleSet};
 use super::{Prepared, Run, TRANSACTION_RECORD_BYTES_MAX, Update, UpdateRequest};
 use crate::access::{AccessRules, Policy, Requester};
 use crate::accounts::{Accounts, Forgotten};
@@ -67,8 +67,8 @@ pub struct Applied<T> {
 /// What the writer remembers from batch to batch.
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
-    /// What the last batch knew; `None` before the first one and after one that failed.
-    state: Option<State>,
+    /// What the last batch knew, with its rules; `None` before the first one and after one that failed.
+    state: Option<(State, Arc<RuleSet>)>,
     records: Records,
     reindex: reindex::Scratch,
     prefetched: Prefetched,
@@ -116,6 +116,8 @@ pub(crate) struct Batch<'b> {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
+    /// The rules that it asks for.
+    rules: Arc<RuleSet>,
     /// The same for what keeps it, such as the grants of access rules that ask for the data.
     shared: SharedState,
     /// The collective attributes, as far as they were asked for.
@@ -195,6 +197,7 @@ impl<'b> Batch<'b> {
             outcomes: Vec::new(),
             writer,
             state: State::default(),
+            rules: Arc::default(),
             shared: SharedState::default(),
             collective: None,
             begun_with: None,
@@ -238,7 +241,7 @@ impl<'b> Batch<'b> {
     pub(crate) fn keep_state(mut self) -> Vec<Outcome> {
         let operations = self.operations();
         self.outcomes.truncate(operations);
-        self.writer.state = Some(self.state);
+        self.writer.state = Some((self.state, self.rules));
         self.outcomes
     }
 }
@@ -310,8 +313,7 @@ impl Batch<'_> {
             }
             Work::Prepared(_) | Work::Schema(_) => false,
         };
-        let rules = &self.state.rules;
-        let rules = (!rules.is_empty()).then(|| Arc::clone(rules));
+        let rules = (!self.rules.is_empty()).then(|| Arc::clone(&self.rules));
         let mut run = Run {
             schema,
             options: self.options,
@@ -330,6 +332,7 @@ impl Batch<'_> {
             names: &mut self.writer.names,
             collective: &mut self.collective,
             rules: rules.as_deref(),
+            rules_made: &mut self.rules,
             queue: &mut self.writer.queue,
             forgotten: &mut self.writer.forgotten,
             origin: Origin::Client,
@@ -461,9 +464,9 @@ impl Bundle for Batch<'_> {
         match self.begun_with {
             Some(numbers) => self.state.attributes.truncate(numbers),
             None => {
-                if let Some(known) = self.writer.state.take() {
-                    self.begun_with = Some(known.attributes.len());
-                    self.state = known;
+                if let Some((state, rules)) = self.writer.state.take() {
+                    self.begun_with = Some(state.attributes.len());
+                    (self.state, self.rules) = (state, rules);
                 }
             }
         }
@@ -479,10 +482,11 @@ impl Bundle for Batch<'_> {
         } else {
             self.state = definition::load(txn, &self.options.schema)?;
             self.state.know_accounts(self.accounts);
+            self.rules = Arc::new(RuleSet::new(&self.state.schema, &self.state)?);
         }
         self.begun_with = Some(self.state.attributes.len());
         // They may have come since the batch was given its stores.
-        if !self.state.rules.is_local() {
+        if !self.rules.is_local() {
             txn.guard_move()?;
         }
         Ok(())

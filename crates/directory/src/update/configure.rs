@@ -99,13 +99,14 @@ impl<T: Write> Run<'_, T> {
         if is_same_settings && state.indexes == self.state.indexes {
             return Ok(());
         }
+        let mut made = None;
         let (now, before) = (&state.settings, &self.state.settings);
         if now.unique != before.unique
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
-            let made = RuleSet::new(self.schema, &state);
-            state.rules = Arc::new(made.map_err(refused)?);
-            state.rules.check(self.schema, &state).map_err(refused)?;
+            let rules = RuleSet::new(self.schema, &state).map_err(refused)?;
+            rules.check(self.schema, &state).map_err(refused)?;
+            made = Some(Arc::new(rules));
             // Updates of all stores are ended with the rules that were, or begun with those that are.
             self.txn.guard_move()?;
         }
@@ -125,6 +126,9 @@ impl<T: Write> Run<'_, T> {
         state.know_accounts(self.accounts);
         definition::store(self.txn, &mut state)?;
         *self.state = state;
+        if let Some(rules) = made {
+            *self.rules_made = rules;
+        }
         Ok(())
     }
 
@@ -160,7 +164,12 @@ impl<T: Write> Run<'_, T> {
                 .iter()
                 .filter(|(_, is_wanted)| *is_wanted)
                 .count();
-            let dropped = definition::indexes::drop_from(self.txn, schema, state, definition);
+            let dropped = {
+                let rules = self.rules;
+                let is_read =
+                    |state: &State, index| rules.is_some_and(|rules| rules.reads(state, index));
+                definition::indexes::drop_from(self.txn, schema, state, definition, is_read)
+            };
             if dropped.map_err(refused)? < count {
                 let diagnostic = format!("{INDEXES}: there is no index {definition}");
                 return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));

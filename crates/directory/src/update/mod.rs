@@ -100,6 +100,8 @@ pub(crate) struct Run<'r, T> {
     /// The collective attributes, once they were read: until names, subentries or operational attributes change.
     collective: &'r mut Option<Option<Arc<Collective>>>,
     rules: Option<&'r RuleSet>,
+    /// Those that hold from the next update on.
+    rules_made: &'r mut Arc<RuleSet>,
     queue: &'r mut Queue,
     /// What is forgotten of binds when the updates are done.
     forgotten: &'r mut Vec<(EntryId, Forgotten)>,

@@ -315,10 +315,10 @@ impl<T: Write> Run<'_, T> {
         let mut state = State::clone(self.state);
         state.coming = coming;
         state.given_up = given_up.into();
-        let rules = RuleSet::new(self.schema, &state);
-        state.rules = Arc::new(rules?);
+        let rules = RuleSet::new(self.schema, &state)?;
         definition::store(self.txn, &mut state)?;
         *self.state = state;
+        *self.rules_made = Arc::new(rules);
         Ok(())
     }
 
@@ -361,10 +361,12 @@ impl<T: Write> Run<'_, T> {
         state.schema_changed = generalized_time(now).into();
         definition::store(self.txn, &mut state)?;
         // All that names what the schema defines is looked up again.
-        let mut state = definition::load(self.txn, &after).map_err(|error| match error {
+        let failed = |error: Error| match error {
             Error::Config(why) | Error::State(why) => refused(why),
             failed => Stop::Failed(failed),
-        })?;
+        };
+        let mut state = definition::load(self.txn, &after).map_err(failed)?;
+        let rules = RuleSet::new(&after, &state).map_err(failed)?;
         let contexts = self.state.contexts.iter().zip(&state.contexts);
         let mut contexts = contexts.map(|(was, is)| (was.normal == is.normal, &was.dn));
         let parents = self.state.partitioned.iter().zip(&state.partitioned);
@@ -375,10 +377,11 @@ impl<T: Write> Run<'_, T> {
                 "the naming context or partitioned entry '{dn}' needs the definition"
             )));
         }
-        state.rules.check(&after, &state).map_err(super::refused)?;
+        rules.check(&after, &state).map_err(super::refused)?;
         state.know_accounts(self.accounts);
         self.prefetched.forget();
         *self.state = state;
+        *self.rules_made = Arc::new(rules);
         Ok(())
     }
 }
