@@ -570,7 +570,10 @@ fn roots_with_names_are_found_by_them() {
         set(&name(number), number as u64 + 1).unwrap();
     }
     let full = set("one more", 1).unwrap_err();
-    assert!(matches!(full, Error::Fault(Fault::RootsFull { .. })), "{full}");
+    assert!(
+        matches!(full, Error::Fault(Fault::RootsFull { .. })),
+        "{full}"
+    );
     for bad in ["", &"x".repeat(NAME_BYTES_MAX + 1)] {
         let refused = set(bad, 1).unwrap_err();
         assert!(
