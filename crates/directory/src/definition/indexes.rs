@@ -74,7 +74,8 @@ pub(crate) fn begin<T: Write>(
     Ok(builds)
 }
 
-/// Drops indexes, of which `is_read` says whether a rule reads them; how many of them there were. The definition is still to be stored.
+/// Drops indexes, of which `is_read` says whether a rule reads them; how many of them there were. The definition is
+/// still to be stored.
 ///
 /// # Errors
 /// [`Error::Config`] for the two that every directory keeps, for those that a rule reads, and for an attribute the
