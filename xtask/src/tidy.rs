@@ -71,7 +71,7 @@ const CIRCLES_LEFT: &[(&str, &[&str])] = &[
         "lmdb-abi",
         &["cursor", "env", "free_list", "readers", "txn"],
     ),
-    ("replication", &["change", "conflict"]),
+    ("replication", &["change", "conflict", "replica"]),
     (
         "directory",
         &[
