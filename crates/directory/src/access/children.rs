@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::compile::Slot;
 use super::condition::Asked;
-use super::grants::{Grants, RuleFor, decide};
+use super::grants::{Grants, OwnValues, RuleFor, decide};
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -89,9 +89,11 @@ impl Grants {
             test.is_none_or(|test| test.holds_for_children(dn))
         };
         // No clause asks for a condition.
-        let rights = decide(self.rules_of_entries(list).filter(holds), false, |_| {
-            Ok(false)
-        });
+        let rights = decide(
+            self.rules_of_entries(list).filter(holds),
+            (false, OwnValues::default()),
+            |_| Ok(false),
+        );
         rights.is_ok_and(|rights| rights.has(Rights::DISCLOSE))
     }
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::policy::entry_test::EntryTest;
 use crate::policy::expansion::Source;
 use crate::policy::regex::Regex;
-use crate::policy::{Attributes, Bound, DnScope, Grant, ListScope, Policy, Rule, Then};
+use crate::policy::{Attributes, Bound, DnScope, Grant, ListScope, Policy, Rule, Subject, Then};
 use crate::schema::{AttributeTypeId, NormalDn, Schema, TypeSet};
 use crate::state::State;
 
@@ -118,6 +118,7 @@ struct CompiledRule {
 #[derive(Debug)]
 struct CompiledBy {
     who: Vec<CompiledWho>,
+    own_values: Option<Subject>,
     grant: Grant,
     then: Then,
 }
@@ -440,15 +441,13 @@ impl CompiledRule {
         }
         let mut by = Vec::with_capacity(rule.by.len());
         for clause in &rule.by {
-            if clause.own_values.is_some() {
-                return Err("access to one's own values (selfwrite) is not supported".into());
-            }
             let who = clause
                 .who
                 .iter()
                 .map(|who| CompiledWho::new(schema, who, &source));
             by.push(CompiledBy {
                 who: who.collect::<std::result::Result<_, String>>()?,
+                own_values: clause.own_values,
                 grant: clause.grant,
                 then: clause.then,
             });
@@ -497,6 +496,7 @@ impl CompiledRule {
             let clause = Clause {
                 of_self: need.of_self,
                 needs: add(need.conditions),
+                own_values: by.own_values,
                 grant: by.grant,
                 then: by.then,
                 number: at,

@@ -11,7 +11,7 @@ use crate::engine::{AttributeNo, EntryId, Read};
 use crate::error::Result;
 use crate::names::Superior;
 use crate::policy::entry_test::EntryTest;
-use crate::policy::{Bound, Grant, Rights, Then};
+use crate::policy::{Bound, Grant, Rights, Subject, Then};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
@@ -63,6 +63,8 @@ pub(super) struct Clause {
     pub(super) of_self: bool,
     /// The conditions that an entry must meet.
     pub(super) needs: Box<[usize]>,
+    /// Whether only for changes of values that name somebody who asks.
+    pub(super) own_values: Option<Subject>,
     pub(super) grant: Grant,
     pub(super) then: Then,
     /// Its place among the clauses as written.
@@ -75,15 +77,41 @@ impl Clause {
         Clause {
             of_self: false,
             needs: [].into(),
+            own_values: None,
             grant: Grant::Set(Rights::NONE),
             then: Then::Stop,
             number,
         }
     }
 
-    /// Whether it holds for every entry.
+    /// Whether it holds for every entry, whatever is done with it.
     pub(super) fn is_always(&self) -> bool {
-        !self.of_self && self.needs.is_empty()
+        !self.of_self && self.needs.is_empty() && self.own_values.is_none()
+    }
+}
+
+/// Whom the values name that are changed, of those who ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnValues {
+    /// Who it is done for.
+    pub(crate) effective: bool,
+    /// Who has authenticated.
+    pub(crate) real: bool,
+}
+
+impl OwnValues {
+    /// Whether a clause is about them.
+    fn are_meant(self, clause: &Clause) -> bool {
+        match clause.own_values {
+            None => true,
+            Some(Subject::Effective) => self.effective,
+            Some(Subject::Real) => self.real,
+        }
+    }
+
+    /// A number for each.
+    fn index(self) -> usize {
+        usize::from(self.effective) + 2 * usize::from(self.real)
     }
 }
 
@@ -366,33 +394,49 @@ impl Grants {
 
     /// The same, of which some is known.
     fn rights_of<R: Read>(&self, met: &Met<'_, '_, R>, slot: Slot) -> Result<Rights> {
+        self.rights_on(met, slot, OwnValues::default())
+    }
+
+    /// Those to change values.
+    fn rights_on<R: Read>(
+        &self,
+        met: &Met<'_, '_, R>,
+        slot: Slot,
+        own: OwnValues,
+    ) -> Result<Rights> {
         let mut rules = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.slots[slot.index()]) {
             if met.is_about(rule)? {
                 rules.push(rule);
             }
         }
-        decide(rules.into_iter(), Some(met.asked.id) == self.entry, |at| {
-            met.meets(at)
-        })
+        let is_self = Some(met.asked.id) == self.entry;
+        decide(rules.into_iter(), (is_self, own), |at| met.meets(at))
     }
 
-    /// The first of some slots of an entry on which there are not the rights that stand beside it. Each slot is decided
-    /// once, however often it comes.
+    /// Whether clauses ask whom the values name that are changed.
+    pub(crate) fn asks_for_own_values(&self) -> bool {
+        let mut clauses = self.rules.iter().flat_map(|rule| &rule.clauses);
+        clauses.any(|clause| clause.own_values.is_some())
+    }
+
+    /// The first of some slots of an entry on which there are not the rights that stand beside it, to change values
+    /// that name those. Each slot is decided once for either, however often it comes.
     pub(crate) fn missing<R: Read>(
         &self,
         asked: &Asked<'_, R>,
-        wanted: impl Iterator<Item = (Slot, Rights)>,
+        wanted: impl Iterator<Item = (Slot, Rights, OwnValues)>,
     ) -> Result<Option<usize>> {
         if self.is_unlimited {
             return Ok(None);
         }
         let met = Met::new(self, asked);
-        let mut known = vec![None; self.set.slots];
-        for (at, (slot, rights)) in wanted.enumerate() {
-            let has = match known[slot.index()] {
+        let mut known = vec![[None; 4]; self.set.slots];
+        for (at, (slot, rights, own)) in wanted.enumerate() {
+            let known = &mut known[slot.index()][own.index()];
+            let has = match *known {
                 Some(has) => has,
-                None => *known[slot.index()].insert(self.rights_of(&met, slot)?),
+                None => *known.insert(self.rights_on(&met, slot, own)?),
             };
             if !has.has(rights) {
                 return Ok(Some(at));
@@ -458,7 +502,7 @@ impl Grants {
             true => Ok(Rights::ALL),
             false => decide(
                 rules.iter().copied().filter(|rule| rule.slots[slot]),
-                is_self,
+                (is_self, OwnValues::default()),
                 &meets,
             ),
         };
@@ -521,9 +565,11 @@ impl<'m, 'a, R: Read> Met<'m, 'a, R> {
         all(&rule.needs, |at| self.meets(at))
     }
 
-    /// Whether a clause is about who asks.
+    /// Whether a clause is about who asks, whatever values it is about.
     pub(super) fn is_meant(&self, clause: &Clause, is_self: bool) -> Result<bool> {
-        Ok((!clause.of_self || is_self) && all(&clause.needs, |at| self.meets(at))?)
+        Ok(clause.own_values.is_none()
+            && (!clause.of_self || is_self)
+            && all(&clause.needs, |at| self.meets(at))?)
     }
 }
 
@@ -540,13 +586,16 @@ fn all(conditions: &[usize], meets: impl Fn(usize) -> Result<bool>) -> Result<bo
 /// The rights that rules give, all of which are about the same slot of an entry.
 pub(super) fn decide<'r>(
     rules: impl Iterator<Item = &'r RuleFor>,
-    is_self: bool,
+    (is_self, own): (bool, OwnValues),
     meets: impl Fn(usize) -> Result<bool>,
 ) -> Result<Rights> {
     let mut rights = Rights::NONE;
     for rule in rules {
         for clause in &rule.clauses {
-            if (clause.of_self && !is_self) || !all(&clause.needs, &meets)? {
+            if (clause.of_self && !is_self)
+                || !own.are_meant(clause)
+                || !all(&clause.needs, &meets)?
+            {
                 continue;
             }
             rights = clause.grant.after(rights);

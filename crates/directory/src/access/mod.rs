@@ -43,7 +43,9 @@ pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::Asked;
 pub use self::explain::{Explanation, Tried, TriedRule};
-pub(crate) use self::grants::{Decider, EntryGrants, Everywhere, Grants, Sight, Visible};
+pub(crate) use self::grants::{
+    Decider, EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible,
+};
 pub use self::limits::SearchLimits;
 pub(crate) use self::seen::as_seen;
 use crate::directory::{Credentials, Directory, Snapshot};

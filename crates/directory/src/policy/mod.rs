@@ -155,7 +155,7 @@ pub enum Attributes {
 pub struct By {
     /// Whom it is about: all of these must hold.
     pub who: Vec<Who>,
-    /// Only values that name who asks, if that is given.
+    /// Only changes of values that name who asks, if that is given; nothing is read or compared by it.
     pub own_values: Option<Subject>,
     /// What it does to the rights that clauses before it gave.
     pub grant: Grant,

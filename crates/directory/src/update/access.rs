@@ -13,17 +13,19 @@
 //! said that it is not there.
 
 use sapwood_ldap::dn::{Dn, Rdn};
+use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
 use super::rules::Origin;
 use super::{Run, rdn_of, read};
 use crate::access::{
-    ACTING_WORK_MAX, Asked, Everywhere, Identity, NOT_AUTHORIZED, Requester, Rights, Slot,
+    ACTING_WORK_MAX, Asked, Everywhere, Identity, NOT_AUTHORIZED, OwnValues, Requester, Rights,
+    Slot,
 };
 use crate::engine::{EntryId, Table, Write};
 use crate::names::{self, NamingContext};
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, NormalDn};
+use crate::schema::{AttributeType, NormalDn, Schema, Syntax};
 use crate::target::Target;
 
 impl<'r, T: Write> Run<'r, T> {
@@ -219,11 +221,12 @@ impl<'r, T: Write> Run<'r, T> {
         limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
     }
 
-    /// Refuses who may not change types of an entry so.
+    /// Refuses who may not change types of an entry so; with the values that are added or deleted, where these are all
+    /// that is changed.
     pub(super) fn require_changes<'k>(
         &self,
         target: &Target,
-        changes: impl Iterator<Item = (&'k AttributeType, Rights)> + Clone,
+        changes: impl Iterator<Item = (&'k AttributeType, Rights, Option<OctetStrings<'k>>)> + Clone,
     ) -> Result<(), Stop> {
         let Some(requester) = self.limited() else {
             return Ok(());
@@ -235,17 +238,45 @@ impl<'r, T: Write> Run<'r, T> {
             dn: &target.normal,
             id: target.entry.id,
         };
-        let wanted = changes.clone();
-        let wanted = wanted.map(|(known, rights)| (grants.slot(known.id()), rights));
+        let own = match grants.asks_for_own_values() {
+            true => Some(self.names_of(requester)?),
+            false => None,
+        };
+        let wanted = changes.clone().map(|(known, rights, values)| {
+            let own = own.as_ref().zip(values);
+            let own = own.map_or_else(OwnValues::default, |(own, values)| {
+                own_values(self.schema, known, values, own)
+            });
+            (grants.slot(known.id()), rights, own)
+        });
         let missing = grants.missing(&asked, wanted)?;
         match missing.and_then(|at| changes.clone().nth(at)) {
-            Some((known, _)) => Err(may_not(&format!("change {} of this entry", known.name()))),
+            Some((known, ..)) => Err(may_not(&format!("change {} of this entry", known.name()))),
             None => Ok(()),
         }
     }
 }
 
 impl<T: Write> Run<'_, T> {
+    /// The DNs, as they are now, of for whom an update is done, and of who has authenticated.
+    fn names_of(&self, requester: &Requester) -> Result<[Option<NormalDn>; 2], Stop> {
+        let name = |identity: &Identity| -> Result<Option<NormalDn>, Stop> {
+            let mut dn = NormalDn::new();
+            match identity {
+                Identity::Anonymous => Ok(None),
+                Identity::User { entry, .. } => {
+                    let dn = names::normal_dn_of(self.txn, self.schema, *entry)?;
+                    Ok(Some(dn))
+                }
+                Identity::External { dn: text } | Identity::Admin { dn: text } => {
+                    let named = dn.parse(self.schema, text.as_bytes());
+                    Ok(named.is_ok().then_some(dn))
+                }
+            }
+        };
+        Ok([name(requester.identity())?, name(requester.real())?])
+    }
+
     /// Whether who asks is an administrator of the passwords of an entry, or of new ones: policies leave more to them.
     pub(super) fn manages_password(&self, id: EntryId, is_there: bool) -> Result<bool, Stop> {
         let Some(requester) = self.limited() else {
@@ -263,6 +294,28 @@ impl<T: Write> Run<'_, T> {
             id,
         };
         Ok(grants.rights(&asked, slot)?.has(Rights::MANAGE))
+    }
+}
+
+/// Whom the only value that a change is about names, of these: for whom it is done, and who has authenticated.
+fn own_values(
+    schema: &Schema,
+    known: &AttributeType,
+    values: OctetStrings<'_>,
+    [effective, real]: &[Option<NormalDn>; 2],
+) -> OwnValues {
+    let mut values = values.iter();
+    let mut dn = NormalDn::new();
+    let is_name = match (values.next(), values.next()) {
+        (Some(value), None) => {
+            known.syntax().is_some_and(Syntax::is_name) && dn.parse(schema, value).is_ok()
+        }
+        _ => false,
+    };
+    let is = |other: &Option<NormalDn>| is_name && other.as_ref() == Some(&dn);
+    OwnValues {
+        effective: is(effective),
+        real: is(real),
     }
 }
 

@@ -83,7 +83,12 @@ impl<T: Write> Run<'_, T> {
                 let manage_dsa_it = controls.manage_dsa_it.is_some();
                 let target = self.find(request.dn, normal, manage_dsa_it)?;
                 let wanted = changes.iter();
-                let wanted = wanted.map(|change| (change.known, Rights::of_change(change.kind)));
+                let wanted = wanted.map(|change| {
+                    let adds_or_deletes =
+                        matches!(change.kind, Modification::Add | Modification::Delete);
+                    let values = adds_or_deletes.then_some(change.values);
+                    (change.known, Rights::of_change(change.kind), values)
+                });
                 self.require_changes(&target, wanted)?;
                 if changes.is_empty() {
                     let wanted = (Slot::ENTRY, Rights::WRITE);
@@ -119,7 +124,7 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "the entry was deleted; another one has its name";
             return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
         }
-        self.require_changes(&target, std::iter::once((known, Rights::WRITE)))?;
+        self.require_changes(&target, std::iter::once((known, Rights::WRITE, None)))?;
         if let Some(replaces) = replaces
             && !self.has_password(id, replaces)?
         {

@@ -375,6 +375,53 @@ fn a_naming_context_has_rules_of_its_own() {
     }
 }
 
+/// A user adds and deletes the own name in a group, and nothing else.
+#[test]
+fn people_join_and_leave_a_group_by_themselves() {
+    let directory = directory();
+    let (anne, bert) = (user(&directory, ANNE), user(&directory, BERT));
+    let group = format!("objectClass: groupOfNames\ncn: helpdesk\nmember: {CARL}");
+    succeed(&directory, add(GROUP, &group));
+    put(
+        &directory,
+        &[
+            "to attrs=member,description by users selfwrite by * break",
+            "to * by users read",
+        ],
+    );
+    let change = |who: &Identity, changes: &[sapwood_testkit::requests::Change<'_>]| {
+        apply_as(&directory, who.clone(), modify(GROUP, changes)).code
+    };
+    let upper = ANNE.to_uppercase();
+    let none: &[&str] = &[];
+    for refused in [
+        (Add, "member", &[BERT][..]),
+        (Add, "member", &[ANNE, BERT]),
+        (Delete, "member", &[CARL]),
+        (Delete, "member", none),
+        (Replace, "member", &[ANNE]),
+        (Add, "seeAlso", &[ANNE]),
+        // It is no name there.
+        (Add, "description", &[ANNE]),
+    ] {
+        let code = change(&anne, &[refused]);
+        assert_eq!(code, ResultCode::InsufficientAccessRights, "{refused:?}");
+    }
+    let joins = (Add, "member", &[upper.as_str()][..]);
+    let both = change(&anne, &[joins, (Add, "member", &[BERT])]);
+    assert_eq!(both, ResultCode::InsufficientAccessRights);
+    assert_eq!(change(&anne, &[joins]), ResultCode::Success);
+    let leaves = |who: &Identity| change(who, &[(Delete, "member", &[ANNE])]);
+    assert_eq!(leaves(&bert), ResultCode::InsufficientAccessRights);
+    assert_eq!(leaves(&anne), ResultCode::Success);
+    // What the clause says of reading holds for nobody.
+    put(
+        &directory,
+        &["to attrs=mail by users selfwrite", "to * by users read"],
+    );
+    assert!(!sees_mail(&directory, &anne, ANNE));
+}
+
 /// Below the root DSE a search is one of the tree; what its assertion says is of the root DSE.
 #[test]
 fn assertions_tell_nothing_of_a_root_dse_that_is_hidden() {
