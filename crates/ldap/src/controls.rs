@@ -35,6 +35,7 @@ pub use proxied_authorization::{
 };
 pub use queue_length::{QUEUE_LENGTH, put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
+pub use session_tracking::{SESSION_TRACKING, SessionTracking};
 pub use sort::{
     SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, SortKey, SortKeys, SortResult, put_sort_keys,
 };
@@ -110,6 +111,7 @@ known_controls! {
     PreRead pre_read
     ProxiedAuthorization proxied_authorization
     QueueLength queue_length
+    SessionTracking session_tracking
     Subentries subentries
     TransactionSpecification transaction_specification
 }
@@ -264,6 +266,12 @@ pub enum Fault {
     /// Its value.
     #[error(transparent)]
     Value(#[from] PartError),
+}
+
+impl From<Violation> for Fault {
+    fn from(violation: Violation) -> Self {
+        Fault::Value(violation.into())
+    }
 }
 
 impl From<Malformed> for Fault {

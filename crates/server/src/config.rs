@@ -5,10 +5,12 @@ mod reload;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sapwood_ldap::controls::{ControlSet, KnownControl};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::journal::{JournalSettings, Rotation, WhenFull};
 use crate::listen::{ListenUrl, Listener};
 use crate::password::{PasswordLimits, Work};
 use crate::tls::ClientCertificates;
@@ -255,7 +257,7 @@ pub struct Archive {
     pub seconds_max: u64,
 }
 
-/// What is logged to standard error.
+/// What is logged: to standard error, and to files of lines of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
@@ -263,6 +265,46 @@ pub struct Log {
     pub access: bool,
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: Level,
+    /// The file of all that clients ask; empty if there is none.
+    #[serde(serialize_with = "as_shown")]
+    pub access_file: PathBuf,
+    /// The file of binds and of what changes something; empty if there is none.
+    #[serde(serialize_with = "as_shown")]
+    pub audit_file: PathBuf,
+    /// Whether the files have the values that are changed.
+    pub audit_values: bool,
+    /// What becomes of a line of the audit file when it cannot be written as fast as lines come.
+    pub audit_full: WhenFull,
+    /// Bytes after which a file is put aside.
+    pub rotate_bytes: u64,
+    /// Hours after which it is; 0 means never.
+    pub rotate_hours: u64,
+    /// Files of each kind that were put aside and are kept.
+    pub rotated_files_max: usize,
+}
+
+impl Log {
+    /// Whether anything is logged of what clients ask.
+    pub(crate) fn is_of_requests(&self) -> bool {
+        let files = [&self.access_file, &self.audit_file];
+        self.access || files.iter().any(|file| !file.as_os_str().is_empty())
+    }
+
+    /// The files that are written in a directory's folder.
+    pub(crate) fn journals(&self, folder: &Path) -> JournalSettings {
+        let age = Duration::from_secs(self.rotate_hours.saturating_mul(3600));
+        let file = |file: &Path| (!file.as_os_str().is_empty()).then(|| folder.join(file));
+        JournalSettings {
+            audit: file(&self.audit_file),
+            access: file(&self.access_file),
+            rotation: Rotation {
+                bytes_max: self.rotate_bytes,
+                age_max: (!age.is_zero()).then_some(age),
+                files_max: self.rotated_files_max,
+            },
+            audit_full: self.audit_full,
+        }
+    }
 }
 
 /// What flags of the command line set in place of the file.
@@ -385,6 +427,13 @@ impl Default for Log {
         Self {
             access: false,
             level: Level::Info,
+            access_file: PathBuf::new(),
+            audit_file: PathBuf::new(),
+            audit_values: false,
+            audit_full: WhenFull::Drop,
+            rotate_bytes: 100 << 20,
+            rotate_hours: 24,
+            rotated_files_max: 30,
         }
     }
 }
@@ -498,6 +547,13 @@ impl Config {
             limits.answers_bytes_max,
             limits.output_bytes_max,
         )?;
+        let log = &self.log;
+        let bytes = usize::try_from(log.rotate_bytes).unwrap_or(usize::MAX);
+        at_least("rotate_bytes", bytes, 1 << 20)?;
+        at_least("rotated_files_max", log.rotated_files_max, 1)?;
+        if log.access_file == log.audit_file && !log.access_file.as_os_str().is_empty() {
+            return Err(("audit_file", "it is the access_file, too".into()));
+        }
         for (key, value) in [
             ("input_bytes_max", limits.input_bytes_max),
             ("update_queue_bytes_max", limits.update_queue_bytes_max),

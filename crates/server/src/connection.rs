@@ -24,6 +24,7 @@ use crate::input_memory::InputMemory;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
 use crate::peer::Peer;
 use crate::processors::Seat;
+use crate::session::record::record_connection;
 use crate::session::{Completion, Completions, LastSnapshot, Service, Session, Then};
 use crate::stream::Stream;
 use crate::tls::TlsUse;
@@ -144,6 +145,8 @@ pub(crate) async fn serve<E: Engine>(
     if log {
         tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_use.is_first, "open");
     }
+    record_connection(&service.journals, number, &peer, ("connect", ""));
+    let journals = service.journals.clone();
     let (completions, completed) = mpsc::unbounded_channel();
     let told = completions.clone();
     admission.serve(move || {
@@ -195,11 +198,14 @@ pub(crate) async fn serve<E: Engine>(
     // The place among the connections is given back last.
     drop(connection);
     drop(admission);
-    if log {
+    if log || journals.access.is_some() {
         let reason = end
             .err()
             .map_or_else(String::new, |error| error.to_string());
-        tracing::info!(target: "access", conn = number, reason, "close");
+        record_connection(&journals, number, &peer, ("disconnect", &reason));
+        if log {
+            tracing::info!(target: "access", conn = number, reason, "close");
+        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Write for Escaping<'_, '_> {
 }
 
 /// Control characters, ends of lines, and those that turn the direction of text around.
-fn is_escaped(c: char) -> bool {
+pub(crate) fn is_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -30,6 +30,7 @@ use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::index_builder::IndexBuilder;
+use crate::journal::{JournalError, Journals};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::peer::Peer;
@@ -71,6 +72,9 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// A journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
@@ -151,6 +155,7 @@ pub struct Server<E: Engine = Embedded> {
     index_builder: Option<IndexBuilder>,
     account_keeper: Option<AccountKeeper>,
     certificate_watcher: Option<CertificateWatcher>,
+    journals: Journals,
     /// Socket files to remove at the end.
     socket_files: Vec<PathBuf>,
 }
@@ -210,6 +215,7 @@ impl<E: Engine> Server<E> {
                 source,
             })?);
         }
+        let journals = Journals::start(config.log.journals(folder))?;
         let hashers = HasherPool::start(config.limits.hashers_max)?;
         let preparers = threads.div_ceil(PREPARER_PART);
         let preparers = Workers::start("preparer", preparers, preparers)?;
@@ -224,6 +230,7 @@ impl<E: Engine> Server<E> {
             hashers,
             preparers,
             tls,
+            journals: journals.writers(),
             settings,
             flags,
         }));
@@ -248,6 +255,7 @@ impl<E: Engine> Server<E> {
             index_builder: Some(index_builder),
             account_keeper: Some(account_keeper),
             certificate_watcher,
+            journals,
             socket_files,
         };
         let seats = Processors::seats(threads);
@@ -335,6 +343,7 @@ impl<E: Engine> Server<E> {
 impl<E: Engine> Drop for Server<E> {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
+        self.journals.give_up();
         for runtime in self.runtimes.drain(..) {
             let _ = runtime.join();
         }

@@ -14,6 +14,8 @@ use crate::tls;
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
+    /// Whether anything is logged of what clients ask.
+    pub(crate) is_logged: bool,
     /// The administrator's DN in its normal form.
     pub(crate) admin_name: NormalDn,
     /// The administrator's stored password.
@@ -113,6 +115,7 @@ impl Settings {
         let has_breached = !breached.as_os_str().is_empty();
         let breached_passwords = has_breached.then(|| Arc::from(folder.join(breached)));
         Ok(Self {
+            is_logged: config.log.is_of_requests(),
             config,
             admin_name,
             admin_password,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use toml::Table;
 
-use super::Config;
+use super::{Config, Log};
 
 /// What reading the configuration again has come to, each setting as `key = value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,11 @@ impl Config {
         running.extensions = started.extensions;
         running.memory = started.memory;
         running.archive.clone_from(&started.archive);
-        running.log.level = started.log.level;
+        running.log = Log {
+            access: self.log.access,
+            audit_values: self.log.audit_values,
+            ..started.log.clone()
+        };
         // Sizes of what connections share, and numbers of threads.
         let (limits, fixed) = (&mut running.limits, &started.limits);
         limits.answers_bytes_max = fixed.answers_bytes_max;
@@ -99,6 +103,7 @@ mod tests {
             toml::Value::Integer(value) => (value + 1).into(),
             toml::Value::Array(_) => vec!["ldapi://%2Fsocket"].into(),
             toml::Value::String(level) if level == "info" => "debug".into(),
+            toml::Value::String(full) if full == "drop" => "wait".into(),
             toml::Value::String(asked) if asked == "never" => "try".into(),
             _ => "another".into(),
         }

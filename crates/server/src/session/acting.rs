@@ -341,15 +341,19 @@ impl<E: Engine> Session<E> {
     }
 
     /// Says in the log who may not act as whom they have asked for.
-    fn log_denied(&self, id: u32, whom: Whom<'_>) {
+    fn log_denied(&mut self, id: u32, whom: Whom<'_>) {
+        if !self.settings.is_logged {
+            return;
+        }
+        let schema = &self.service.directory.schema();
+        let (Whom::Dn(asked) | Whom::AuthzId(asked)) = whom;
+        let prefix = asked.get(..3);
+        let is_dn = prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case("dn:"));
+        let asked = LoggedName::dn(schema, if is_dn { &asked[3..] } else { asked });
+        self.record_denied(id, &asked);
         if self.settings.config.log.access {
-            let schema = &self.service.directory.schema();
             let real = LoggedName::dn(schema, self.context.requester.real().dn());
             let by = LoggedName::dn(schema, self.context.identity().dn());
-            let (Whom::Dn(asked) | Whom::AuthzId(asked)) = whom;
-            let prefix = asked.get(..3);
-            let is_dn = prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case("dn:"));
-            let asked = LoggedName::dn(schema, if is_dn { &asked[3..] } else { asked });
             tracing::info!(target: "access", conn = self.context.number, id, %real, %by, %asked, "may not act as");
         }
     }

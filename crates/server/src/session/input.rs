@@ -109,6 +109,9 @@ impl<E: Engine> Session<E> {
             };
             let length = next.bytes.len();
             if !self.request(next, &mut burst) {
+                if self.settings.is_logged {
+                    self.records.repeat();
+                }
                 break;
             }
             if self.has_read(length) {
@@ -194,6 +197,9 @@ impl<E: Engine> Session<E> {
             return false;
         }
         let (id, operation) = (message.id, message.op.operation());
+        if self.settings.is_logged {
+            self.begin_record(&message);
+        }
         let read;
         let controls = if message.controls.is_empty() {
             &RequestControls::NONE
@@ -232,7 +238,10 @@ impl<E: Engine> Session<E> {
                 return true;
             }
         };
-        self.log_acting(id, &by);
+        if self.settings.is_logged {
+            self.log_acting(id, &by);
+            self.record_controls(id, &by, controls);
+        }
         match message.op {
             Request::Bind(request) => return self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,

@@ -27,25 +27,27 @@ impl<'n> LoggedName<'n> {
     pub(super) fn dn(schema: &'n Schema, name: &'n str) -> Self {
         Self { schema, name }
     }
+
+    /// What may be told. It is as it was sent, with whatever characters there are.
+    pub(super) fn text(&self) -> Cow<'n, str> {
+        let bytes = self.name.len();
+        if bytes > NAME_BYTES_MAX {
+            return format!("(a name of {bytes} bytes)").into();
+        }
+        let Ok(dn) = Dn::parse(self.name) else {
+            return format!("(no DN, {bytes} bytes)").into();
+        };
+        let mut avas = dn.rdns().flat_map(|rdn| rdn.avas());
+        match avas.any(|ava| is_secret(self.schema, ava.attribute().as_bytes())) {
+            true => format!("(a name of unknown or protected attributes, {bytes} bytes)").into(),
+            false => self.name.into(),
+        }
+    }
 }
 
 impl fmt::Display for LoggedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.name.len();
-        if bytes > NAME_BYTES_MAX {
-            return write!(f, "(a name of {bytes} bytes)");
-        }
-        let Ok(dn) = Dn::parse(self.name) else {
-            return write!(f, "(no DN, {bytes} bytes)");
-        };
-        let mut avas = dn.rdns().flat_map(|rdn| rdn.avas());
-        match avas.any(|ava| is_secret(self.schema, ava.attribute().as_bytes())) {
-            true => write!(
-                f,
-                "(a name of unknown or protected attributes, {bytes} bytes)"
-            ),
-            false => Printable(self.name).fmt(f),
-        }
+        Printable(self.text()).fmt(f)
     }
 }
 

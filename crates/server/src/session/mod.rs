@@ -24,6 +24,7 @@ mod operations;
 mod output;
 mod password_policy;
 mod prefetch;
+pub(crate) mod record;
 mod reply;
 mod scan_ahead;
 mod search;
@@ -48,6 +49,7 @@ pub(crate) use self::operations::Completion;
 use self::operations::{Hashed, Operations, Wanted};
 pub(crate) use self::output::notice_of_disconnection;
 use self::output::{Output, result};
+use self::record::Records;
 pub(crate) use self::reply::Completions;
 use self::reply::Unit;
 use self::search::STEP_WORK;
@@ -115,6 +117,7 @@ pub(crate) struct Session<E: Engine> {
     output: Output,
     operations: Operations<E>,
     reads: Reads<E>,
+    records: Records,
     /// A search has used up its step, and other connections are next.
     turn_used: bool,
     /// Work that was done in this turn to find out who somebody is and as whom they may act, in about as many
@@ -164,6 +167,7 @@ impl<E: Engine> Session<E> {
             output: Output::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            records: Records::default(),
             turn_used: false,
             turn_work: Cell::new(0),
             draining: None,

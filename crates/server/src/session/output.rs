@@ -231,7 +231,16 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    pub(super) fn log_result(&self, id: u32, operation: Operation, outcome: &Outcome) {
+    #[inline]
+    pub(super) fn log_result(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        if self.settings.is_logged {
+            self.log_end(id, operation, outcome);
+        }
+    }
+
+    #[cold]
+    fn log_end(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        self.end_record(id, operation, outcome);
         if self.settings.config.log.access {
             let diagnostic = log::diagnostic(outcome);
             let code = outcome.code.code();

@@ -183,7 +183,7 @@ impl<E: Engine> Session<E> {
         unit.shards.push(self.service.directory.shards(&request));
         unit.updates.push(Update { requester, request });
         let kind = ReplyKind::Bind(Box::new(end));
-        unit.replies.push(Reply { id, kind });
+        unit.replies.push(Reply::new(id, kind));
         self.output.answers_due += 1;
         self.submit(unit);
         self.operations.exclusive = Some(id);

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Completion;
 use super::bind::BindEnd;
+use super::record::Record;
 use crate::memory::Share;
 use crate::password::Password;
 use crate::writer::{self, Recipient};
@@ -20,7 +21,12 @@ pub(super) type Unit<E> = writer::Unit<Completions<E>>;
 impl<E: Engine> Recipient for Completions<E> {
     type Reply = Reply;
 
-    fn answer(&self, shards: StoreSet, answers: Vec<(Reply, Outcome)>, room: Share) {
+    fn answer(&self, shards: StoreSet, mut answers: Vec<(Reply, Outcome)>, room: Share) {
+        for (reply, outcome) in &mut answers {
+            if let Some(record) = &mut reply.record {
+                record.settle(outcome);
+            }
+        }
         // The session may be gone; its updates stay.
         let _ = self.send(Completion::Updated {
             shards,
@@ -35,6 +41,15 @@ impl<E: Engine> Recipient for Completions<E> {
 pub(crate) struct Reply {
     pub(super) id: u32,
     pub(super) kind: ReplyKind,
+    /// What is recorded of the update, while the writer has it.
+    pub(super) record: Option<Box<Record>>,
+}
+
+impl Reply {
+    pub(super) fn new(id: u32, kind: ReplyKind) -> Reply {
+        let record = None;
+        Reply { id, kind, record }
+    }
 }
 
 /// What an update is answered with.

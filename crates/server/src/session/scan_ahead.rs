@@ -133,6 +133,7 @@ impl<E: Engine> Session<E> {
                 let (ending, operation) = self.give_up(input, target);
                 if operation.is_some() {
                     self.operations.wishes.remove(&target);
+                    self.records.take(target);
                 }
                 ending
             }
@@ -174,6 +175,7 @@ impl<E: Engine> Session<E> {
     pub(super) fn abandon(&mut self, target: u32) {
         if self.operations.searches.remove(target).is_some() {
             self.operations.wishes.remove(&target);
+            self.records.take(target);
         }
     }
 

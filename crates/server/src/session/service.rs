@@ -13,6 +13,7 @@ use crate::admission::Connections;
 use crate::closing::CloseLog;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::failed_binds::FailedBinds;
+use crate::journal::JournalWriters;
 use crate::memory::Memory;
 use crate::password::HasherPool;
 use crate::settings::{Settings, SettingsError, tls_files};
@@ -40,6 +41,7 @@ pub(crate) struct Service<E: Engine> {
     pub(crate) name: String,
     pub(crate) connections: Arc<Connections>,
     pub(crate) close_log: CloseLog,
+    pub(crate) journals: JournalWriters,
     /// The configuration that the server was started with, some of which stays in force until it stops.
     started: Config,
     settings: RwLock<Arc<Settings>>,
@@ -56,6 +58,7 @@ pub(crate) struct Parts<E: Engine> {
     pub(crate) hashers: HasherPool,
     pub(crate) preparers: Workers,
     pub(crate) tls: Option<Tls>,
+    pub(crate) journals: JournalWriters,
     pub(crate) settings: Settings,
     pub(crate) flags: Flags,
 }
@@ -78,6 +81,7 @@ impl<E: Engine> Service<E> {
             memory: Memory::new(&settings.config.limits),
             connections: Arc::new(Connections::new()),
             close_log: CloseLog::default(),
+            journals: parts.journals,
             started: settings.config.clone(),
             settings_place: AtomicPtr::new(place(&settings)),
             settings: RwLock::new(settings),

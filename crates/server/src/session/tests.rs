@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::config::{Config, Flags};
+use crate::journal::JournalWriters;
 use crate::password::{self, HasherPool};
 use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
@@ -147,6 +148,7 @@ fn service(folder: &Path, directory: Directory) -> (Service<Embedded>, WriterThr
         hashers,
         preparers,
         tls: None,
+        journals: JournalWriters::default(),
         settings,
         flags: Flags::default(),
     };

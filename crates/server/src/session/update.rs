@@ -69,10 +69,7 @@ impl<E: Engine> Session<E> {
         };
         self.log_update(message);
         let request = || UpdateRequest::Message(bytes.to_vec());
-        let reply = Reply {
-            id,
-            kind: ReplyKind::Response(operation),
-        };
+        let reply = Reply::new(id, ReplyKind::Response(operation));
         if has_cleartext {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
@@ -136,6 +133,10 @@ impl<E: Engine> Session<E> {
         share: Share,
         unit: &mut Unit<E>,
     ) {
+        let mut reply = reply;
+        if self.settings.is_logged && reply.record.is_none() {
+            reply.record = self.records.take(reply.id);
+        }
         let requester = by.clone();
         unit.shards.push(shards);
         unit.updates.push(Update { requester, request });
@@ -194,9 +195,15 @@ impl<E: Engine> Session<E> {
         self.submit(unit);
     }
 
-    pub(super) fn answer_update(&mut self, reply: Reply, mut outcome: Outcome) {
+    pub(super) fn answer_update(&mut self, mut reply: Reply, mut outcome: Outcome) {
         if let Some(change) = outcome.awaits.take() {
             return self.have_wait(reply, change);
+        }
+        // That of an operation of a bulk update is written now.
+        if let Some(record) = reply.record.take()
+            && !matches!(reply.kind, ReplyKind::LburpUpdate { .. })
+        {
+            self.records.put(reply.id, record);
         }
         match reply.kind {
             ReplyKind::Response(operation) => self.answer(reply.id, operation, &outcome),

@@ -27,6 +27,7 @@ use crate::memory::Share;
 use crate::session::bind::stopped;
 use crate::session::log::{self, LoggedName};
 use crate::session::output::{BRIEF_TEXT_BYTES, UPDATE_ANSWER_BYTES, brief};
+use crate::session::record::Record;
 use crate::session::reply::{Reply, ReplyKind, Unit};
 use crate::session::update::{UPDATE_BYTES, may_depend, target_dn};
 use crate::session::{Completion, Session, Wanted, result};
@@ -122,6 +123,8 @@ struct Accepted {
     request: UpdateRequest,
     shards: StoreSet,
     has_cleartext: bool,
+    /// What is recorded of it.
+    record: Option<Box<Record>>,
 }
 
 /// What holds the memory of an update request on its way to the writer.
@@ -500,7 +503,13 @@ impl<E: Engine> Session<E> {
         let operation =
             operation.map_err(|violation| Outcome::new(violation.code(), violation.to_string()))?;
         self.log_operation(id, number, &operation.op);
-        check_controls(operation.controls)?;
+        let mut record = self.record_of_part(id, number, &operation.op);
+        if let Err(refused) = check_controls(operation.controls) {
+            if let Some(record) = &mut record {
+                record.settle(&refused);
+            }
+            return Err(refused);
+        }
         let mut message = Vec::new();
         operation.put_message(&mut message, id);
         Ok(Accepted {
@@ -508,6 +517,7 @@ impl<E: Engine> Session<E> {
             request: UpdateRequest::Message(message),
             shards,
             has_cleartext: self.is_to_be_hashed(&operation.op),
+            record,
         })
     }
 
@@ -532,7 +542,9 @@ impl<E: Engine> Session<E> {
                 request,
                 operation: operation.number,
             };
-            let (reply, share) = (Reply { id, kind }, std::mem::take(&mut queued));
+            let record = operation.record;
+            let reply = Reply { id, kind, record };
+            let share = std::mem::take(&mut queued);
             self.push(
                 (operation.request, &by),
                 reply,
@@ -557,15 +569,24 @@ impl<E: Engine> Session<E> {
                 hashing.done.push(operation);
                 continue;
             }
-            let Accepted { number, shards, .. } = operation;
+            let Accepted {
+                number,
+                shards,
+                mut record,
+                ..
+            } = operation;
             let session = self.completions.clone();
             let done = move |hashed: Result<UpdateRequest, Outcome>| {
+                if let (Err(outcome), Some(record)) = (&hashed, &mut record) {
+                    record.settle(outcome);
+                }
                 let hashed = hashed.map_err(|outcome| (number, outcome));
                 let hashed = hashed.map(|request| Accepted {
                     number,
                     request,
                     shards,
                     has_cleartext: false,
+                    record,
                 });
                 let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));
             };

@@ -211,10 +211,7 @@ impl<E: Engine> Session<E> {
             change.check(old.is_some())?;
             used.extend(change.used().into_iter().map(<[u8]>::to_vec));
         }
-        let reply = Reply {
-            id,
-            kind: ReplyKind::PasswordModify(generated),
-        };
+        let reply = Reply::new(id, ReplyKind::PasswordModify(generated));
         let transaction = transaction.map(|at| self.transaction_identifier(at));
         let limits = self.settings.config.limits.passwords();
         let stored = stored_before.iter().map(Vec::as_slice);

@@ -273,15 +273,16 @@ impl<E: Engine> Session<E> {
 
     /// For whom an update of an open transaction is done, which the log says if it is not who asks.
     pub(in crate::session) fn transaction_by(
-        &self,
+        &mut self,
         (id, at): (u32, usize),
         asker: &Arc<Requester>,
     ) -> Arc<Requester> {
-        let by = &self.operations.transactions.open[at].by;
-        if !Arc::ptr_eq(by, asker) {
-            self.log_acting(id, by);
+        let by = self.operations.transactions.open[at].by.clone();
+        if !Arc::ptr_eq(&by, asker) {
+            self.log_acting(id, &by);
+            self.record_asker(id, &by);
         }
-        by.clone()
+        by
     }
 
     /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
@@ -380,14 +381,12 @@ impl<E: Engine> Session<E> {
             updates,
             is_trial: true,
         });
-        let reply = Reply {
-            id: reply.id,
-            kind: ReplyKind::Trial(Box::new(Trial {
-                identifier,
-                request: request.to_request(),
-                kind: reply.kind,
-            })),
-        };
+        let trial_kind = ReplyKind::Trial(Box::new(Trial {
+            identifier,
+            request: request.to_request(),
+            kind: reply.kind,
+        }));
+        let reply = Reply::new(reply.id, trial_kind);
         unit.answer_room = Some(self.answer_room());
         self.push((trial, &by), reply, shards, share, unit);
     }
@@ -395,10 +394,7 @@ impl<E: Engine> Session<E> {
     /// An update of an eager transaction has been tried.
     pub(in crate::session) fn tried(&mut self, id: u32, trial: Trial, mut outcome: Outcome) {
         self.operations.exclusive = None;
-        let reply = Reply {
-            id,
-            kind: trial.kind,
-        };
+        let reply = Reply::new(id, trial.kind);
         let failed = outcome.settlement.take().and_then(|told| told.failed);
         if let Some(earlier) = failed.filter(|failed| *failed != id) {
             let reason = format!(
@@ -448,7 +444,8 @@ impl<E: Engine> Session<E> {
                     is_trial: false,
                 });
                 let kind = ReplyKind::EndTransaction;
-                let reply = Reply { id, kind };
+                let reply = Reply::new(id, kind);
+                self.record_asker(id, &open.by);
                 // It keeps the memory that it has.
                 let (shards, share) = (open.shards, Share::default());
                 self.push((transaction, &open.by), reply, shards, share, &mut burst.unit);
