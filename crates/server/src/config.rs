@@ -91,6 +91,9 @@ pub struct TlsOptions {
     /// The authorities that vouch for clients' certificates; empty if none are asked for.
     #[serde(serialize_with = "as_shown")]
     pub client_ca: PathBuf,
+    /// What they have revoked; empty if that is not asked for.
+    #[serde(serialize_with = "as_shown")]
+    pub client_crl: PathBuf,
     /// Whether clients are asked for a certificate, on listeners that do not say it themselves.
     pub client_certificates: ClientCertificates,
     /// Whom a certificate stands for, tried in this order: templates of DNs, or of URLs of searches.
@@ -103,7 +106,15 @@ impl TlsOptions {
     pub fn files(&self) -> Vec<&Path> {
         let mut files = vec![self.cert.as_path(), &self.key];
         files.extend(self.client_ca());
+        files.extend(self.client_crl());
         files
+    }
+
+    /// What the authorities have revoked.
+    #[must_use]
+    pub fn client_crl(&self) -> Option<&Path> {
+        let path = self.client_crl.as_path();
+        (!path.as_os_str().is_empty()).then_some(path)
     }
 
     /// The authorities that vouch for clients' certificates.
@@ -369,6 +380,7 @@ impl Default for TlsOptions {
             cert: "tls-cert.pem".into(),
             key: "tls-key.pem".into(),
             client_ca: PathBuf::new(),
+            client_crl: PathBuf::new(),
             client_certificates: ClientCertificates::Never,
             client_identity: vec!["{subject}".into()],
         }

@@ -137,5 +137,6 @@ pub(crate) fn tls_files(folder: &Path, config: &Config) -> tls::Files {
         cert: folder.join(&config.tls.cert),
         key: folder.join(&config.tls.key),
         client_ca: config.tls.client_ca().map(|path| folder.join(path)),
+        client_crl: config.tls.client_crl().map(|path| folder.join(path)),
     }
 }

@@ -14,7 +14,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
@@ -31,7 +31,7 @@ pub const SELF_SIGNED_YEARS: i16 = 10;
 pub enum Error {
     /// A file is missing, unreadable or not PEM.
     #[error(
-        "{}: {reason}; it must hold PEM (set tls.cert, tls.key and tls.client_ca, or --tls-cert and --tls-key)",
+        "{}: {reason}; it must hold PEM (set tls.cert, tls.key, tls.client_ca and tls.client_crl, or --tls-cert and --tls-key)",
         path.display()
     )]
     File {
@@ -94,6 +94,8 @@ pub(crate) struct Files {
     pub(crate) key: PathBuf,
     /// The authorities of client certificates; `None` if none are asked for.
     pub(crate) client_ca: Option<PathBuf>,
+    /// What they have revoked; `None` if nobody asks for that.
+    pub(crate) client_crl: Option<PathBuf>,
 }
 
 /// The server's side of TLS, with certificates that can be replaced while connections come in.
@@ -210,12 +212,28 @@ impl Loaded {
                     added.map_err(|error| wrong(client_ca, &error))?;
                 }
                 let authorities = Arc::new(authorities);
+                let revoked = match &files.client_crl {
+                    Some(client_crl) => revocation_lists(client_crl)?,
+                    None => Vec::new(),
+                };
                 let builder = || {
                     let authorities = Arc::clone(&authorities);
-                    WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(&provider))
+                    let builder = WebPkiClientVerifier::builder_with_provider(
+                        authorities,
+                        Arc::clone(&provider),
+                    );
+                    // With lists, each certificate up to the authority is to be in none that is in force.
+                    builder
+                        .with_crls(revoked.clone())
+                        .enforce_revocation_expiration()
                 };
                 let made = |verifier: Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError>| {
-                    verifier.map_err(|error| wrong(client_ca, &error))
+                    verifier.map_err(|error| match (&error, &files.client_crl) {
+                        (VerifierBuilderError::InvalidCrl(_), Some(client_crl)) => {
+                            wrong(client_crl, &error)
+                        }
+                        _ => wrong(client_ca, &error),
+                    })
                 };
                 Some(Asking {
                     tries: config(Some(made(builder().allow_unauthenticated().build())?))?,
@@ -242,6 +260,17 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     match chain.is_empty() {
         true => Err(wrong(path, &"no certificate in it")),
         false => Ok(chain),
+    }
+}
+
+/// The revocation lists (RFC 5280 §5) in a PEM file, of which there is at least one.
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+    let lists = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(|lists| lists.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| wrong(path, &error))?;
+    match lists.is_empty() {
+        true => Err(wrong(path, &"no revocation list in it")),
+        false => Ok(lists),
     }
 }
 
@@ -331,6 +360,7 @@ mod tests {
             cert: cert.into(),
             key: key.into(),
             client_ca: None,
+            client_crl: None,
         }
     }
 

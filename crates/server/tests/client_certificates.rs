@@ -6,7 +6,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rcgen::string::Ia5String;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{AddRequest, Request, Scope};
@@ -26,6 +29,7 @@ struct Authority {
 struct Certificate {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    serial: SerialNumber,
 }
 
 impl Authority {
@@ -61,11 +65,34 @@ impl Authority {
             params.subject_alt_names.push(SanType::Rfc822Name(address));
         }
         let key = KeyPair::generate().unwrap();
+        // The beginning of the key is another one each time.
+        let serial = SerialNumber::from(key.serialize_der()[40..48].to_vec());
+        params.serial_number = Some(serial.clone());
         let signed = params.signed_by(&key, &self.issuer).unwrap();
         Certificate {
             certificate: signed.der().to_vec(),
             key: key.serialize_der(),
+            serial,
         }
+    }
+
+    /// A list of certificates that it has revoked, which is in force up to the beginning of a year.
+    fn revoke(&self, revoked: &[&Certificate], year: i32) -> String {
+        let revoked = revoked.iter().map(|certificate| RevokedCertParams {
+            serial_number: certificate.serial.clone(),
+            revocation_time: date_time_ymd(2001, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2000, 1, 1),
+            next_update: date_time_ymd(year, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 
     /// The certificate of the entry with a common name below the suffix, whose last RDN it leaves out: a name has each
@@ -219,6 +246,38 @@ fn only_authorities_that_are_configured_vouch_for_clients() {
         .to_string();
     assert!(error.contains("tls.client_ca"), "{error}");
     assert!(connect(&server, Some(&other.issue_entry("Ann"))).is_some());
+}
+
+#[test]
+fn what_was_revoked_vouches_for_nobody() {
+    let (authority, other) = (Authority::new("Authority"), Authority::new("Other"));
+    let list = authority.folder.path().join("crl.pem");
+    let put = |text: &str| std::fs::write(&list, text).unwrap();
+    let (ann, bert) = (authority.issue_entry("Ann"), authority.issue_entry("Bert"));
+    put(&authority.revoke(&[&bert], 4000));
+    let setting = format!("client_crl = '{}'\n", list.display());
+    let server = serve(&(authority.setting() + &setting + BY_SUBJECT));
+    let are_let_in = || [&ann, &bert].map(|pair| connect(&server, Some(pair)).is_some());
+    assert_eq!(are_let_in(), [true, false]);
+    assert!(connect(&server, None).is_some());
+    let reload = || server.server.as_ref().unwrap().reload();
+    put(&authority.revoke(&[&ann, &bert], 4000));
+    reload().unwrap();
+    assert_eq!(are_let_in(), [false, false]);
+    // One that should have been replaced says nothing any more, and that of another authority never did.
+    for silent in [authority.revoke(&[], 2001), other.revoke(&[], 4000)] {
+        put(&silent);
+        reload().unwrap();
+        assert_eq!(are_let_in(), [false, false]);
+    }
+    put(&(other.revoke(&[], 4000) + &authority.revoke(&[&bert], 4000)));
+    reload().unwrap();
+    assert_eq!(are_let_in(), [true, false]);
+    // What is no list is told, and the one before stays.
+    put("nothing");
+    let error = reload().unwrap_err().to_string();
+    assert!(error.contains("crl.pem"), "{error}");
+    assert_eq!(are_let_in(), [true, false]);
 }
 
 #[test]

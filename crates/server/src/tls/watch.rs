@@ -53,6 +53,7 @@ impl Stamps {
             Some(&files.cert),
             Some(&files.key),
             files.client_ca.as_ref(),
+            files.client_crl.as_ref(),
         ];
         let all = all.into_iter().flatten();
         Stamps(all.map(|path| Stamp::of(path)).collect())
