@@ -19,6 +19,7 @@ use crate::access::Access;
 use crate::accounts::Accounts;
 use crate::changes::clock::HybridClock;
 use crate::changes::{ChangesKept, watermark};
+use crate::config::Settings;
 use crate::definition::{self, Config};
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, Read, StoreSet, Table, Ticket, Verdict, Write,
