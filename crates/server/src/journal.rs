@@ -1,9 +1,9 @@
 //! Journals: files of lines that say who did what, each written by a thread of its own.
 //!
-//! Whoever has a line puts it into a queue of bounded length, and goes on. The thread takes all that is there at once
-//! and appends it to the file. When the queue is full, because the disk is slower than those who write, a line is
-//! dropped and counted, or who has it waits, as the configuration says ([`WhenFull`]). How many were dropped stands in
-//! the file itself, behind the lines that were there first.
+//! A session puts its line into a queue of bounded length, and goes on. The thread takes all that is there at once and
+//! appends it to the file. When the queue is full, because the disk is slower than the sessions, a line is dropped and
+//! counted, or its session waits, as the configuration says ([`WhenFull`]). How many were dropped stands in the file
+//! itself, behind the lines that were there first.
 //!
 //! What cannot be written is tried again, or dropped, by the same rule. A server that stops tries once only.
 
@@ -291,7 +291,7 @@ impl Keeper {
             if queue.gives_up || self.shared.when_full == WhenFull::Drop {
                 return rest.iter().filter(|byte| **byte == b'\n').count() as u64;
             }
-            // Whoever stops the server need not wait so long.
+            // A server that stops need not wait so long.
             let _ = self
                 .shared
                 .comes

@@ -53,7 +53,7 @@ impl NameTable {
 }
 
 /// Of the bytes with the bit that tells capitals from small letters set, eight at a time; the last eight of a name
-/// whatever its length, so that none are copied.
+/// of any length, so that none are copied.
 fn hash(name: &[u8]) -> usize {
     const SMALL: u64 = 0x2020_2020_2020_2020;
     let mix = |hash: u64, word: u64| {
