@@ -154,22 +154,8 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened, or there is no thread.
     fn start(path: PathBuf, rotation: Rotation, when_full: WhenFull) -> io::Result<Journal> {
-        let file = JournalFile::open(path.clone(), rotation, SystemTime::now())?;
-        let shared = Arc::new(Shared {
-            path,
-            when_full,
-            queue: Mutex::default(),
-            comes: Condvar::new(),
-            leaves: Condvar::new(),
-        });
-        let keeper = Keeper {
-            shared: shared.clone(),
-            file,
-            fails: false,
-            missing: 0,
-            untold: 0,
-            told: None,
-        };
+        let keeper = Keeper::new(path, rotation, when_full)?;
+        let shared = keeper.shared.clone();
         let thread = thread::Builder::new()
             .name("journal".into())
             .spawn(move || keeper.run())?;
@@ -245,6 +231,25 @@ struct Keeper {
 }
 
 impl Keeper {
+    fn new(path: PathBuf, rotation: Rotation, when_full: WhenFull) -> io::Result<Keeper> {
+        let file = JournalFile::open(path.clone(), rotation, SystemTime::now())?;
+        let shared = Shared {
+            path,
+            when_full,
+            queue: Mutex::default(),
+            comes: Condvar::new(),
+            leaves: Condvar::new(),
+        };
+        Ok(Keeper {
+            shared: Arc::new(shared),
+            file,
+            fails: false,
+            missing: 0,
+            untold: 0,
+            told: None,
+        })
+    }
+
     fn run(mut self) {
         let mut lines = Vec::new();
         loop {
@@ -360,23 +365,8 @@ mod tests {
 
     /// A journal whose thread does not run yet.
     fn held(path: PathBuf, when_full: WhenFull) -> (Arc<Shared>, Keeper) {
-        let file = JournalFile::open(path.clone(), ROTATION, SystemTime::now()).unwrap();
-        let shared = Arc::new(Shared {
-            path,
-            when_full,
-            queue: Mutex::default(),
-            comes: Condvar::new(),
-            leaves: Condvar::new(),
-        });
-        let keeper = Keeper {
-            shared: shared.clone(),
-            file,
-            fails: false,
-            missing: 0,
-            untold: 0,
-            told: None,
-        };
-        (shared, keeper)
+        let keeper = Keeper::new(path, ROTATION, when_full).unwrap();
+        (keeper.shared.clone(), keeper)
     }
 
     fn end(shared: &Shared) {

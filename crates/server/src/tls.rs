@@ -31,7 +31,8 @@ pub const SELF_SIGNED_YEARS: i16 = 10;
 pub enum Error {
     /// A file is missing, unreadable or not PEM.
     #[error(
-        "{}: {reason}; it must hold PEM (set tls.cert, tls.key, tls.client_ca and tls.client_crl, or --tls-cert and --tls-key)",
+        "{}: {reason}; it must hold PEM (set tls.cert, tls.key, tls.client_ca and tls.client_crl, or --tls-cert and \
+         --tls-key)",
         path.display()
     )]
     File {

@@ -98,7 +98,9 @@ impl<E: Engine> Session<E> {
     /// Ends the session of a user whose entry was deleted, or that of who acts as the user: there is nobody any more
     /// for whom it could go on (RFC 4513 §4). Done when any entry was deleted since the last time.
     pub(super) fn check_users(&mut self) {
-        let deletions = self.service.directory.deletions();
+        // Deletions may come faster than snapshots are begun: what was begun for a check serves it.
+        let begun = self.check_begun();
+        let deletions = begun.unwrap_or_else(|| self.service.directory.deletions());
         let check = Reader::Check(deletions);
         let snapshot = self.newest(check);
         if self.waits_for_fetch(check) {

@@ -84,21 +84,6 @@ impl<E: Engine> Default for Reads<E> {
 }
 
 impl<E: Engine> Session<E> {
-    /// Reads something for a request, at once. When it is not here the outcome does not count.
-    pub(super) fn read<T>(
-        &self,
-        read: impl FnOnce(&Snapshot<E>) -> Result<T, Error>,
-    ) -> Result<T, Outcome> {
-        let snapshot = match E::REMOTE {
-            true => self.newest(Reader::Request)?,
-            false => {
-                let newest = self.service.directory.snapshot();
-                newest.map_err(|error| refusal(&error))?
-            }
-        };
-        self.read_in(&snapshot, read)
-    }
-
     /// The newest snapshot for a reader; where to begin one takes a round to another machine, that which was begun for
     /// it. When there is none yet the outcome does not count.
     #[inline]
@@ -113,6 +98,21 @@ impl<E: Engine> Session<E> {
             self.reads.missing.replace(Some(Missing::Snapshot));
             refusal(&Error::from(engine::Error::NotHere))
         })
+    }
+
+    /// Reads something for a request, at once. When it is not here the outcome does not count.
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&Snapshot<E>) -> Result<T, Error>,
+    ) -> Result<T, Outcome> {
+        let snapshot = match E::REMOTE {
+            true => self.newest(Reader::Request)?,
+            false => {
+                let newest = self.service.directory.snapshot();
+                newest.map_err(|error| refusal(&error))?
+            }
+        };
+        self.read_in(&snapshot, read)
     }
 
     /// The same on a snapshot that is there.
@@ -198,6 +198,11 @@ impl<E: Engine> Session<E> {
             }
         };
         kept.cloned()
+    }
+
+    /// After how many deletions the session looks whether its user is there, if a snapshot was begun for that.
+    pub(super) fn check_begun(&self) -> Option<u64> {
+        self.reads.check.as_ref().map(|(deletions, _)| *deletions)
     }
 
     /// A request of so many bytes is done. Whether what comes behind it is to be read in a newer snapshot.

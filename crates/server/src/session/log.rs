@@ -82,7 +82,7 @@ pub(super) fn description(schema: &Schema, description: &[u8]) -> String {
 }
 
 /// A description without its options.
-fn base(description: &[u8]) -> &[u8] {
+pub(super) fn base(description: &[u8]) -> &[u8] {
     let mut parts = description.split(|&byte| byte == b';');
     parts.next().unwrap_or_default()
 }

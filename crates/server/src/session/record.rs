@@ -401,10 +401,9 @@ impl<'s> Changes<'s> {
         let mut description = attribute.description;
         let is_long = self.list.len() >= CHANGES_BYTES_MAX;
         if is_long {
-            let base = description.split(|byte| *byte == b';').next();
-            description = base.unwrap_or_default();
+            description = log::base(description);
         }
-        let is_unknown = self.schema.attribute_type(base_of(description)).is_none();
+        let is_unknown = self.schema.attribute_type(log::base(description)).is_none();
         let name = match is_unknown {
             // Each by its length would be many.
             true if is_long => "(no attribute type)".to_owned(),
@@ -460,18 +459,12 @@ fn put_values(change: &mut Members, attribute: &Attribute<'_>, bytes_max: usize)
 
 /// Whether values of an attribute are never recorded: passwords, and what is called a password or a secret.
 fn hides(schema: &Schema, description: &[u8]) -> bool {
-    let known = schema.attribute_type(base_of(description));
+    let known = schema.attribute_type(log::base(description));
     let is_called = known.is_some_and(|known| {
         let name = known.name().to_ascii_lowercase();
         name.contains("password") || name.contains("secret")
     });
     is_called || is_secret(schema, description)
-}
-
-/// A description without its options.
-fn base_of(description: &[u8]) -> &[u8] {
-    let mut parts = description.split(|byte| *byte == b';');
-    parts.next().unwrap_or_default()
 }
 
 /// What a client says of the session that it acts for.

@@ -12,7 +12,7 @@ use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::bind::{Hashing, stopped};
-use super::log::LoggedName;
+use super::log::{self, LoggedName};
 use super::password_policy::governed;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::{AnswerRoom, Share};
@@ -128,12 +128,11 @@ impl<E: Engine> Session<E> {
     pub(super) fn push(
         &mut self,
         (request, by): (UpdateRequest, &Arc<Requester>),
-        reply: Reply,
+        mut reply: Reply,
         shards: StoreSet,
         share: Share,
         unit: &mut Unit<E>,
     ) {
-        let mut reply = reply;
         if self.settings.is_logged && reply.record.is_none() {
             reply.record = self.records.take(reply.id);
         }
@@ -361,10 +360,7 @@ pub(super) fn target_dn<'m>(op: &Request<'m>) -> &'m str {
 
 /// Whether an attribute description is userPassword, by name or OID, with any options.
 pub(super) fn is_password(description: &[u8]) -> bool {
-    let base = description
-        .split(|&byte| byte == b';')
-        .next()
-        .unwrap_or_default();
+    let base = log::base(description);
     base.eq_ignore_ascii_case(b"userPassword") || base == b"2.5.4.35"
 }
 
