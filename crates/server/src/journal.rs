@@ -35,7 +35,7 @@ pub enum WhenFull {
     /// It is dropped, and counted.
     #[default]
     Drop,
-    /// Who has it waits.
+    /// Its session waits, and with it all that the same thread serves.
     Wait,
 }
 
