@@ -76,6 +76,9 @@ struct Options {
     /// Only engines whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// No engines whose name contains this; several may be given
+    #[arg(long, value_name = "TEXT")]
+    except: Vec<String>,
     /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end [default:
     /// cargo's target folder]
     #[arg(long, value_name = "DIR")]
@@ -100,9 +103,8 @@ impl Options {
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.only
-            .as_ref()
-            .is_none_or(|only| name.contains(only.as_str()))
+        let is_named = |text: &String| name.contains(text.as_str());
+        self.only.as_ref().is_none_or(is_named) && !self.except.iter().any(is_named)
     }
 
     /// The file of results of a part.
