@@ -62,24 +62,8 @@ fn what_a_page_shows_is_compared() {
 /// The links of all pages lead to files.
 #[test]
 fn links_lead_somewhere() {
-    let root = docs().join("..");
-    let mut folders = vec![docs()];
-    let mut pages: Vec<PathBuf> = fs::read_dir(&root)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => pages.push(path),
-            }
-        }
-    }
-    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut missing = Vec::new();
-    for page in &pages {
+    for page in &pages() {
         let content = fs::read_to_string(page).unwrap();
         let targets = content.split("](").skip(1);
         for target in targets.filter_map(|rest| rest.split(')').next()) {
@@ -92,8 +76,74 @@ fn links_lead_somewhere() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// The source files that pages name, as in `tree/write.rs`, are there. Records of decisions tell of files that have
+/// gone.
+#[test]
+fn files_that_pages_name_are_there() {
+    let sources: Vec<String> = ["crates", "benches", "xtask", "tests", "fuzz"]
+        .iter()
+        .flat_map(|folder| files(root().join(folder)))
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    let mut missing = Vec::new();
+    for page in pages() {
+        let page_name = page.to_string_lossy();
+        if page_name.contains("/decisions/") {
+            continue;
+        }
+        let content = fs::read_to_string(&page).unwrap();
+        // Every second part stands between two of them.
+        for name in content.split('`').skip(1).step_by(2) {
+            let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+            if name.contains('/') && name.ends_with(".rs") && name.chars().all(is_path) {
+                let end = format!("/{name}");
+                if !sources.iter().any(|source| source.ends_with(&end)) {
+                    missing.push(format!("{page_name}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+    root().join("docs")
+}
+
+/// All pages: those of `docs`, those at the root, and those that crates begin with.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = files(docs());
+    let in_folder = |folder: PathBuf| {
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    pages.extend(in_folder(root()));
+    pages.extend(in_folder(root().join("crates")).map(|folder| folder.join("README.md")));
+    pages.retain(|path| {
+        path.extension().is_some_and(|extension| extension == "md") && path.is_file()
+    });
+    pages
+}
+
+/// All files below a folder, but for what cargo has built.
+fn files(folder: PathBuf) -> Vec<PathBuf> {
+    let (mut folders, mut files) = (vec![folder], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true if path.ends_with("target") => {}
+                true => folders.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files
 }
 
 /// A page on its way: its folder, and the server that runs.
