@@ -65,7 +65,7 @@ int xact_open(const char *folder, int mode, uint64_t bytes, xact_space **space);
 /* The same with all options that there are. Each has a default, which the Rust documentation of Options tells. */
 typedef struct xact_options xact_options;
 #define XACT_OPTION_CREATE 0         /* 0: a space that is not there is not made */
-#define XACT_OPTION_MODE 1           /* a mode, perhaps with XACT_EVENTUAL */
+#define XACT_OPTION_MODE 1           /* a mode, perhaps with XACT_EVENTUAL, or XACT_AS_MADE */
 #define XACT_OPTION_BYTES 2          /* of a new space */
 #define XACT_OPTION_GROW_TO 3        /* bytes that a smaller space is made to have */
 #define XACT_OPTION_CHECKSUMS 4      /* 0: a new space has none */
@@ -77,6 +77,8 @@ typedef struct xact_options xact_options;
 #define XACT_OPTION_USERFAULT 10     /* 0: mode tracked protects pages even where userfaultfd is allowed */
 #define XACT_OPTION_RESERVE_BYTES 11 /* up to which a new space can grow while it is in use */
 #define XACT_OPTION_ADDRESS 12       /* where xact_map of a new space always is: a multiple of 4 GiB */
+/* 0, XACT_EVENTUAL, or XACT_AS_MADE for either: in place of what XACT_OPTION_MODE, set before, has said of that. */
+#define XACT_OPTION_DURABILITY 13
 xact_options *xact_options_new(void);
 int xact_options_set(xact_options *options, int option, uint64_t value);
 /* What the program stores, and in which version of its form: a space that holds something else is not opened. */
@@ -91,8 +93,8 @@ uint64_t xact_bytes(const xact_space *space);
 int xact_grow_to(const xact_space *space, uint64_t bytes);
 /* Brings what is committed into the file. Happens by itself, too. */
 int xact_checkpoint(const xact_space *space);
-/* Verifies all pages beside the one that uses the space. If one is damaged the result is XACT_DAMAGED, and the first one
- * begins at *damaged. */
+/* Verifies all pages beside the one that uses the space. If one is damaged the result is XACT_DAMAGED, and the first
+ * one begins at *damaged. */
 int xact_check(const xact_space *space, uint64_t *pages, uint64_t *damaged);
 /* Copies the space into a folder that is made, beside the one that uses it. The copy is a space of its own. */
 int xact_back_up(const xact_space *space, const char *folder);
@@ -126,10 +128,14 @@ int xact_allocate(xact_transaction *transaction, uint64_t bytes, uint64_t *offse
 int xact_free(xact_transaction *transaction, uint64_t offset, uint64_t bytes);
 int xact_root(xact_transaction *transaction, uint64_t *offset);
 int xact_set_root(xact_transaction *transaction, uint64_t offset);
-/* The same under names of at most 55 bytes, 62 of them: 0 if there is none, and 0 removes it. */
+/* The same under names of at most XACT_NAME_BYTES_MAX bytes, 62 of them: 0 if there is none, and 0 removes it. */
 int xact_named_root(xact_transaction *transaction, const char *name, uint64_t *offset);
 int xact_set_named_root(xact_transaction *transaction, const char *name, uint64_t offset);
-/* Says that the space holds something else from now on, see xact_options_layout. */
+/* What the space is said to hold, see xact_options_layout: the name, with a 0 at its end, goes into so many bytes and
+ * one more. It is empty, and the version 0, if the space does not say. */
+#define XACT_NAME_BYTES_MAX 55
+int xact_layout(xact_transaction *transaction, char *name, uint64_t *version);
+/* Says that it holds something else from now on: by a program that brings it into another form, in one transaction. */
 int xact_set_layout(xact_transaction *transaction, const char *name, uint64_t version);
 
 /* Keys with values: structures that transactions in any mode share. A tree is named by its offset, as any area is.

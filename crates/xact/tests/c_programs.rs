@@ -51,11 +51,17 @@ impl Built {
             .args([&libraries, &prefix])
             .status();
         assert!(installed.unwrap().success());
-        let flags = Command::new("pkg-config")
-            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-            .args(["--cflags", "--libs", "sapwood_xact"])
-            .output();
-        let flags = succeeded(flags.expect("pkg-config, of the package pkgconf"));
+        let asked = |questions: &[&str]| {
+            let answer = Command::new("pkg-config")
+                .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+                .args(questions)
+                .arg("sapwood_xact")
+                .output();
+            succeeded(answer.expect("pkg-config, of the package pkgconf"))
+        };
+        let version = asked(&["--modversion"]);
+        assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+        let flags = asked(&["--cflags", "--libs"]);
         let program = folder.path().join(name);
         let source = crate_folder()
             .join("examples")

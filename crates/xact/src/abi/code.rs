@@ -29,6 +29,29 @@ pub(super) const INVALID: c_int = 15;
 pub(super) const IN_USE: c_int = 16;
 pub(super) const NOT_FOUND: c_int = 17;
 
+/// Their names in the header.
+#[cfg(test)]
+pub(super) const NAMES: [(&str, c_int); 18] = [
+    ("XACT_OK", OK),
+    ("XACT_CONFLICT", CONFLICT),
+    ("XACT_IO", IO),
+    ("XACT_FULL", FULL),
+    ("XACT_BOUNDS", BOUNDS),
+    ("XACT_DAMAGED", DAMAGED),
+    ("XACT_READ_ONLY", READ_ONLY),
+    ("XACT_GIVEN_UP", GIVEN_UP),
+    ("XACT_PINNED", PINNED),
+    ("XACT_STALLED", STALLED),
+    ("XACT_TOO_MANY", TOO_MANY),
+    ("XACT_FORKED", FORKED),
+    ("XACT_UNUSABLE", UNUSABLE),
+    ("XACT_OTHERWISE", OTHERWISE),
+    ("XACT_VERSION", VERSION),
+    ("XACT_INVALID", INVALID),
+    ("XACT_IN_USE", IN_USE),
+    ("XACT_NOT_FOUND", NOT_FOUND),
+];
+
 const TEXTS: [&CStr; 18] = [
     c"nothing went wrong",
     c"another transaction got in the way: run it once more",

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::mode::{Durability, Mode};
 use crate::options::Options;
-use crate::root_page::Layout;
+use crate::root_page::{Layout, NAME_BYTES_MAX};
 use crate::space::Space;
 use crate::transaction::{PageAccess, Transaction};
 
@@ -69,13 +69,26 @@ unsafe fn take_back(transaction: *mut COwned) {
     drop(unsafe { Box::from_raw(transaction) });
 }
 
-fn mode_of(mode: c_int) -> Result<Mode> {
-    match mode & !EVENTUAL {
-        EXPLICIT => Ok(Mode::Explicit),
-        TRACKED => Ok(Mode::Tracked),
-        SNAPSHOT => Ok(Mode::Snapshot),
-        _ => Err(Error::BadOptions("there is no such mode")),
-    }
+/// Options with a mode as C says it, perhaps with a durability, or with neither.
+fn with_mode(options: Options, asked: c_int) -> Result<Options> {
+    let mode = match asked & !EVENTUAL {
+        EXPLICIT => Mode::Explicit,
+        TRACKED => Mode::Tracked,
+        SNAPSHOT => Mode::Snapshot,
+        _ if asked == AS_MADE => {
+            return Ok(Options {
+                mode: None,
+                durability: None,
+                ..options
+            });
+        }
+        _ => return Err(Error::BadOptions("there is no such mode")),
+    };
+    let durability = match asked & EVENTUAL {
+        0 => Durability::Durable,
+        _ => Durability::Eventual,
+    };
+    Ok(options.mode(mode).durability(durability))
 }
 
 /// # Safety
@@ -110,22 +123,15 @@ pub unsafe extern "C" fn xact_open(
     unsafe { space.write(ptr::null_mut()) };
     // SAFETY: the caller's promise.
     let folder = unsafe { path_of(folder) };
-    let options = Options::new().bytes(bytes);
-    let durability = match mode & EVENTUAL {
-        0 => Durability::Durable,
-        _ => Durability::Eventual,
-    };
-    let options = match mode {
-        AS_MADE => options,
-        _ => match mode_of(mode) {
-            Ok(mode) => options.mode(mode).durability(durability),
-            Err(error) => return code(Err(error)),
-        },
-    };
-    code(Space::open(folder, &options).map(|opened| {
-        // SAFETY: the caller's promise.
-        unsafe { space.write(Box::into_raw(Box::new(opened))) }
-    }))
+    let opened = with_mode(Options::new().bytes(bytes), mode);
+    code(
+        opened
+            .and_then(|options| Space::open(folder, &options))
+            .map(|opened| {
+                // SAFETY: the caller's promise.
+                unsafe { space.write(Box::into_raw(Box::new(opened))) }
+            }),
+    )
 }
 
 /// See the header.
@@ -434,6 +440,33 @@ pub unsafe extern "C" fn xact_set_named_root(
 /// See the header.
 ///
 /// # Safety
+/// `transaction` came from [`xact_begin`] in this thread, `name` is a place for [`NAME_BYTES_MAX`] bytes and one more,
+/// and `version` one for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_layout(
+    transaction: *mut COwned,
+    name: *mut c_char,
+    version: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let layout = unsafe { &*transaction }.transaction.layout();
+    code(layout.map(|layout| {
+        let (text, number) =
+            layout.map_or_else(Default::default, |layout| (layout.name, layout.version));
+        // One that is damaged is longer when it is shown than where it stands.
+        let length = text.len().min(NAME_BYTES_MAX);
+        // SAFETY: the caller's promise: there is room for so many bytes and a 0.
+        unsafe {
+            ptr::copy_nonoverlapping(text.as_ptr().cast(), name, length);
+            name.add(length).write(0);
+            version.write(number);
+        }
+    }))
+}
+
+/// See the header.
+///
+/// # Safety
 /// `transaction` came from [`xact_begin`] in this thread, and `name` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_set_layout(
@@ -502,7 +535,11 @@ mod tests {
     use std::ffi::CString;
 
     use super::code::{GIVEN_UP, INVALID, OTHERWISE, xact_message};
+    use super::options::{
+        xact_open_with, xact_options_free, xact_options_layout, xact_options_new, xact_options_set,
+    };
     use super::*;
+    use crate::allocator::RESERVED_BYTES;
 
     fn open(folder: &std::path::Path, mode: c_int) -> *mut Space {
         let folder = CString::new(folder.as_os_str().as_bytes()).unwrap();
@@ -556,6 +593,106 @@ mod tests {
             assert_eq!(outer, inner);
             assert_eq!((xact_commit(inner), xact_commit(outer)), (OK, OK));
             xact_close(other);
+            xact_close(space);
+        }
+    }
+
+    /// The programs that were built with the header say these numbers.
+    #[test]
+    fn the_numbers_of_the_header_are_those_of_the_library() {
+        let mut known: Vec<(&str, u64)> = vec![
+            ("XACT_READ", 0),
+            ("XACT_WRITE", WRITE as u64),
+            ("XACT_EXPLICIT", EXPLICIT as u64),
+            ("XACT_TRACKED", TRACKED as u64),
+            ("XACT_SNAPSHOT", SNAPSHOT as u64),
+            ("XACT_EVENTUAL", EVENTUAL as u64),
+            ("XACT_AS_MADE", AS_MADE as u64),
+            ("XACT_BPLUS", tree::BPLUS as u64),
+            ("XACT_CACHE_OBLIVIOUS", tree::CACHE_OBLIVIOUS as u64),
+            ("XACT_HASH_MAP", tree::HASH_MAP as u64),
+            ("XACT_RESERVED_BYTES", RESERVED_BYTES),
+            ("XACT_NAME_BYTES_MAX", NAME_BYTES_MAX as u64),
+        ];
+        known.extend(code::NAMES.map(|(name, code)| (name, code as u64)));
+        known.extend(options::NAMES.map(|(name, option)| (name, option as u64)));
+        let header = include_str!("../../include/sapwood_xact.h");
+        let mut told: Vec<(&str, u64)> = header
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.strip_prefix("#define ")?.split_whitespace();
+                Some((words.next()?, words.next()?.parse().ok()?))
+            })
+            .collect();
+        known.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, known);
+    }
+
+    #[test]
+    fn mode_and_durability_are_asked_for_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), TRACKED | EVENTUAL);
+        let name = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+        // SAFETY: here and below, options until they are freed, a string and a place, and spaces until they are closed.
+        unsafe {
+            let options = xact_options_new();
+            let set = |option, value: c_int| xact_options_set(options, option, value as u64);
+            let opened = || {
+                let mut other = ptr::null_mut();
+                let opened = xact_open_with(name.as_ptr(), options, &mut other);
+                xact_close(other);
+                opened
+            };
+            assert_eq!((set(options::MODE, TRACKED), opened()), (OK, OTHERWISE));
+            assert_eq!((set(options::DURABILITY, AS_MADE), opened()), (OK, OK));
+            assert_eq!((set(options::MODE, AS_MADE), opened()), (OK, OK));
+            assert_eq!((set(options::DURABILITY, 0), opened()), (OK, OTHERWISE));
+            assert_eq!((set(options::DURABILITY, EVENTUAL), opened()), (OK, OK));
+            assert_eq!(set(options::DURABILITY, TRACKED), INVALID);
+            assert_eq!(set(options::DURABILITY + 1, 0), INVALID);
+            assert_eq!(xact_options_set(options, options::MODE, u64::MAX), INVALID);
+            assert_eq!(opened(), OK, "what cannot be has changed nothing");
+            xact_options_free(options);
+            xact_close(space);
+        }
+    }
+
+    #[test]
+    fn what_a_space_holds_is_asked_for_and_brought_into_another_form() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+        let (bank, longest) = (c"bank", CString::new("x".repeat(NAME_BYTES_MAX)).unwrap());
+        let told = |transaction| {
+            let (mut name, mut version) = ([1 as c_char; NAME_BYTES_MAX + 1], 77);
+            // SAFETY: a transaction of this thread, and both are places.
+            let told = unsafe { xact_layout(transaction, name.as_mut_ptr(), &mut version) };
+            assert_eq!(told, OK);
+            // SAFETY: it ends with a 0.
+            let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+            (name.to_owned(), version)
+        };
+        let other = open(&folder.path().join("other"), EXPLICIT);
+        // SAFETY: here and below, as in the test above, and transactions until they have ended.
+        unsafe {
+            let reader = begin(other, 0);
+            assert_eq!(told(reader), (CString::default(), 0), "it does not say");
+            xact_abort(reader);
+            xact_close(other);
+
+            let options = xact_options_new();
+            assert_eq!(xact_options_layout(options, bank.as_ptr(), 1), OK);
+            let mut space = ptr::null_mut();
+            assert_eq!(xact_open_with(name.as_ptr(), options, &mut space), OK);
+            let writer = begin(space, WRITE);
+            assert_eq!(told(writer), (bank.to_owned(), 1));
+            assert_eq!(xact_set_layout(writer, longest.as_ptr(), 2), OK);
+            assert_eq!(told(writer), (longest.clone(), 2));
+            assert_eq!(xact_commit(writer), OK);
+            let mut none = ptr::null_mut();
+            let refused = xact_open_with(name.as_ptr(), options, &mut none);
+            assert_eq!(refused, OTHERWISE);
+            xact_options_free(options);
             xact_close(space);
         }
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::code::code;
-use super::{EVENTUAL, mode_of, path_of, text_of};
+use super::{AS_MADE, EVENTUAL, path_of, text_of, with_mode};
 use crate::error::{Error, Result};
 use crate::mode::Durability;
 use crate::options::Options;
@@ -13,7 +13,7 @@ use crate::space::Space;
 
 /// What an option is called, in the order of the header.
 const CREATE: c_int = 0;
-const MODE: c_int = 1;
+pub(super) const MODE: c_int = 1;
 const BYTES: c_int = 2;
 const GROW_TO: c_int = 3;
 const CHECKSUMS: c_int = 4;
@@ -25,6 +25,26 @@ const BACKOFF: c_int = 9;
 const USERFAULT: c_int = 10;
 const RESERVE_BYTES: c_int = 11;
 const ADDRESS: c_int = 12;
+pub(super) const DURABILITY: c_int = 13;
+
+/// Their names in the header.
+#[cfg(test)]
+pub(super) const NAMES: [(&str, c_int); 14] = [
+    ("XACT_OPTION_CREATE", CREATE),
+    ("XACT_OPTION_MODE", MODE),
+    ("XACT_OPTION_BYTES", BYTES),
+    ("XACT_OPTION_GROW_TO", GROW_TO),
+    ("XACT_OPTION_CHECKSUMS", CHECKSUMS),
+    ("XACT_OPTION_LOG_BYTES", LOG_BYTES),
+    ("XACT_OPTION_VERSIONS_BYTES", VERSIONS_BYTES),
+    ("XACT_OPTION_SPILL_BYTES", SPILL_BYTES),
+    ("XACT_OPTION_PATIENCE", PATIENCE),
+    ("XACT_OPTION_BACKOFF", BACKOFF),
+    ("XACT_OPTION_USERFAULT", USERFAULT),
+    ("XACT_OPTION_RESERVE_BYTES", RESERVE_BYTES),
+    ("XACT_OPTION_ADDRESS", ADDRESS),
+    ("XACT_OPTION_DURABILITY", DURABILITY),
+];
 
 /// See the header.
 #[unsafe(no_mangle)]
@@ -59,18 +79,15 @@ pub unsafe extern "C" fn xact_options_set(
     code(with(place.clone(), option, value).map(|changed| *place = changed))
 }
 
+/// A number of the header; -1, which is none of them, for what is too large.
+fn number(value: u64) -> c_int {
+    c_int::try_from(value).unwrap_or(-1)
+}
+
 fn with(options: Options, option: c_int, value: u64) -> Result<Options> {
     Ok(match option {
         CREATE => options.create(value != 0),
-        MODE => {
-            let asked = c_int::try_from(value).unwrap_or(-1);
-            let durability = match asked & EVENTUAL {
-                0 => Durability::Durable,
-                _ => Durability::Eventual,
-            };
-            let mode = mode_of(asked)?;
-            options.mode(mode).durability(durability)
-        }
+        MODE => with_mode(options, number(value))?,
         BYTES => options.bytes(value),
         GROW_TO => options.grow_to(value),
         CHECKSUMS => options.checksums(value != 0),
@@ -82,6 +99,18 @@ fn with(options: Options, option: c_int, value: u64) -> Result<Options> {
         USERFAULT => options.userfault(value != 0),
         RESERVE_BYTES => options.reserve_bytes(value),
         ADDRESS => options.address(value),
+        DURABILITY => {
+            let durability = match number(value) {
+                0 => Some(Durability::Durable),
+                EVENTUAL => Some(Durability::Eventual),
+                AS_MADE => None,
+                _ => return Err(Error::BadOptions("there is no such durability")),
+            };
+            Options {
+                durability,
+                ..options
+            }
+        }
         _ => return Err(Error::BadOptions("there is no such option")),
     })
 }

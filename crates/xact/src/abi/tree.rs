@@ -13,9 +13,9 @@ use crate::memory::Memory;
 use crate::transaction::Transaction;
 use crate::tree::{BPlusTree, CacheObliviousTree};
 
-const BPLUS: c_int = 0;
-const CACHE_OBLIVIOUS: c_int = 1;
-const HASH_MAP: c_int = 2;
+pub(super) const BPLUS: c_int = 0;
+pub(super) const CACHE_OBLIVIOUS: c_int = 1;
+pub(super) const HASH_MAP: c_int = 2;
 /// The block size of a B+tree unless another is chosen.
 const BLOCK_BYTES: usize = 4096;
 
