@@ -19,6 +19,7 @@ use crate::inner::Inner;
 use crate::open::{DATA_NAME, create_files, create_folder, new_id, remove_files};
 use crate::page::{PAGE_BYTES, page_of};
 use crate::places::offset_in_file;
+use crate::step::step;
 use crate::sums::{SumWriter, extents, sum_of};
 use crate::transaction::Transaction;
 
@@ -83,6 +84,7 @@ impl Inner {
                 sums.add(page, sum_of(bytes))?;
             }
             count += 1;
+            step();
             Ok::<_, Error>(())
         };
         // What is brought into the file meanwhile is in frames as long as the reader runs.

@@ -37,6 +37,9 @@ const GROW: &str = "grow";
 /// As an argument of a child: it has the space grow while another one uses it.
 const GROW_IN_USE: &str = "use";
 
+/// What a child is asked for that copies the space, and dies at the step whose number follows.
+const COPY: &str = "copy";
+
 /// A space with room for areas.
 fn options_for_areas(mode: Mode) -> Options {
     options(mode)
@@ -225,6 +228,13 @@ fn child() {
         die_at(u64::MAX);
         return;
     }
+    if let Some(step) = work.strip_prefix(COPY) {
+        let space = Space::open(folder.join("space"), &options(mode)).unwrap();
+        die_at(step.parse().unwrap());
+        space.back_up(folder.join(COPY)).unwrap();
+        die_at(u64::MAX);
+        return;
+    }
     let areas = work.strip_prefix(AREAS);
     let step = areas.unwrap_or(&work).parse();
     // Recovery is a part of it.
@@ -399,6 +409,50 @@ fn a_process_may_die_while_it_makes_a_space_larger_that_others_use() {
             assert_eq!(space.bytes(), size);
             assert_eq!(space.check().unwrap().damaged, [], "step {step}");
             survivor = somebody_survives.then_some(space);
+        }
+    }
+}
+
+#[test]
+fn a_process_may_die_while_it_copies_a_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let acknowledged = Acknowledged::open(folder.path());
+    let space = Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+    (0..4).for_each(|_| acknowledged.add(commit_next(&space).unwrap()));
+    space.checkpoint().unwrap();
+    for step in 0_u64.. {
+        // A large one would wait for the reader.
+        while is_large(space.read(number).unwrap() + 1) {
+            acknowledged.add(commit_next(&space).unwrap());
+        }
+        // Some of it is in the file, and some is kept from it.
+        let reader = space.begin_read().unwrap();
+        acknowledged.add(commit_next(&space).unwrap());
+        let copied = space.read(number).unwrap();
+        let mut child = spawn(folder.path(), Mode::Explicit, &format!("{COPY}{step}"));
+        let done = child.wait().unwrap().success();
+        drop(reader);
+        let to = folder.path().join(COPY);
+        match Space::open(&to, &options(Mode::Explicit).create(false)) {
+            Ok(copy) => {
+                assert_eq!(copy.read(check).unwrap(), copied, "step {step}");
+                assert_eq!(copy.check().unwrap().damaged, [], "step {step}");
+                acknowledged.add(commit_next(&space).unwrap());
+                commit_next(&copy).unwrap();
+                drop(copy);
+                std::fs::remove_dir_all(&to).unwrap();
+            }
+            // There is none. What is left of it is in nobody's way.
+            Err(Error::Io { source, .. }) => {
+                assert_eq!(source.kind(), std::io::ErrorKind::NotFound, "step {step}");
+                assert!(!done);
+            }
+            Err(error) => panic!("step {step}: {error}"),
+        }
+        go_on(&space, &acknowledged);
+        if done {
+            assert!(step > 20, "only {step} steps");
+            break;
         }
     }
 }

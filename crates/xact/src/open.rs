@@ -33,6 +33,7 @@ use crate::page_writer::PageWriter;
 use crate::places::{HEADER_PAGES, sum_pages};
 use crate::recovery;
 use crate::region::Region;
+use crate::step::step;
 use crate::sums::Verified;
 
 const LOCK_NAME: &str = "lock";
@@ -277,6 +278,7 @@ pub(crate) fn create_files(
         segments: LOG_SEGMENTS,
     };
     Wal::create(storage, LOG_NAME, LogId(header.id), &shape)?;
+    step();
     let file = storage
         .open(NEW_DATA_NAME, OpenMode::CreateNew)
         .doing(making)?;
@@ -284,12 +286,15 @@ pub(crate) fn create_files(
         .and_then(|()| file.set_size(header.file_bytes()))
         .and_then(|()| (0..HEADER_PAGES).try_for_each(|place| write_header(&*file, place, header)))
         .doing(making)?;
+    step();
     write_pages(&*file)?;
     let named = || {
         if guards.has(Guard::SyncNewSpace) {
             file.sync_data()?;
         }
+        step();
         storage.rename(NEW_DATA_NAME, DATA_NAME)?;
+        step();
         storage.sync_names()
     };
     named().doing(making)
