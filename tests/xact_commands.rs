@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use sapwood_testkit::program::{sapwood, sapwood_ok, text};
-use sapwood_xact::{Memory, Options, Ptr, Space};
+use sapwood_xact::{Memory, Mode, Options, Ptr, Space};
 
 const NUMBER: Ptr<u64> = Ptr::new(1 << 20);
 
@@ -35,6 +35,7 @@ fn a_space_in_use_is_shown_checked_and_copied() {
         "explicit, durable, with checksums",
         "layout numbers version 3",
         "of 67108864 bytes were ever handed out",
+        "can grow to 1073741824 bytes",
         "Root \"number\": 1048576",
     ] {
         assert!(shown.contains(line), "{line} in {shown}");
@@ -69,6 +70,21 @@ fn a_space_in_use_is_shown_checked_and_copied() {
         folder.as_os_str(),
     ]);
     assert_eq!(get(&folder), 5);
+}
+
+#[test]
+fn the_address_of_a_space_is_shown() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("space");
+    let options = Options::new()
+        .bytes(64 << 20)
+        .mode(Mode::Tracked)
+        .address(0x2000_0000_0000);
+    drop(Space::open(&folder, &options).unwrap());
+    let shown = sapwood_ok(["xact".as_ref(), "stat".as_ref(), folder.as_os_str()]);
+    for line in ["tracked, durable", "always at 0x200000000000"] {
+        assert!(shown.contains(line), "{line} in {shown}");
+    }
 }
 
 #[test]

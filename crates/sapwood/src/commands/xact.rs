@@ -48,6 +48,11 @@ fn stat(space: &Space, out: &mut Output) -> Result<ExitCode> {
     }
     let (bytes, handed_out) = (space.bytes(), reader.handed_out()?);
     writeln!(out, "{handed_out} of {bytes} bytes were ever handed out")?;
+    let reserved = space.bytes_reserved();
+    writeln!(out, "It can grow to {reserved} bytes while it is in use")?;
+    if let Some(address) = space.address() {
+        writeln!(out, "Its memory is always at {address:#x}")?;
+    }
     writeln!(out, "Root: {}", reader.root()?)?;
     let mut roots = reader.named_roots()?;
     roots.sort();
