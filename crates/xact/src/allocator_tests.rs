@@ -163,7 +163,10 @@ proptest! {
             if which < held.0.len() {
                 let (offset, bytes, _) = held.0.swap_remove(which);
                 let _: Result<(), Error> = free(&mut Reserved(&mut t), arena, limit, offset, bytes);
-            } else if let Ok(offset) = allocate(&mut Reserved(&mut t), arena, limit, bytes) {
+                continue;
+            }
+            let allocated = allocate(&mut Reserved(&mut t), arena, limit, bytes);
+            if let Ok(offset) = allocated {
                 t.read(offset, bytes as usize).unwrap();
                 held.0.push((offset, bytes, 0));
             }

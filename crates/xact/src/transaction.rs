@@ -137,7 +137,7 @@ impl<'s> Transaction<'s> {
     /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the
     /// transaction sees, and a store belongs to it: both until it ends, and only by the thread that runs it. A store in
     /// a transaction that only reads is a segmentation fault, as is one to the first [`RESERVED_BYTES`], which are the
-    /// allocator's, unless the transaction has used the allocator, which has made some of them writable.
+    /// allocator's.
     ///
     /// A system call does not fault but fails with `EFAULT` when it is given memory that was not touched yet: see
     /// [`Transaction::touch`].
@@ -479,8 +479,17 @@ impl Memory for Mapped<'_, '_> {
     }
 }
 
-/// A transaction as the allocator uses it: what it keeps for itself is its own.
+/// A transaction as the allocator uses it, for as long as it works: what it keeps for itself is its own.
 pub(crate) struct Reserved<'t, 's>(pub(crate) &'t mut Transaction<'s>);
+
+impl Drop for Reserved<'_, '_> {
+    fn drop(&mut self) {
+        let context = self.0.context.get_mut();
+        if let Some(Access::Mapped(view)) = context.as_mut().map(|context| &mut context.access) {
+            view.close_reserved();
+        }
+    }
+}
 
 impl Memory for Reserved<'_, '_> {
     type Error = Error;

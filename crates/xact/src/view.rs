@@ -21,6 +21,9 @@
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
 //!
+//! The allocator's pages may be stored to while it works, and by nobody else: a store of the program is an access that
+//! was not allowed.
+//!
 //! In tracked mode, where the system allows it, a view is memory whose pages are asked for instead, see `demand` and
 //! `asked`. A page that is read may be written to then, unless the transaction only reads; a commit finds out what has
 //! changed.
@@ -61,6 +64,8 @@ const TURNED: u8 = 8;
 /// The view has a copy of its own from a transaction before. Outlives the transaction. Snapshot mode: the copy is as
 /// `kept` says.
 const KEPT: u8 = 16;
+/// A page of the allocator that was written to and is closed for stores again.
+const CLOSED: u8 = 32;
 
 /// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest
 /// readable looked up once more.
@@ -118,9 +123,16 @@ pub(crate) struct View {
     /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are
     /// accounted for. Where pages are asked for: in which of the view's transactions each was, last.
     kept: Area,
-    /// How many are kept, and the newest of these versions.
+    /// How many are kept, and the newest of these versions. Where pages are asked for: the version as of which all of
+    /// them are right.
     kept_count: usize,
     kept_newest: u64,
+    /// Where pages are asked for: whether the transaction may store to one that was kept.
+    kept_open: bool,
+    /// The newest version that this view knew of when its last transaction ended, and in how many transactions in a row
+    /// nobody else had committed meanwhile.
+    last_version: u64,
+    alone: u64,
     /// How many transactions there were.
     transactions: u64,
     /// Whether it is shown to a transaction.
@@ -175,6 +187,9 @@ impl View {
             kept: Area::new(pages as usize * size_of::<u64>())?,
             kept_count: 0,
             kept_newest: 0,
+            kept_open: false,
+            last_version: 0,
+            alone: 0,
             transactions: 0,
             is_shown: false,
             is_clean: true,
@@ -308,6 +323,10 @@ impl View {
         if !std::mem::take(&mut self.is_shown) {
             return;
         }
+        self.last_version = match ended {
+            Ended::Committed(version) => version,
+            Ended::GivenUp | Ended::Lost => self.snapshot.version,
+        };
         // A child of the process has no such view: what is there now may be anything.
         self.is_clean = !self.is_of_parent() && self.forget_touched(ended, changed).is_ok();
         self.touched_count = 0;
@@ -318,7 +337,8 @@ impl View {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
         };
-        if self.touched_count > most || self.demand.is_some() && !self.is_asked {
+        let kept = if self.is_asked { self.kept_count } else { 0 };
+        if self.touched_count - kept > most || self.demand.is_some() && !self.is_asked {
             self.seen = 0;
             return self.forget_all();
         }
@@ -443,9 +463,54 @@ impl View {
             return self.fill(page, access);
         }
         self.in_granules(page, |view, pages| view.admit_all(pages, access))?;
+        if access == READ || page >= page_of(RESERVED_BYTES) {
+            // They may be among its neighbours.
+            self.close_reserved_in_handler();
+        }
         if self.hides && access == READ {
             self.show_verified(page)?;
         }
+        Ok(())
+    }
+
+    /// The allocator stores no more for now: has a store to its pages be learnt of.
+    pub(crate) fn close_reserved(&mut self) {
+        if self.open_reserved().next().is_some() {
+            fault::undisturbed(|| self.close_reserved_in_handler());
+        }
+    }
+
+    /// As [`View::close_reserved`], where no signal is delivered.
+    fn close_reserved_in_handler(&mut self) {
+        loop {
+            let Some(page) = self.open_reserved().next() else {
+                return;
+            };
+            let closed = match &self.demand {
+                Some(demand) if self.is_asked => demand.close_for_stores(self.page(page)),
+                _ => self.protect(page, 1, MprotectFlags::READ),
+            };
+            if closed.is_err() {
+                // The system has no room for one area more: they stay open until the transaction ends.
+                return;
+            }
+            self.set_state(page, self.state(page) | CLOSED);
+        }
+    }
+
+    /// The pages of the allocator that may be stored to.
+    fn open_reserved(&self) -> impl Iterator<Item = u64> {
+        let is_open = move |page: &u64| self.state(*page) & (WRITTEN | CLOSED) == WRITTEN;
+        (0..page_of(RESERVED_BYTES)).filter(is_open)
+    }
+
+    /// Has the allocator store to a page once more.
+    fn open_again(&mut self, page: u64) -> Result<()> {
+        match &self.demand {
+            Some(demand) if self.is_asked => demand.open_for_stores(self.page(page))?,
+            _ => self.protect(page, 1, MprotectFlags::READ | MprotectFlags::WRITE)?,
+        }
+        self.set_state(page, self.state(page) & !CLOSED);
         Ok(())
     }
 
@@ -492,8 +557,10 @@ impl View {
         }
         for page in pages {
             let state = self.state(page);
-            let mut new =
-                state & !TURNED | self.shown() | READ | if is_write { WRITTEN } else { 0 };
+            let mut new = state & !(TURNED | CLOSED)
+                | self.shown()
+                | READ
+                | if is_write { WRITTEN } else { 0 };
             if state & (READ | KEPT) == 0 {
                 let before = explicit::before(inner, &self.snapshot, page);
                 if before != inner.page_in_file(page) {
@@ -529,6 +596,8 @@ impl View {
             let rests_readable = self.mode == Mode::Snapshot && !self.is_hidden(state);
             if state & wanted == 0 && (write || !rests_readable) {
                 fault::undisturbed(|| self.admit(page, wanted))?;
+            } else if write && state & CLOSED != 0 {
+                fault::undisturbed(|| self.open_again(page))?;
             }
         }
         Ok(())
@@ -542,7 +611,7 @@ impl View {
         };
         (0..self.touched_count)
             .map(|place| self.touched_page(place))
-            .filter(move |page| self.state(*page) & counts != 0)
+            .filter(move |page| self.is_asked || self.state(*page) & counts != 0)
     }
 
     /// The pages that were written to, before and after.
@@ -552,7 +621,11 @@ impl View {
     pub(crate) unsafe fn written(&self) -> impl Iterator<Item = (u64, &PageBytes, &PageBytes)> {
         // SAFETY: set when the transaction began, which runs and borrows the space.
         let inner = unsafe { &*self.inner };
-        (0..self.touched_count)
+        let first = match self.is_asked && !self.kept_open {
+            true => self.kept_count,
+            false => 0,
+        };
+        (first..self.touched_count)
             .map(|place| self.touched_page(place))
             .filter(|page| self.state(*page) & WRITTEN != 0)
             .map(move |page| {
@@ -608,7 +681,7 @@ impl View {
     /// To how many of its neighbours a page has another protection.
     fn borders(&self, page: u64) -> usize {
         let states = self.states.bytes();
-        let access = |state: u8| match (state & WRITTEN != 0, self.mode) {
+        let access = |state: u8| match (state & (WRITTEN | CLOSED) == WRITTEN, self.mode) {
             (true, _) => WRITTEN,
             (false, Mode::Snapshot) => READ * u8::from(!self.is_hidden(state)),
             (false, _) => state & READ,

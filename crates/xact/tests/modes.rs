@@ -14,13 +14,16 @@ use sapwood_xact::{
 const MAPPED: [Mode; 2] = [Mode::Tracked, Mode::Snapshot];
 const PAGES: usize = 700;
 
-fn open(folder: &Path, mode: Mode) -> Space {
-    let options = Options::new()
+fn options(mode: Mode) -> Options {
+    Options::new()
         .mode(mode)
         .bytes((PAGES * PAGE_BYTES) as u64)
         .log_bytes(16 << 20)
-        .versions_bytes(8 << 20);
-    Space::open(folder, &options).unwrap()
+        .versions_bytes(8 << 20)
+}
+
+fn open(folder: &Path, mode: Mode) -> Space {
+    Space::open(folder, &options(mode)).unwrap()
 }
 
 fn bytes_of<'a>(t: &'a Transaction<'_>) -> &'a [u8] {
@@ -324,8 +327,13 @@ fn faults() {
         // SAFETY: no handler at all.
         unsafe { libc::signal(libc::SIGSEGV, action) };
     }
+    let (mode, userfault) = match case.as_str() {
+        "the allocator's, protected" => (Mode::Tracked, false),
+        "the allocator's, snapshot" => (Mode::Snapshot, true),
+        _ => (Mode::Tracked, true),
+    };
     let folder = tempfile::tempdir().unwrap();
-    let space = open(folder.path(), Mode::Tracked);
+    let space = Space::open(folder.path(), &options(mode).userfault(userfault)).unwrap();
     let mut t = space.begin().unwrap();
     t.store(Ptr::new(PAGE_BYTES as u64 * 30), &5_u64).unwrap();
     let base = t.map().unwrap().as_ptr();
@@ -375,6 +383,25 @@ fn faults() {
             // SAFETY: none; this must end the process.
             unsafe { base.add(PAGE_BYTES).write_volatile(1) };
             t.commit().unwrap();
+        }
+        case if case.starts_with("the allocator's") => {
+            // It stores to pages 0, 1 and one of those behind them.
+            t.set_root(5).unwrap();
+            let first = t.allocate(100).unwrap();
+            t.set_root(6).unwrap();
+            let second = t.allocate(100).unwrap();
+            t.free(first, 100).unwrap();
+            bytes_of_mut(&mut t)[second as usize] = 7;
+            t.commit().unwrap();
+            let mut t = space.begin().unwrap();
+            assert_eq!((t.root().unwrap(), bytes_of(&t)[second as usize]), (6, 7));
+            t.free(second, 100).unwrap();
+            t.set_root(8).unwrap();
+            println!("all stored");
+            let base = t.map().unwrap().as_ptr();
+            // SAFETY: none; this must end the process.
+            unsafe { base.add(8).write_volatile(1) };
+            println!("the root was stored to");
         }
         "store in a reader" => {
             t.commit().unwrap();
@@ -563,6 +590,17 @@ fn faults_of_others_are_handed_on() {
     ] {
         let output = child(case);
         assert!(is_fault(&output), "{case}: {output:?}");
+    }
+}
+
+/// The allocator has them open for stores only while it works.
+#[test]
+fn what_the_allocator_has_stored_to_is_not_stored_to_by_the_program() {
+    for way in ["asked for", "protected", "snapshot"] {
+        let output = child(&format!("the allocator's, {way}"));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("all stored"), "{way}: {output:?}");
+        assert!(is_fault(&output), "{way}: {output:?}");
     }
 }
 
