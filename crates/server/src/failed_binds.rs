@@ -64,23 +64,16 @@ impl Key {
 impl FailedBinds {
     /// Counts a bind that begins. `false` if others have failed too often: then it is to fail, and does not count.
     pub(crate) fn begin(&self, claim: Claim, limits: &Limits, now: Instant) -> bool {
-        let keys = Key::all(claim).map(|key| (key, key.per_minute(limits)));
-        let mut limited = keys.into_iter().filter(|(_, per_minute)| *per_minute > 0);
-        if limited.clone().next().is_none() {
-            return true;
-        }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = |(key, per_minute): (Key, u32)| {
-            let known = counts.get(&key).map(|count| count.now(now, per_minute));
-            known.unwrap_or_default() + 1.0 > f64::from(per_minute)
-        };
-        if limited.clone().any(is_over) {
-            return false;
-        }
+        let keys = Key::all(claim);
         if counts.len() + keys.len() > COUNTS_MAX {
             make_room(&mut counts, limits, now);
         }
-        limited.by_ref().for_each(|(key, per_minute)| {
+        for (at, key) in keys.into_iter().enumerate() {
+            let per_minute = key.per_minute(limits);
+            if per_minute == 0 {
+                continue;
+            }
             let count = counts.entry(key).or_insert(Count {
                 failures: 0.0,
                 at: now,
@@ -89,17 +82,26 @@ impl FailedBinds {
                 failures: count.now(now, per_minute) + 1.0,
                 at: now,
             };
-        });
+            if count.failures > f64::from(per_minute) {
+                uncount(&mut counts, &keys[..=at]);
+                return false;
+            }
+        }
         true
     }
 
     /// A bind that was counted has not failed.
     pub(crate) fn succeeded(&self, claim: Claim) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in Key::all(claim) {
-            if let Some(count) = counts.get_mut(&key) {
-                count.failures = (count.failures - 1.0).max(0.0);
-            }
+        uncount(&mut counts, &Key::all(claim));
+    }
+}
+
+/// Takes one failure from each of some counts.
+fn uncount(counts: &mut HashMap<Key, Count>, keys: &[Key]) {
+    for key in keys {
+        if let Some(count) = counts.get_mut(key) {
+            count.failures = (count.failures - 1.0).max(0.0);
         }
     }
 }

@@ -4,8 +4,9 @@
 //! rules change. [`Grants`] are what is left of them for an identity, and are made when it binds: clauses about others
 //! are gone. What depends on the entry remains, and is asked of each entry.
 
+use std::cell::OnceCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sapwood_ldap::filter_text;
 
@@ -77,6 +78,9 @@ impl Slot {
         usize::from(self.0)
     }
 }
+
+/// What is known of the directory where no rule asks for its data.
+pub(super) static NO_STATE: LazyLock<Arc<State>> = LazyLock::new(Arc::default);
 
 /// Work of deciding whether a clause is about somebody, without what that asks of the data.
 const CLAUSE_WORK: u64 = 200;
@@ -295,7 +299,7 @@ impl AccessRules {
         self.put_together(
             (Vec::new(), Vec::new()),
             identity,
-            Arc::default(),
+            NO_STATE.clone(),
             (None, 0),
         )
     }
@@ -323,7 +327,7 @@ impl AccessRules {
             rules.push(rule.for_one(&asker, data, (&mut conditions, &mut work))?);
         }
         let limits = CompiledLimits::first(&self.limits, &asker, data, &mut work)?;
-        let state = data.map_or_else(Arc::default, |(_, state)| state.clone());
+        let state = data.map_or_else(|| NO_STATE.clone(), |(_, state)| state.clone());
         Ok(self.put_together((rules, conditions), identity, state, (limits, work)))
     }
 
@@ -369,30 +373,48 @@ impl AccessRules {
 pub(super) struct Asker<'a> {
     pub(super) is_bound: bool,
     pub(super) entry: Option<EntryId>,
-    pub(super) dn: Option<Arc<NormalDn>>,
-    /// The DN as text, empty for nobody.
-    pub(super) text: Arc<str>,
     pub(super) from: Option<&'a Connection>,
     /// Who has authenticated, if it is somebody else.
     pub(super) real: Option<Box<Asker<'a>>>,
+    /// The DN as the identity has it.
+    written: &'a str,
+    schema: &'a Schema,
+    /// Read where a rule asks for it, as the text is: few do, and each bind makes an asker.
+    dn: OnceCell<Option<Arc<NormalDn>>>,
+    text: OnceCell<Arc<str>>,
 }
 
 impl<'a> Asker<'a> {
-    fn new(schema: &Schema, identity: &Identity, from: Option<&'a Connection>) -> Asker<'a> {
-        let is_bound = *identity != Identity::Anonymous;
-        let mut dn = NormalDn::new();
-        let is_named = is_bound && dn.parse(schema, identity.dn().as_bytes()).is_ok();
+    fn new(schema: &'a Schema, identity: &'a Identity, from: Option<&'a Connection>) -> Asker<'a> {
         Asker {
-            is_bound,
+            is_bound: *identity != Identity::Anonymous,
             entry: match identity {
                 Identity::User { entry, .. } => Some(*entry),
                 _ => None,
             },
-            text: dn.to_text().into(),
-            dn: is_named.then(|| Arc::new(dn)),
             from,
             real: None,
+            written: identity.dn(),
+            schema,
+            dn: OnceCell::new(),
+            text: OnceCell::new(),
         }
+    }
+
+    /// The DN; none of nobody.
+    pub(super) fn dn(&self) -> Option<&Arc<NormalDn>> {
+        let dn = self.dn.get_or_init(|| {
+            let mut dn = NormalDn::new();
+            let is_named = self.is_bound && dn.parse(self.schema, self.written.as_bytes()).is_ok();
+            is_named.then(|| Arc::new(dn))
+        });
+        dn.as_ref()
+    }
+
+    /// The DN as text, empty for nobody.
+    pub(super) fn text(&self) -> &Arc<str> {
+        let text = || self.dn().map(|dn| dn.to_text()).unwrap_or_default();
+        self.text.get_or_init(|| text().into())
     }
 }
 

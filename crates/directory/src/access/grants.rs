@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::Requester;
-use super::compile::{AccessRules, Slot};
+use super::compile::{AccessRules, NO_STATE, Slot};
 use super::condition::{Asked, Condition};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId, Read};
@@ -279,7 +279,7 @@ impl Grants {
             synthetic: Sight::All,
             conditions: Vec::new(),
             limits: None,
-            state: Arc::default(),
+            state: NO_STATE.clone(),
             work: 0,
             is_unlimited: true,
             set,

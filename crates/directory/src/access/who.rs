@@ -223,10 +223,10 @@ impl CompiledWho {
                     (Some(real), who) => who.may_be(real, data, need),
                 };
             }
-            CompiledWho::Dn(test) => return Ok(asker.dn.as_ref().is_some_and(|dn| test.holds(dn))),
+            CompiledWho::Dn(test) => return Ok(asker.dn().is_some_and(|dn| test.holds(dn))),
             CompiledWho::Matches(regex) => {
-                need.work += MATCHING_WORK * asker.text.len() as u64;
-                return Ok(regex.is_match(&asker.text));
+                need.work += MATCHING_WORK * asker.text().len() as u64;
+                return Ok(regex.is_match(asker.text()));
             }
             CompiledWho::Network(network) => {
                 return Ok(asker.from.is_some_and(|from| from.is_in(network)));
@@ -246,18 +246,18 @@ impl CompiledWho {
                 Condition::Text(expansion.clone(), *style, text.into())
             }
             CompiledWho::ExpandedDn(expansion, DnScope::Regex) => {
-                Condition::Text(expansion.clone(), TextStyle::Regex, asker.text.clone())
+                Condition::Text(expansion.clone(), TextStyle::Regex, asker.text().clone())
             }
-            CompiledWho::Near(level) => match &asker.dn {
+            CompiledWho::Near(level) => match asker.dn() {
                 Some(dn) => Condition::Near(*level, dn.clone()),
                 None => return Ok(false),
             },
-            CompiledWho::ExpandedDn(expansion, scope) => match &asker.dn {
+            CompiledWho::ExpandedDn(expansion, scope) => match asker.dn() {
                 Some(dn) => Condition::Dn(expansion.clone(), *scope, dn.clone()),
                 None => return Ok(false),
             },
             CompiledWho::DnAttribute(attribute) if is_bound => {
-                let filter = naming_filter(attribute, &asker.text).map_err(Error::Config)?;
+                let filter = naming_filter(attribute, asker.text()).map_err(Error::Config)?;
                 Condition::Filter(Arc::new(filter))
             }
             CompiledWho::Group {
@@ -266,7 +266,7 @@ impl CompiledWho {
                 attribute,
                 members,
             } => {
-                let (Some(own), Some((reading, state))) = (&asker.dn, data) else {
+                let (Some(own), Some((reading, state))) = (asker.dn(), data) else {
                     return Ok(false);
                 };
                 let test = GroupTest::new((class, attribute), *members, (own, asker.entry));
@@ -279,21 +279,21 @@ impl CompiledWho {
                 attribute,
                 members,
             } => {
-                let Some(own) = &asker.dn else {
+                let Some(own) = asker.dn() else {
                     return Ok(false);
                 };
                 let test = GroupTest::new((class, attribute), *members, (own, asker.entry));
                 Condition::Group(dn.clone(), Arc::new(test.map_err(Error::Config)?))
             }
             CompiledWho::Set(set) if set.asks_for_entry() => {
-                Condition::Set(set.clone(), asker.text.clone())
+                Condition::Set(set.clone(), asker.text().clone())
             }
             CompiledWho::Set(set) => {
                 let Some(((view, schema), state)) = data else {
                     return Ok(false);
                 };
                 let reading = (view, schema, &**state);
-                return set.is_met(reading, None, &asker.text, &mut need.work);
+                return set.is_met(reading, None, asker.text(), &mut need.work);
             }
             CompiledWho::DnAttribute(_) => return Ok(false),
         };

@@ -237,10 +237,19 @@ impl<E: Engine> Snapshot<E> {
             }
             Ok(found)
         };
+        let rdn = read.rdn().map_err(damaged)?;
+        let mut built = self.take_names();
+        let above = built.superior(self.view(), read.parent());
+        let dn = above.map(|above| match above {
+            Some(above) => format!("{rdn},{}", above.dn),
+            None => rdn.to_owned(),
+        });
+        self.put_back_names(built);
+        let dn = dn?;
         let known = self.schema().well_known();
         Ok(Some(Credentials {
             entry,
-            dn: names::dn_of(self.view(), entry)?,
+            dn,
             stored: values_of(known.user_password)?,
             verifiers: values_of(known.auth_password)?,
             is_governed: self.settings().password_policy.is_some(),

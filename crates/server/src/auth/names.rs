@@ -1,7 +1,5 @@
 //! The names by which clients say who they are, and as whom they want to act.
 
-use std::borrow::Cow;
-
 use sapwood_directory::access::user_name;
 use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Credentials, Outcome};
@@ -47,7 +45,7 @@ pub(super) fn claimed(asked: &Asked<'_>, name: &str, mechanism: &str) -> Result<
     let dn = found.unwrap_or_else(|| dn(name).to_owned());
     let stand_in = match as_asked {
         true => of_user(asked.schema, plain(name), mechanism),
-        false => of_any_spelling(asked.schema, &dn).into_owned(),
+        false => of_any_spelling(normal(asked.schema, &dn).as_ref(), &dn).to_vec(),
     };
     Ok(Claimed { dn, stand_in })
 }
@@ -69,29 +67,28 @@ fn of_user(schema: &Schema, user: &str, mechanism: &str) -> Vec<u8> {
 
 /// As whom who is authenticated by a name asks to act, if that is somebody else.
 pub(super) fn other(schema: &Schema, authzid: &str, authcid: &str) -> Option<String> {
-    let normal = |name: &str| {
-        let mut normal = NormalDn::new();
-        let read = normal.parse(schema, dn(name).as_bytes());
-        read.is_ok().then_some(normal)
-    };
+    let normal = |name| normal(schema, dn(name));
     let is_same = || normal(authzid).is_some_and(|own| normal(authcid) == Some(own));
     let is_own = authzid.is_empty() || plain(authzid) == plain(authcid) || is_same();
     (!is_own).then(|| authzid.to_owned())
 }
 
-/// What stands for a name that nobody has: the same however it is written, as an entry is the same by all its names.
-pub(crate) fn of_any_spelling<'n>(schema: &Schema, name: &'n str) -> Cow<'n, [u8]> {
+/// The DN that a name is, if somebody may have it: longer ones are nobody's, whatever there is.
+pub(crate) fn normal(schema: &Schema, name: &str) -> Option<NormalDn> {
     let mut normal = NormalDn::new();
-    // Longer ones are nobody's, whatever there is.
-    match name.len() <= NAME_BYTES_MAX && normal.parse(schema, name.as_bytes()).is_ok() {
-        true => normal.bytes().to_vec().into(),
-        false => name.as_bytes().into(),
-    }
+    let is_dn = name.len() <= NAME_BYTES_MAX && normal.parse(schema, name.as_bytes()).is_ok();
+    is_dn.then_some(normal)
+}
+
+/// What stands for a name that nobody has: the same however it is written, as an entry is the same by all its names.
+/// `dn` is what the name is [in normal form](normal).
+pub(crate) fn of_any_spelling<'n>(dn: Option<&'n NormalDn>, name: &'n str) -> &'n [u8] {
+    dn.map_or(name.as_bytes(), NormalDn::bytes)
 }
 
 /// Who is charged for what is tried of a name that nobody has.
-pub(crate) fn nobody(schema: &Schema, name: &str) -> Owner {
-    Owner::nobody(&of_any_spelling(schema, name))
+pub(crate) fn nobody(dn: Option<&NormalDn>, name: &str) -> Owner {
+    Owner::nobody(of_any_spelling(dn, name))
 }
 
 /// The passwords of the entry with a DN, if the access rules let it be bound by them: otherwise it is as if there were
@@ -112,10 +109,11 @@ mod tests {
     #[test]
     fn nobody_is_the_same_in_any_spelling() {
         let schema = Schema::standard();
-        let own = nobody(&schema, "uid=anne,dc=example,dc=com");
-        assert_eq!(nobody(&schema, "UID = Anne, DC=EXAMPLE,dc=com"), own);
-        assert_ne!(nobody(&schema, "uid=bert,dc=example,dc=com"), own);
-        assert_ne!(nobody(&schema, "anne"), nobody(&schema, "bert"));
+        let nobody = |name| nobody(normal(&schema, name).as_ref(), name);
+        let own = nobody("uid=anne,dc=example,dc=com");
+        assert_eq!(nobody("UID = Anne, DC=EXAMPLE,dc=com"), own);
+        assert_ne!(nobody("uid=bert,dc=example,dc=com"), own);
+        assert_ne!(nobody("anne"), nobody("bert"));
     }
 
     /// A salt that depends on what the name was found to be tells that it was found.
@@ -130,7 +128,7 @@ mod tests {
         assert_ne!(own, of("bob", "SCRAM-SHA-256"));
         // A client that asks for the DN that the name would be asks for somebody else.
         let name = "uid=ann,cn=scram-sha-256,cn=auth";
-        assert_ne!(own, *of_any_spelling(&schema, name));
+        assert_ne!(own, normal(&schema, name).unwrap().bytes());
         let long = "x".repeat(5000);
         assert_ne!(of(&long, "PLAIN"), of(&long[1..], "PLAIN"));
     }

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
+use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{
     BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester,
 };
@@ -34,9 +35,6 @@ use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
 use crate::peer::Peer;
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
-
-/// Bytes of the name in a bind.
-const NAME_BYTES_MAX: usize = 8 << 10;
 
 /// As whom a client acts that has authenticated.
 #[derive(Clone, Debug, Default)]
@@ -345,9 +343,9 @@ impl<E: Engine> Session<E> {
         password: &[u8],
     ) -> Result<Begun, Outcome> {
         let came = Instant::now();
-        let nobody =
-            nobody.unwrap_or_else(|| names::nobody(&self.service.directory.schema(), name));
-        let found = self.bindable(name, password)?;
+        let dn = names::normal(&self.service.directory.schema(), name);
+        let nobody = nobody.unwrap_or_else(|| names::nobody(dn.as_ref(), name));
+        let found = self.bindable((name, dn.as_ref()), password)?;
         let claim = match &found {
             Some(found) => self.claim(&found.identity),
             None => Claim {
@@ -443,14 +441,15 @@ impl<E: Engine> Session<E> {
     }
 
     /// Who may have the password; `None` for a name that nobody has.
-    fn bindable(&self, name: &str, password: &[u8]) -> Result<Option<Bindable>, Outcome> {
-        if name.len() > NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
+    fn bindable(
+        &self,
+        (name, dn): (&str, Option<&NormalDn>),
+        password: &[u8],
+    ) -> Result<Option<Bindable>, Outcome> {
+        let Some(dn) = dn.filter(|_| password.len() <= PASSWORD_BYTES_MAX) else {
             return Ok(None);
-        }
-        if self
-            .settings
-            .is_admin(&self.service.directory.schema(), name)
-        {
+        };
+        if *dn == self.settings.admin_name {
             let identity = Identity::Admin {
                 dn: self.settings.config.admin.dn.clone(),
             };
@@ -463,7 +462,7 @@ impl<E: Engine> Session<E> {
         }
         // Who may not be bound as is not there, also in the time that it takes.
         let values_max = self.settings.config.limits.password_values_max;
-        let found = Entries::bindable(self, name, &self.nobody(), values_max)?;
+        let found = Entries::bindable(self, name, &self.context.nobody, values_max)?;
         Ok(found.map(|found| {
             let Credentials {
                 entry,
@@ -618,14 +617,6 @@ impl<E: Engine> Session<E> {
         asks.then(|| self.requester(identity.clone()))
     }
 
-    /// The connection as long as nobody is bound.
-    fn nobody(&self) -> Arc<Requester> {
-        match self.is_anonymous() {
-            true => self.context.requester.clone(),
-            false => self.requester(Identity::Anonymous),
-        }
-    }
-
     /// A request of a SASL bind (RFC 4513 §5.2), which goes on where its client was challenged.
     fn sasl(
         &mut self,
@@ -655,7 +646,7 @@ impl<E: Engine> Session<E> {
             settings: &self.settings,
             entries: &*self,
             schema: &self.service.directory.schema(),
-            nobody: self.nobody(),
+            nobody: self.context.nobody.clone(),
         };
         let came = Instant::now();
         let stepped = bind.exchange.step(&asked, credentials);

@@ -8,8 +8,9 @@ use sapwood_directory::{Channel, Identity, Requester};
 use sapwood_ldap::result::ResultCode;
 
 use super::acting::Acting;
-use super::{Reader, Session};
+use super::{Reader, Service, Session};
 use crate::accounts::Claimant;
+use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::peer::Peer;
 use crate::tls::Established;
@@ -24,6 +25,10 @@ pub(super) struct Context {
     pub(super) channel: Channel,
     /// What TLS has established.
     pub(super) tls: Option<Box<Established>>,
+    /// What rules may ask of the connection.
+    pub(super) from: Arc<Connection>,
+    /// The connection while nobody is bound, which each bind begins with.
+    pub(super) nobody: Arc<Requester>,
     /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
     pub(super) requester: Arc<Requester>,
     /// Whom it acts as.
@@ -39,6 +44,36 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// That of a connection which nobody is bound on yet.
+    pub(super) fn new<E: Engine>(
+        service: &Service<E>,
+        peer: Peer,
+        admission: &Admission,
+    ) -> Context {
+        let from = peer.connection(0);
+        let nobody = service
+            .directory
+            .requester_from(Identity::Anonymous, Some(from.clone()));
+        Context {
+            number: admission.number,
+            peer,
+            channel: Channel {
+                is_vouched_for: matches!(peer, Peer::Local { .. }),
+                takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
+                is_under_tls: false,
+            },
+            tls: None,
+            from,
+            requester: nobody.clone(),
+            nobody,
+            acting: Acting::default(),
+            is_user: false,
+            must_change: false,
+            deletions: 0,
+            claimant: admission.claimant(),
+        }
+    }
+
     /// Who is bound.
     pub(super) fn identity(&self) -> &Identity {
         self.requester.identity()
@@ -58,7 +93,15 @@ impl<E: Engine> Session<E> {
 
     pub(super) fn set_identity(&mut self, identity: Identity) {
         if identity != *self.context.identity() || self.context.requester.is_acted_as() {
-            let requester = self.requester(identity);
+            let directory = &self.service.directory;
+            let nobody = &mut self.context.nobody;
+            if !directory.is_current(nobody) {
+                *nobody = directory.renewed(nobody);
+            }
+            let requester = match identity {
+                Identity::Anonymous => nobody.clone(),
+                identity => self.requester(identity),
+            };
             self.set_requester(requester);
         }
     }
@@ -77,14 +120,8 @@ impl<E: Engine> Session<E> {
 
     /// Somebody who asks over this connection.
     pub(super) fn requester(&self, identity: Identity) -> Arc<Requester> {
-        let from = Some(self.connection());
+        let from = Some(self.context.from.clone());
         self.service.directory.requester_from(identity, from)
-    }
-
-    /// What rules may ask of this connection.
-    pub(super) fn connection(&self) -> Arc<Connection> {
-        let Context { peer, tls, .. } = &self.context;
-        peer.connection(tls.as_ref().map_or(0, |tls| u32::from(tls.ssf)))
     }
 
     /// For whom work is done that somebody with this identity asks for, or that is about its password.

@@ -38,7 +38,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, Identity, Outcome, RetiredSnapshot, Snapshot};
+use sapwood_directory::{Outcome, RetiredSnapshot, Snapshot};
 use sapwood_ldap::result::{ResultCode, shortened};
 
 use self::acting::Acting;
@@ -139,24 +139,7 @@ impl<E: Engine> Session<E> {
         last_snapshot: LastSnapshot<E>,
     ) -> Self {
         let settings = service.settings();
-        let context = Context {
-            number: admission.number,
-            peer,
-            channel: Channel {
-                is_vouched_for: matches!(peer, Peer::Local { .. }),
-                takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
-                is_under_tls: false,
-            },
-            tls: None,
-            requester: service
-                .directory
-                .requester_from(Identity::Anonymous, Some(peer.connection(0))),
-            acting: Acting::default(),
-            is_user: false,
-            must_change: false,
-            deletions: 0,
-            claimant: admission.claimant(),
-        };
+        let context = Context::new(&service, peer, &admission);
         Self {
             service,
             settings,
@@ -240,6 +223,7 @@ impl<E: Engine> Session<E> {
     /// others.
     pub(crate) fn secured(&mut self, established: Established) {
         let has_certificate = established.certificate.is_some();
+        let ssf = u32::from(established.ssf);
         if self.settings.config.log.access {
             let number = self.context.number;
             tracing::info!(target: "access", conn = number, ssf = established.ssf, certificate = has_certificate, "tls");
@@ -247,9 +231,12 @@ impl<E: Engine> Session<E> {
         self.context.channel.is_under_tls = true;
         self.context.channel.is_vouched_for |= has_certificate;
         self.context.tls = Some(Box::new(established));
-        let from = self.connection();
+        let from = self.context.peer.connection(ssf);
         let directory = &self.service.directory;
-        self.context.requester = directory.requester_over(&self.context.requester, from);
+        for requester in [&mut self.context.requester, &mut self.context.nobody] {
+            *requester = directory.requester_over(requester, from.clone());
+        }
+        self.context.from = from;
         self.context.acting = Acting::default();
         self.stop_reads();
         self.input.bytes.clear();
