@@ -39,6 +39,11 @@ pub(crate) const TEST: &[Package] = &[
         present: has_faketime,
     },
     Package {
+        name: "oathtool",
+        purpose: "the one-time passwords of a token",
+        present: || in_path("oathtool"),
+    },
+    Package {
         name: "lmdb-utils",
         purpose: "mdb_dump and mdb_load, whose text format the store's commands speak",
         present: || in_path("mdb_dump"),

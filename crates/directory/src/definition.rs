@@ -132,6 +132,7 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                 let overlay = password_policy::parse(rest).ok_or_else(damaged)?;
                 state.settings.password_policy = Some(overlay);
             }
+            "otp" => state.settings.second_factor = true,
             #[cfg(test)]
             "probe" => state.settings.probe = true,
             _ => {
@@ -368,6 +369,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     if let Some(overlay) = &state.settings.password_policy {
         text.push_str(&format!("ppolicy {}\n", password_policy::line(overlay)));
+    }
+    if state.settings.second_factor {
+        text.push_str("otp\n");
     }
     #[cfg(test)]
     if state.settings.probe {

@@ -37,6 +37,7 @@ mod reindex;
 pub mod schema;
 mod schema_change;
 mod search;
+mod second_factor;
 mod sources;
 mod stamp;
 mod state;
@@ -76,6 +77,7 @@ pub use password_policy::{
 pub use search::{
     Budget, EntrySink, Persistent, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry,
 };
+pub use second_factor::{SecondFactor, Token, TokenHash, TokenUse};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;

@@ -103,7 +103,7 @@ pub(crate) fn has_class(
 }
 
 /// The object classes of an entry.
-fn classes_of(
+pub(crate) fn classes_of(
     vocabulary: Vocabulary<'_>,
     entry: &Entry<'_>,
 ) -> std::result::Result<Vec<ObjectClassId>, Damaged> {

@@ -24,6 +24,7 @@ mod passwords;
 mod persistent_search;
 mod protocol;
 mod scram;
+mod second_factor;
 mod stores;
 mod transactions;
 mod unique;

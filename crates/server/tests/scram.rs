@@ -417,3 +417,21 @@ fn start_tls_waits_for_the_end_of_a_bind() {
     };
     assert_eq!(answer.result.code, ResultCode::OperationsError);
 }
+
+/// A one-time password cannot come with it.
+#[test]
+fn who_has_a_second_factor_has_no_verifier() {
+    let server = with_ann();
+    let mut admin = server.admin();
+    let token = "cn=token,dc=example,dc=com";
+    let changes = [
+        (ChangeKind::Add, "objectClass", &["oathTOTPUser"][..]),
+        (ChangeKind::Add, "oathTOTPToken", &[token]),
+    ];
+    admin.tell(&requests::modify(801, ANN, &changes)).succeeded();
+    assert_eq!(bind(&server, ANN, "pencil"), ResultCode::Success);
+    let overlay = [("objectClass", "olcOverlayConfig"), ("olcOverlay", "otp")];
+    let dn = "olcOverlay=otp,olcDatabase={1}mdb,cn=config";
+    admin.tell(&requests::add(802, dn, &overlay)).succeeded();
+    assert_eq!(bind(&server, ANN, "pencil"), ResultCode::InvalidCredentials);
+}

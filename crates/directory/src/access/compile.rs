@@ -165,8 +165,8 @@ impl AccessRules {
         };
         for (_, number, rule) in numbered(&policy) {
             let types = NamedTypes::of(schema, &rule.to.attributes).map_err(at(number))?;
-            // Rules of userPassword hold for authPassword, and nothing else does.
-            let is_told = |known: &AttributeTypeId| *known != schema.well_known().auth_password;
+            // Rules of userPassword hold for the secrets beside it, and nothing else does.
+            let is_told = |known: &AttributeTypeId| !schema.is_beside_password(*known);
             for known in types.all().filter(is_told) {
                 let slot = &mut by_type[known.index()];
                 if *slot == Slot::OTHERS {
@@ -178,8 +178,10 @@ impl AccessRules {
             named.push(types);
         }
         // What is a secret in one form is one in the other.
-        let known = schema.well_known();
-        by_type[known.auth_password.index()] = by_type[known.user_password.index()];
+        let password = by_type[schema.well_known().user_password.index()];
+        for beside in schema.beside_password() {
+            by_type[beside.index()] = password;
+        }
         let mut rules = Vec::with_capacity(named.len());
         for ((list, number, rule), types) in numbered(&policy).zip(&named) {
             let attributes = &rule.to.attributes;
@@ -187,7 +189,7 @@ impl AccessRules {
             let mut is_about = vec![is_all; slots].into_boxed_slice();
             for excluded in &types.excluded {
                 let mut is_in = vec![true; slots];
-                for known in excluded.iter().filter(|id| *id != known.auth_password) {
+                for known in excluded.iter().filter(|id| !schema.is_beside_password(*id)) {
                     is_in[by_type[known.index()].index()] = false;
                 }
                 is_about
@@ -196,7 +198,7 @@ impl AccessRules {
                     .for_each(|(about, is_in)| *about |= is_in);
             }
             let included = types.included.iter();
-            for known in included.filter(|id| *id != known.auth_password) {
+            for known in included.filter(|id| !schema.is_beside_password(*id)) {
                 is_about[by_type[known.index()].index()] = true;
             }
             is_about[Slot::ENTRY.index()] |= attributes.contains(&Attributes::Entry);
@@ -205,7 +207,6 @@ impl AccessRules {
             let list = is_of_some.then_some(list);
             rules.push(CompiledRule::new(schema, list, rule, is_about).map_err(at(number))?);
         }
-        let protected = by_type[schema.well_known().user_password.index()];
         let limits = policy.limits.iter().enumerate().map(|(number, limits)| {
             let compiled = CompiledLimits::new(schema, limits);
             compiled.map_err(|why| PolicyError {
@@ -228,7 +229,7 @@ impl AccessRules {
             policy,
             version,
             rules,
-            protected: Some(protected).filter(|slot| *slot != Slot::OTHERS),
+            protected: Some(password).filter(|slot| *slot != Slot::OTHERS),
             by_type,
             slots,
         })
@@ -589,10 +590,19 @@ struct NamedTypes {
 impl NamedTypes {
     fn of(schema: &Schema, attributes: &[Attributes]) -> std::result::Result<NamedTypes, String> {
         let mut types = NamedTypes::default();
+        let password = schema.well_known().user_password;
+        let names_password = attributes.iter().any(|attribute| match attribute {
+            Attributes::Type(name) => schema
+                .attribute_type(name.as_bytes())
+                .is_some_and(|known| known.id() == password),
+            _ => false,
+        });
         for attribute in attributes {
             match attribute {
                 Attributes::Type(name) => match schema.attribute_type(name.as_bytes()) {
-                    Some(known) if known.id() == schema.well_known().auth_password => {
+                    // Beside userPassword it says nothing new.
+                    Some(known) if schema.is_beside_password(known.id()) && names_password => {}
+                    Some(known) if schema.is_beside_password(known.id()) => {
                         return Err(format!(
                             "rules of userPassword hold for {name} as well: name that"
                         ));

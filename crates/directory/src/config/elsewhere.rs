@@ -103,6 +103,7 @@ const BUILT_IN: &[&str] = &[
     "back_mdb",
     "unique",
     "ppolicy",
+    "otp",
     "argon2",
     "pw-argon2",
     "pw-sha2",

@@ -12,3 +12,5 @@ pub(crate) const SCHEMA: &str = "cn=schema,cn=config";
 pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 /// The entry of the overlay of password policies, if it is there.
 pub(crate) const PASSWORD_POLICY: &str = "olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config";
+/// The entry of the overlay of one-time passwords, if it is there.
+pub(crate) const SECOND_FACTOR: &str = "olcOverlay={2}otp,olcDatabase={1}mdb,cn=config";

@@ -43,6 +43,8 @@ pub struct Settings {
     pub authz_regexps: Vec<AuthzRegexp>,
     /// Whether passwords are governed by policies, and by which where nothing else says so.
     pub password_policy: Option<PasswordPolicyOverlay>,
+    /// Whether who has a token binds with one of its passwords behind the own one.
+    pub second_factor: bool,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
     /// Who may do what with the entries of the naming contexts.

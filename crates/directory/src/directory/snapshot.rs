@@ -13,6 +13,7 @@ use crate::names::{self, DnCache};
 use crate::operational::Vocabulary;
 use crate::schema::{NormalDn, Schema};
 use crate::search::{self, Learned};
+use crate::second_factor::{self, SecondFactor};
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 use crate::synthetic::{Context, SyntheticContext};
@@ -254,5 +255,11 @@ impl<E: Engine> Snapshot<E> {
             verifiers: values_of(known.auth_password)?,
             is_governed: self.settings().password_policy.is_some(),
         }))
+    }
+
+    /// What somebody needs to bind as an entry, besides its password; none if that is enough.
+    pub fn second_factor(&self, entry: EntryId) -> Result<Option<SecondFactor>> {
+        let sources = (self.schema(), &**self.state(), self.view());
+        second_factor::of_entry(sources, entry, self.now_micros())
     }
 }

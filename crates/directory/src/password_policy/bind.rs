@@ -7,6 +7,7 @@ use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse, Passwo
 use super::account::Locked;
 use super::{Account, PasswordPolicy};
 use crate::accounts::{AccountState, FAILURES_MAX};
+use crate::second_factor::TokenUse;
 
 /// What a bind may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub enum AccountChange {
         /// How often it may be used.
         limit: u64,
     },
+    /// A one-time password of the entry, which is a token, is used, if it was not used before.
+    UseToken(TokenUse),
 }
 
 const MICROS: u64 = 1_000_000;

@@ -27,7 +27,7 @@ use crate::steps;
 const DERIVATION_DEPTH_MAX: usize = 64;
 
 /// The definitions built in, in the language of RFC 4512 §4.1.
-static STANDARD: [(&str, &str); 8] = [
+static STANDARD: [(&str, &str); 9] = [
     ("system.schema", include_str!("standard/system.schema")),
     ("core.schema", include_str!("standard/core.schema")),
     ("cosine.schema", include_str!("standard/cosine.schema")),
@@ -41,6 +41,7 @@ static STANDARD: [(&str, &str); 8] = [
         include_str!("standard/collective.schema"),
     ),
     ("ppolicy.schema", include_str!("standard/ppolicy.schema")),
+    ("otp.schema", include_str!("standard/otp.schema")),
     ("config.schema", include_str!("standard/config.schema")),
 ];
 
@@ -799,6 +800,7 @@ pub(super) fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellK
         aliased_object_name: attribute("2.5.4.1")?,
         user_password: attribute("2.5.4.35")?,
         auth_password: attribute("1.3.6.1.4.1.4203.1.3.4")?,
+        oath_secret: attribute("1.3.6.1.4.1.5427.1.389.4226.4.1")?,
         top: class("2.5.6.0")?,
         alias: class("2.5.6.1")?,
         referral: class("2.16.840.1.113730.3.2.6")?,
@@ -807,6 +809,7 @@ pub(super) fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellK
         collective_attribute_subentry: class("2.5.17.2")?,
         subschema: class("2.5.20.1")?,
         password_policy: class("1.3.6.1.4.1.42.2.27.8.2.1")?,
+        oath_user: class("1.3.6.1.4.1.5427.1.389.4226.6.1")?,
     })
 }
 

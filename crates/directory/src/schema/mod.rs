@@ -99,6 +99,7 @@ pub struct WellKnown {
     pub aliased_object_name: AttributeTypeId,
     pub user_password: AttributeTypeId,
     pub auth_password: AttributeTypeId,
+    pub oath_secret: AttributeTypeId,
     pub top: ObjectClassId,
     pub alias: ObjectClassId,
     pub referral: ObjectClassId,
@@ -107,6 +108,7 @@ pub struct WellKnown {
     pub collective_attribute_subentry: ObjectClassId,
     pub subschema: ObjectClassId,
     pub password_policy: ObjectClassId,
+    pub oath_user: ObjectClassId,
 }
 
 impl Schema {
@@ -149,10 +151,21 @@ impl Schema {
 
     /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
     pub(crate) fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
+        attribute_type == self.well_known().user_password || self.is_beside_password(attribute_type)
+    }
+
+    /// Whether values of a type are secrets that stand beside userPassword: who may read that may read them, and no
+    /// access rule says otherwise.
+    pub(crate) fn is_beside_password(&self, attribute_type: AttributeTypeId) -> bool {
+        self.beside_password().contains(&attribute_type)
+    }
+
+    /// The types of which [`is_beside_password`](Self::is_beside_password) is true: verifiers, passwords that were used,
+    /// keys of one-time passwords.
+    pub(crate) fn beside_password(&self) -> [AttributeTypeId; 3] {
         let known = self.well_known();
-        attribute_type == known.user_password
-            || attribute_type == known.auth_password
-            || attribute_type == self.operational(OperationalAttribute::PwdHistory)
+        let history = self.operational(OperationalAttribute::PwdHistory);
+        [known.auth_password, history, known.oath_secret]
     }
 
     /// Whether both are one.

@@ -2,7 +2,7 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, UNIQUE};
+use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, SECOND_FACTOR, UNIQUE};
 use crate::config::limits::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::{Setting, access, ordered, password_policy, unique};
@@ -37,8 +37,9 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
         database(0, "config", DATABASE, &[], vec![root_dn(server)]),
         database(1, "mdb", "olcMdbConfig", &[DATABASE, "sapwoodDataConfig"], data(server)),
     ]);
-    let data_overlays = unique_values(server).into_iter().chain(password_policies(server));
-    entries.extend(data_overlays);
+    entries.extend(unique_values(server));
+    entries.extend(password_policies(server));
+    entries.extend(second_factor(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -258,6 +259,16 @@ fn password_policies(server: &Server<'_>) -> Option<Content> {
     is_there.then(|| overlay(PASSWORD_POLICY, "olcPPolicyConfig", &names, attributes()))
 }
 
+/// The overlay of one-time passwords, of which nothing is set.
+fn second_factor(server: &Server<'_>) -> Option<Content> {
+    let names = ["{2}otp", "otp", "{2}", "{0}otp", "{1}otp"];
+    let is_there = server.state.settings.second_factor;
+    is_there.then(|| overlay(SECOND_FACTOR, OVERLAY, &names, Vec::new()))
+}
+
+/// The structural class of an overlay without more to it.
+const OVERLAY: &str = "olcOverlayConfig";
+
 /// An overlay of the data, which is found by any of these names; the first is its own.
 fn overlay(dn: &str, class: &str, names: &[&str], more: Attributes) -> Content {
     let databases = ["{1}mdb", "mdb", "{1}"];
@@ -268,8 +279,9 @@ fn overlay(dn: &str, class: &str, names: &[&str], more: Attributes) -> Content {
         databases.iter().map(of)
     });
     let own = names.first().copied().unwrap_or_default();
+    let classes = [OVERLAY].into_iter().chain(Some(class).filter(|class| *class != OVERLAY));
     let mut attributes = vec![
-        ("objectClass", vec!["olcOverlayConfig".to_owned(), class.to_owned()]),
+        ("objectClass", classes.map(str::to_owned).collect()),
         ("structuralObjectClass", one(class)),
         ("olcOverlay", one(own)),
     ];

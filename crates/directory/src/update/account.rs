@@ -1,5 +1,5 @@
 //! What a bind changes of what is stored with its entry, and what has to be durable before it is answered: a lock, its
-//! end, a login after the password has expired.
+//! end, a login after the password has expired, the use of a one-time password.
 
 use sapwood_ldap::list::{ChangeKind as Modification, OctetStringsBuf};
 use sapwood_ldap::result::ResultCode;
@@ -7,10 +7,10 @@ use sapwood_ldap::result::ResultCode;
 use super::modify::Resolved;
 use super::{Run, read};
 use crate::engine::{EntryId, Table, Write};
-use crate::operational::Vocabulary;
 use crate::outcome::Stop;
 use crate::password_policy::{Account, AccountChange};
 use crate::schema::{AttributeTypeId, OperationalAttribute};
+use crate::second_factor::TokenUse;
 use crate::stamp::{generalized_time, precise_time};
 
 impl<T: Write> Run<'_, T> {
@@ -23,12 +23,6 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "the entry was deleted";
             return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
         }
-        let account = {
-            let mut record = Vec::new();
-            self.read_record(id, &mut record)?;
-            let (schema, attributes) = (self.schema, &self.state.attributes);
-            Account::of(Vocabulary { schema, attributes }, id, &read(id, &record)?)?
-        };
         let operational = |attribute| self.schema.operational(attribute);
         let locked = operational(OperationalAttribute::PwdAccountLockedTime);
         match change {
@@ -36,19 +30,46 @@ impl<T: Write> Run<'_, T> {
                 let at = generalized_time(*at).into_bytes();
                 self.make(id, &[(locked, Modification::Replace, vec![at])])
             }
-            AccountChange::Unlock if account.locked.is_none() => Ok(()),
-            AccountChange::Unlock => self.make(id, &[(locked, Modification::Replace, Vec::new())]),
-            AccountChange::UseGrace { limit, .. } if account.grace_uses >= *limit => {
-                Err(Stop::refuse(ResultCode::InvalidCredentials, ""))
-            }
-            AccountChange::UseGrace { at, .. } => {
-                // Those of the same moment are told apart.
-                let at = at.saturating_add(account.grace_uses);
+            AccountChange::Unlock => match self.account(id)?.locked {
+                None => Ok(()),
+                Some(_) => self.make(id, &[(locked, Modification::Replace, Vec::new())]),
+            },
+            AccountChange::UseGrace { at, limit } => {
                 let used = operational(OperationalAttribute::PwdGraceUseTime);
+                let uses = self.account(id)?.grace_uses;
+                if uses >= *limit {
+                    return Err(Stop::refuse(ResultCode::InvalidCredentials, ""));
+                }
+                // Those of the same moment are told apart.
+                let at = at.saturating_add(uses);
                 let values = vec![precise_time(at).into_bytes()];
                 self.make(id, &[(used, Modification::Add, values)])
             }
+            AccountChange::UseToken(used) => self.use_token(id, used),
         }
+    }
+
+    /// What is kept of a password with its entry.
+    fn account(&self, id: EntryId) -> Result<Account, Stop> {
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        Ok(Account::of(self.vocabulary(), id, &read(id, &record)?)?)
+    }
+
+    /// Stores up to where a token is used, unless others were faster.
+    fn use_token(&mut self, id: EntryId, used: &TokenUse) -> Result<(), Stop> {
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let changes = used.changes(self.vocabulary(), id, &read(id, &record)?)?;
+        let Some(changes) = changes else {
+            return Err(Stop::refuse(ResultCode::InvalidCredentials, ""));
+        };
+        let changes = changes.into_iter().map(|(known, value)| {
+            let values = vec![value.to_string().into_bytes()];
+            (known, Modification::Replace, values)
+        });
+        let changes: Vec<_> = changes.collect();
+        self.make(id, &changes)
     }
 
     /// Changes attributes of an entry, whoever may do that otherwise. What a password policy says is not asked.

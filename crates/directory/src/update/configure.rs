@@ -18,7 +18,7 @@ use super::rules::RuleSet;
 use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
-use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, UNIQUE};
+use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SECOND_FACTOR, UNIQUE};
 use crate::config::limits::LIMITS;
 use crate::config::unique::{self, UNIQUE_URI};
 use crate::config::{
@@ -203,6 +203,9 @@ impl<T: Write> Run<'_, T> {
         if is_overlay(request.dn, "ppolicy") && self.is_in_data(request.dn) {
             return self.add_password_policies(request);
         }
+        if is_overlay(request.dn, "otp") && self.is_in_data(request.dn) {
+            return self.add_second_factor(request);
+        }
         if self.add_schema_entry(request)? {
             return Ok(());
         }
@@ -270,6 +273,27 @@ impl<T: Write> Run<'_, T> {
         self.put(state)
     }
 
+    /// Adds the overlay of one-time passwords.
+    fn add_second_factor(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+        let mut state = State::clone(self.state);
+        if state.settings.second_factor {
+            let diagnostic = format!("{SECOND_FACTOR} is there already");
+            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        }
+        let mut attributes = request.attributes.iter();
+        let other = attributes.find(|attribute| {
+            let known = self.schema.attribute_type(attribute.description);
+            !known.is_some_and(|known| ["objectClass", "olcOverlay"].contains(&known.name()))
+        });
+        if let Some(other) = other {
+            let name = String::from_utf8_lossy(other.description);
+            let diagnostic = format!("{name} is not set in {SECOND_FACTOR}: nothing is");
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        state.settings.second_factor = true;
+        self.put(state)
+    }
+
     /// Deletes an entry of `cn=config`: the rules of unique values go with theirs.
     pub(super) fn configure_less(
         &mut self,
@@ -285,6 +309,7 @@ impl<T: Write> Run<'_, T> {
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
             PASSWORD_POLICY => state.settings.password_policy = None,
+            SECOND_FACTOR => state.settings.second_factor = false,
             _ => return Err(super::no_update_of(SyntheticContext::Config, "deleted")),
         }
         self.put(state)

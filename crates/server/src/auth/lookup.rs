@@ -70,11 +70,17 @@ pub(crate) fn bindable<E: Engine>(
     nobody: &Arc<Requester>,
     values_max: usize,
 ) -> Result<Option<Credentials>, Error> {
-    let Some(found) = snapshot.credentials(dn, values_max)? else {
+    let Some(mut found) = snapshot.credentials(dn, values_max)? else {
         return Ok(None);
     };
-    let may = snapshot.may_authenticate(nobody, &found)?;
-    Ok(may.then_some(found))
+    if !snapshot.may_authenticate(nobody, &found)? {
+        return Ok(None);
+    }
+    // No mechanism but those that send the password sends a one-time password with it.
+    if !found.verifiers.is_empty() && snapshot.second_factor(found.entry)?.is_some() {
+        found.verifiers.clear();
+    }
+    Ok(Some(found))
 }
 
 /// The entry with a DN, as somebody who is known to be it.

@@ -8,6 +8,7 @@
 
 mod breached;
 mod crypt;
+mod one_time;
 mod pool;
 mod scram;
 mod stored;
@@ -20,6 +21,7 @@ use base64ct::{Base64Unpadded, Encoding};
 use sapwood_directory::PasswordSchemes;
 use zeroize::Zeroizing;
 
+pub(crate) use one_time::redeemed;
 pub(crate) use pool::{HasherPool, Pending, Ticket};
 pub(crate) use scram::{SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramVerifier};
 pub use stored::{

@@ -1,12 +1,13 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
 //!
-//! A bind that succeeds is answered at once, or when what a password policy keeps of it is durable. A timer answers one
-//! that fails, for any reason: not before the hash of a new password would have been checked, had it come at the same
-//! time. So the time of the answer does not tell whether the entry exists, or how its password is stored, and a client
-//! that tries names which do not exist keeps no hasher busy. Answers at once are of what no name has to do with: of
-//! mechanisms, channel bindings and authorization identities that do not fit the connection or the request itself.
+//! A bind that succeeds is answered at once, or when what is kept of it is durable. A timer answers one that fails, for
+//! any reason: not before the hash of a new password would have been checked, had it come at the same time. So the time
+//! of the answer does not tell whether the entry exists, or how its password is stored, and a client that tries names
+//! which do not exist keeps no hasher busy. Answers at once are of what no name has to do with: of mechanisms, channel
+//! bindings and authorization identities that do not fit the connection or the request itself.
 
-use std::ops::ControlFlow;
+mod compare;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{
-    BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome, Requester,
+    BindFailure, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
 };
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
@@ -25,16 +26,16 @@ use sapwood_ldap::message::{
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
+pub(super) use self::compare::Candidate;
 use super::acting::acts_at_bind;
 use super::log::LoggedName;
-use super::password_policy::judge;
-use super::{Completion, Reader, Session};
+use super::second_factor::PasswordCheck;
+use super::{Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
-use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, Verified, Verifier};
+use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket};
 use crate::peer::Peer;
-use crate::workers::{Claim, Owner, Turn};
-use crate::writer::refusal;
+use crate::workers::{Claim, Owner};
 
 /// As whom a client acts that has authenticated.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +98,8 @@ pub(super) enum BindEnd {
     },
     /// It was wrong, which is told at this time.
     Failed { at: Instant, claim: Claim },
+    /// The one-time password behind it was right, and is used up; the password itself was not looked at yet.
+    SecondFactor(PasswordCheck),
 }
 
 /// What becomes of a bind at once.
@@ -366,78 +369,29 @@ impl<E: Engine> Session<E> {
             self.fail_at(failure, claim, PasswordPolicyResponse::default());
             return Ok(Begun::Waits);
         };
-        let entry = entry_of(&identity).filter(|_| is_governed);
-        if let Some(entry) = entry
-            && let Some(response) = self.locked(entry)?
+        let entry = entry_of(&identity);
+        let candidate = Candidate {
+            identity,
+            governed: entry.filter(|_| is_governed),
+            authzid,
+            failure: (failure, claim),
+        };
+        if let Some(governed) = candidate.governed
+            && let Some(response) = self.locked(governed)?
         {
             self.fail_at(failure, claim, response);
             return Ok(Begun::Waits);
         }
-        let limits = self.settings.config.limits.passwords();
-        let stored = stored.iter().map(Vec::as_slice);
-        let mut verifier = Verifier::new(password, stored, limits);
-        if verifier.is_quick() {
-            let failure = (failure, claim);
-            return match verifier.run() {
-                Some(_) => {
-                    self.decide_acting(&identity, authzid.as_deref())?;
-                    match is_governed {
-                        true => self.right_password(id, identity, None, failure),
-                        false => Ok(Begun::bound(identity)),
-                    }
-                }
-                None => self.wrong_password(id, entry, failure),
-            };
+        if let Some(entry) = entry
+            && let Some(factor) = self.second_factor(entry)?
+        {
+            return self.check_second_factor(id, (candidate, stored), password, &factor);
         }
-        let work = verifier.work();
-        let session = self.completions.clone();
-        let directory = self.service.directory.clone();
-        let (settings, asker) = (
-            self.settings.clone(),
-            self.requester_if(&authzid, &identity),
-        );
-        // Here it may wait for what is not at hand.
-        let judge_right = move |identity: Option<Identity>| {
-            let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
-                (Some(asker), Some(authzid), Some(_)) => {
-                    let asked = (authzid, Instant::now());
-                    directory.snapshot()?.through(|snapshot| {
-                        // The hasher's time is charged as it goes by.
-                        let mut work = ACTING_WORK_MAX;
-                        acts_at_bind(snapshot, &settings, asker, asked, &mut work)
-                    })?
-                }
-                _ => ActsAs::Itself,
-            };
-            let identity = identity.map(|identity| (identity, acts_as));
-            match (entry, identity) {
-                (Some(entry), identity) => judge(&directory, entry, identity),
-                (None, Some((identity, acts_as))) => {
-                    Ok(Verdict::Bound(identity, acts_as, BindVerdict::default()))
-                }
-                (None, None) => Ok(Verdict::Wrong(None)),
-            }
-        };
-        let judged = move |identity| {
-            judge_right(identity).unwrap_or_else(|error: Error| Verdict::Failed(refusal(&error)))
-        };
-        let check = move |turn| {
-            let verdict = match turn {
-                Turn::Stop => Verdict::Stopped,
-                Turn::Step => match verifier.step() {
-                    Verified::More => return ControlFlow::Continue(()),
-                    Verified::Matches(_) => judged(Some(identity.clone())),
-                    Verified::Differs => judged(None),
-                },
-            };
-            let _ = session.send(Completion::Verified { id, verdict });
-            ControlFlow::Break(())
-        };
-        self.operations.hashing = Some(Hashing::Job {
-            _ticket: self.service.hashers.submit(claim, work, check),
-            failure: Some((failure, claim)),
-        });
-        Ok(Begun::Waits)
+        let verifier = self.verifier(password, &stored);
+        match verifier.is_quick() {
+            true => self.compare_at_once(id, candidate, verifier),
+            false => Ok(self.compare_apart(id, candidate, Some(verifier))),
+        }
     }
 
     /// Who may have the password; `None` for a name that nobody has.

@@ -28,6 +28,7 @@ pub(crate) mod record;
 mod reply;
 mod scan_ahead;
 mod search;
+mod second_factor;
 mod service;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -175,7 +175,13 @@ impl<E: Engine> Session<E> {
     }
 
     /// Changes what is stored with an entry, for the server itself. The bind ends when that is durable.
-    fn change_account(&mut self, id: u32, entry: EntryId, change: AccountChange, end: BindEnd) {
+    pub(super) fn change_account(
+        &mut self,
+        id: u32,
+        entry: EntryId,
+        change: AccountChange,
+        end: BindEnd,
+    ) {
         let request = UpdateRequest::Account { entry, change };
         let requester: Arc<Requester> =
             Requester::administrator(self.settings.config.admin.dn.clone());
@@ -197,6 +203,7 @@ impl<E: Engine> Session<E> {
                 self.fail_at(at, claim, PasswordPolicyResponse::default());
                 self.operations.exclusive = Some(id);
             }
+            BindEnd::SecondFactor(check) => self.second_factor_used(id, check, &outcome),
             BindEnd::Bound {
                 identity,
                 told,

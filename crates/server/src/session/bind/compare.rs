@@ -1,0 +1,126 @@
+//! Compares the password of a bind with those that are stored: at once, or by a hasher.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use sapwood_directory::access::ACTING_WORK_MAX;
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{BindVerdict, EntryId, Error, Identity, Outcome};
+
+use super::{ActsAs, Begun, Hashing, Verdict};
+use crate::password::{Verified, Verifier};
+use crate::session::acting::acts_at_bind;
+use crate::session::password_policy::judge;
+use crate::session::{Completion, Session};
+use crate::workers::{Claim, Turn};
+use crate::writer::refusal;
+
+/// Who binds if the password is theirs.
+#[derive(Debug)]
+pub(in crate::session) struct Candidate {
+    pub(super) identity: Identity,
+    /// Their entry, if password policies are to judge the bind.
+    pub(in crate::session) governed: Option<EntryId>,
+    /// As whom they want to act.
+    pub(super) authzid: Option<String>,
+    /// When a failure is told, and who is charged for it.
+    pub(in crate::session) failure: (Instant, Claim),
+}
+
+impl<E: Engine> Session<E> {
+    /// What compares a password with the stored ones.
+    pub(in crate::session) fn verifier(&self, password: &[u8], stored: &[Vec<u8>]) -> Verifier {
+        let limits = self.settings.config.limits.passwords();
+        Verifier::new(password, stored.iter().map(Vec::as_slice), limits)
+    }
+
+    /// Compares passwords where that takes no time.
+    pub(super) fn compare_at_once(
+        &mut self,
+        id: u32,
+        candidate: Candidate,
+        verifier: Verifier,
+    ) -> Result<Begun, Outcome> {
+        let Candidate {
+            identity,
+            governed,
+            authzid,
+            failure,
+        } = candidate;
+        match verifier.run() {
+            Some(_) => {
+                self.decide_acting(&identity, authzid.as_deref())?;
+                match governed {
+                    Some(_) => self.right_password(id, identity, None, failure),
+                    None => Ok(Begun::bound(identity)),
+                }
+            }
+            None => self.wrong_password(id, governed, failure),
+        }
+    }
+
+    /// Has a hasher compare passwords. Without any the bind fails, as if none had been the right one.
+    pub(in crate::session) fn compare_apart(
+        &mut self,
+        id: u32,
+        candidate: Candidate,
+        mut verifier: Option<Verifier>,
+    ) -> Begun {
+        let Candidate {
+            identity,
+            governed,
+            authzid,
+            failure,
+        } = candidate;
+        let work = verifier.as_ref().map(Verifier::work).unwrap_or_default();
+        let session = self.completions.clone();
+        let directory = self.service.directory.clone();
+        let (settings, asker) = (
+            self.settings.clone(),
+            self.requester_if(&authzid, &identity),
+        );
+        // Here it may wait for what is not at hand.
+        let judge_right = move |identity: Option<Identity>| {
+            let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
+                (Some(asker), Some(authzid), Some(_)) => {
+                    let asked = (authzid, Instant::now());
+                    directory.snapshot()?.through(|snapshot| {
+                        // The hasher's time is charged as it goes by.
+                        let mut work = ACTING_WORK_MAX;
+                        acts_at_bind(snapshot, &settings, asker, asked, &mut work)
+                    })?
+                }
+                _ => ActsAs::Itself,
+            };
+            let identity = identity.map(|identity| (identity, acts_as));
+            match (governed, identity) {
+                (Some(entry), identity) => judge(&directory, entry, identity),
+                (None, Some((identity, acts_as))) => {
+                    Ok(Verdict::Bound(identity, acts_as, BindVerdict::default()))
+                }
+                (None, None) => Ok(Verdict::Wrong(None)),
+            }
+        };
+        let judged = move |identity| {
+            judge_right(identity).unwrap_or_else(|error: Error| Verdict::Failed(refusal(&error)))
+        };
+        let check = move |turn| {
+            let verdict = match turn {
+                Turn::Stop => Verdict::Stopped,
+                Turn::Step => match verifier.as_mut().map(Verifier::step) {
+                    Some(Verified::More) => return ControlFlow::Continue(()),
+                    Some(Verified::Matches(_)) => judged(Some(identity.clone())),
+                    Some(Verified::Differs) | None => judged(None),
+                },
+            };
+            let _ = session.send(Completion::Verified { id, verdict });
+            ControlFlow::Break(())
+        };
+        let (_, claim) = failure;
+        self.operations.hashing = Some(Hashing::Job {
+            _ticket: self.service.hashers.submit(claim, work, check),
+            failure: Some(failure),
+        });
+        Begun::Waits
+    }
+}
