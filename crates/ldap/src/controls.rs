@@ -11,6 +11,9 @@ mod sync_done;
 mod sync_request;
 mod sync_state;
 
+pub use account_usability::{
+    ACCOUNT_USABILITY, AccountUsability, Unusable, account_usability_response,
+};
 pub use assertion::ASSERTION;
 pub use authorization_identity::{
     AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE, authorization_identity_response,
@@ -98,6 +101,7 @@ macro_rules! known_controls {
 }
 
 known_controls! {
+    AccountUsability account_usability
     Assertion assertion
     AuthorizationIdentity authorization_identity
     EagerTransaction eager_transaction

@@ -491,3 +491,56 @@ fn without_the_overlay_nothing_is_kept() {
     assert_eq!(response(answer.succeeded()), None);
     assert!(bench.values("pwdFailureTime").is_empty() && bench.values("pwdLastSuccess").is_empty());
 }
+
+#[test]
+fn who_may_compare_a_password_learns_whether_it_can_be_used() {
+    let bench = Bench::new(&[
+        ("pwdMaxAge", "100"),
+        ("pwdLockout", "TRUE"),
+        ("pwdMaxFailure", "1"),
+        ("pwdLockoutDuration", "60"),
+    ]);
+    let told = |client: &mut Client, dn: &str| {
+        let filter = sapwood_ldap::filter_text::parse("(objectClass=*)").unwrap();
+        let request = SearchRequest::new(dn, Scope::Base, filter.as_filter());
+        let found = client.ask_all(Request::Search(request), &[(ACCOUNT_USABILITY, true, None)]);
+        assert!(!found[0].values("cn").is_empty());
+        let mut controls = found[0].controls.iter();
+        let control = controls.find(|(oid, _)| oid == ACCOUNT_USABILITY);
+        control.map(|(_, value)| AccountUsability::decode(value).unwrap())
+    };
+    let usable = |seconds| {
+        let expires_in = Some(seconds);
+        Some(AccountUsability::Usable { expires_in })
+    };
+    let (mut admin, mut ann) = (bench.server.admin(), bench.ann("first password"));
+    assert_eq!(told(&mut admin, ANN), usable(100));
+    assert_eq!(told(&mut admin, POLICY), None);
+    assert_eq!(told(&mut ann, ANN), None);
+    let rules = [
+        "to attrs=userPassword by users compare by anonymous auth",
+        "to * by users read by anonymous auth",
+    ];
+    bench.server.configure(&[(Replace, "olcAccess", &rules)]);
+    assert_eq!(told(&mut ann, ANN), usable(100));
+    let (code, _) = bench.bind("wrong");
+    assert_eq!(code, ResultCode::InvalidCredentials);
+    bench.pass(10);
+    let locked = Unusable {
+        inactive: true,
+        unlocks_in: Some(50),
+        ..Unusable::default()
+    };
+    let locked = Some(AccountUsability::Unusable(locked));
+    assert_eq!(told(&mut ann, ANN), locked);
+    assert_eq!(told(&mut admin, ANN), locked);
+    bench.pass(50);
+    assert_eq!(told(&mut ann, ANN), usable(40));
+    bench.pass(41);
+    let expired = Unusable {
+        expired: true,
+        remaining_grace: Some(0),
+        ..Unusable::default()
+    };
+    assert_eq!(told(&mut ann, ANN), Some(AccountUsability::Unusable(expired)));
+}

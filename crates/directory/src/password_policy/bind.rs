@@ -184,8 +184,8 @@ impl PasswordPolicy {
     }
 }
 
-/// A number as the control can say it.
-fn bounded(number: u64) -> u32 {
+/// A number as the controls can say it.
+pub(super) fn bounded(number: u64) -> u32 {
     number.min(i32::MAX as u64) as u32
 }
 

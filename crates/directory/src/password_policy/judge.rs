@@ -18,8 +18,9 @@ use crate::state::State;
 
 /// An entry that somebody wants to bind or to act as, and what governs it.
 pub(crate) struct Governing {
-    policy: PasswordPolicy,
-    account: Account,
+    pub(super) policy: PasswordPolicy,
+    pub(super) account: Account,
+    pub(super) has_password: bool,
 }
 
 impl Governing {
@@ -52,7 +53,16 @@ pub(crate) fn governing<R: Read>(
     let policy = PasswordPolicy::governing((schema, state, view), place, &account)?;
     // Without one the last bind is still kept.
     let policy = policy.unwrap_or_default();
-    Ok(Some(Governing { policy, account }))
+    let password = attributes.number(schema.well_known().user_password, "");
+    let has_password = match password {
+        Some(number) => read.attribute(number).is_ok_and(|stored| stored.is_some()),
+        None => false,
+    };
+    Ok(Some(Governing {
+        policy,
+        account,
+        has_password,
+    }))
 }
 
 impl<E: Engine> Snapshot<E> {
@@ -75,7 +85,9 @@ impl<E: Engine> Snapshot<E> {
     /// # Errors
     /// When the directory cannot be read.
     pub fn locked(&self, entry: EntryId) -> Result<Option<PasswordPolicyResponse>> {
-        let Some(Governing { policy, account }) = self.governing(entry)? else {
+        let Some(Governing {
+            policy, account, ..
+        }) = self.governing(entry)? else {
             return Ok(None);
         };
         let state = self.directory().accounts().state(self.view(), entry)?;
@@ -89,7 +101,9 @@ impl<E: Engine> Snapshot<E> {
     /// # Errors
     /// When the directory cannot be read. Nothing is noted then.
     pub fn bind_failed(&self, entry: EntryId) -> Result<BindFailure> {
-        let Some(Governing { policy, account }) = self.governing(entry)? else {
+        let Some(Governing {
+            policy, account, ..
+        }) = self.governing(entry)? else {
             return Ok(BindFailure::default());
         };
         let (now, accounts) = (self.now_micros(), self.directory().accounts());
@@ -116,7 +130,9 @@ impl<E: Engine> Snapshot<E> {
     /// # Errors
     /// When the directory cannot be read. Nothing is noted then.
     pub fn bind_succeeded(&self, entry: EntryId) -> Result<BindVerdict> {
-        let Some(Governing { policy, account }) = self.governing(entry)? else {
+        let Some(Governing {
+            policy, account, ..
+        }) = self.governing(entry)? else {
             return Ok(BindVerdict::default());
         };
         let now = self.now_micros();
@@ -154,7 +170,9 @@ impl<E: Engine> Snapshot<E> {
         entry: EntryId,
         stored: Vec<Vec<u8>>,
     ) -> Result<Option<PasswordChange>> {
-        let Some(Governing { policy, account }) = self.governing(entry)? else {
+        let Some(Governing {
+            policy, account, ..
+        }) = self.governing(entry)? else {
             return Ok(None);
         };
         if policy == PasswordPolicy::default() {

@@ -7,6 +7,7 @@
 //! | `bind` | what a policy says of a bind |
 //! | `change` | what it says of a new password, before that is hashed |
 //! | `history` | passwords that were used |
+//! | `usability` | whether a password can be used, for who asks without it |
 //! | `judge` | binds and changes of a directory, judged by what it has |
 //! | `values` | reads stored values, for the fuzzer |
 //!
@@ -22,6 +23,7 @@ mod change;
 pub(crate) mod history;
 mod judge;
 mod policy;
+mod usability;
 mod values;
 
 pub(crate) use self::account::Account;

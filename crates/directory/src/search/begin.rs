@@ -107,6 +107,11 @@ impl<'r> Draft<'r> {
         let is_synthetic = base.as_ref().filter(searches_it).is_some();
         let sight = match is_synthetic {
             true => grants.sight_of_synthetic(),
+            // What is told of a password depends on what is granted on its entry.
+            false if options.tells_usability && !grants.is_unlimited() => match grants.sight() {
+                Sight::All | Sight::Public | Sight::Decided => Sight::Decided,
+                Sight::Nothing => Sight::Nothing,
+            },
             false => grants.sight(),
         };
         // Told without a look, so that it tells nothing.
@@ -158,6 +163,7 @@ impl<'r> Draft<'r> {
             sent_before: 0,
             decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
             requester,
+            tells_usability: options.tells_usability && !is_synthetic,
         });
         running.synthetic = base;
         if !is_synthetic {

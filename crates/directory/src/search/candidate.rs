@@ -57,6 +57,11 @@ impl Seen<'_> {
         grants.has_on_number(self.attributes, number, Rights::SEARCH)
     }
 
+    /// Whether values of a type may be compared.
+    pub(crate) fn compares_type(&self, attribute_type: AttributeTypeId) -> bool {
+        self.grants.has_on(attribute_type, Rights::COMPARE)
+    }
+
     /// Whether a type may be read.
     pub(crate) fn reads_type(&self, attribute_type: AttributeTypeId) -> bool {
         self.grants.has_on(attribute_type, Rights::READ)

@@ -45,7 +45,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::controls::{AccountUsability, Control, ControlsBuf, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::limits::FILTER_DEPTH_MAX;
 use sapwood_ldap::message::{Scope, SearchRequest};
@@ -164,6 +164,8 @@ pub struct SearchOptions {
     pub assertion: Option<FilterBuf>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
+    /// Account usability: whether each entry tells if its password can be used.
+    pub tells_usability: bool,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
     pub entries_max: u32,
     /// When to end with timeLimitExceeded, in microseconds of the directory's clock. The request's limit counts too.
@@ -269,6 +271,8 @@ struct Running {
     requester: Arc<Requester>,
     /// Decides for each candidate, where the rules do not tell for all of them.
     decider: Option<Box<Decider>>,
+    /// Whether each entry tells if its password can be used.
+    tells_usability: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -690,6 +694,11 @@ impl Running {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let mut names = snapshot.take_names();
         let (sent_max, full) = self.limits.sent_max(self.sent_before);
+        let budget = Budget {
+            out_bytes: budget.out_bytes.saturating_sub(self.telling_bytes()),
+            ..budget
+        };
+        let usability = |id| snapshot.usability(id);
         let mut visitor = walk::Visitor {
             schema,
             state,
@@ -715,6 +724,7 @@ impl Running {
                 self.gathered.take(),
             ),
             sink,
+            usability: self.tells_usability.then_some(&usability as &walk::Usability<'_>),
             sent: self.sent,
             sent_max,
             full,
@@ -734,12 +744,20 @@ impl Running {
         Ok(self.after(flow?, snapshot))
     }
 
+    /// Bytes that an entry takes besides, for what it tells of its password.
+    fn telling_bytes(&self) -> usize {
+        match self.tells_usability {
+            true => AccountUsability::CONTROL_BYTES_MAX,
+            false => 0,
+        }
+    }
+
     /// Where the search is after a step that ended so.
     fn after<E: Engine>(&self, flow: Option<Flow>, snapshot: &Snapshot<E>) -> Step {
         match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
             Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
-            Some(Flow::Room(bytes)) => Step::Room(bytes),
+            Some(Flow::Room(bytes)) => Step::Room(bytes + self.telling_bytes()),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);
                 let key = snapshot.directory().cookie_key();

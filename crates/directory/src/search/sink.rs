@@ -1,9 +1,13 @@
 //! Where what a search finds goes: into messages for a socket, or into whatever form somebody else needs.
 
 use sapwood_ldap::ber;
-use sapwood_ldap::controls::Controls;
+use sapwood_ldap::controls::{
+    AccountUsability, Controls, ControlsBuf, account_usability_response,
+};
 use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::{EntryWriter, Message, Response, put_search_entry_below};
+use sapwood_ldap::message::{
+    EntryWriter, Message, Response, ResponseMessage, put_search_entry_below,
+};
 
 /// Takes what a search finds, in the order in which it is found.
 pub trait Sink {
@@ -30,6 +34,12 @@ pub trait Sink {
         let mut entry = self.begin_entry(&dn, attributes.len());
         entry.put_ber(attributes);
         entry.finish();
+    }
+
+    /// Has the entry that was taken last tell whether its password can be used. `from` is what [`bytes`](Self::bytes)
+    /// was before that entry. Where there are no messages nobody asks for it.
+    fn tell_usability(&mut self, from: usize, usability: AccountUsability) {
+        let _ = (from, usability);
     }
 
     /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
@@ -123,6 +133,26 @@ impl Sink for Wire<'_> {
             attributes,
             self.controls,
         );
+    }
+
+    // Hardly anybody asks for it: the message is written again, rather than that all messages make room for it.
+    fn tell_usability(&mut self, from: usize, usability: AccountUsability) {
+        let written = self.out.split_off(from.min(self.out.len()));
+        let Ok(message) = ResponseMessage::decode(&written) else {
+            self.out.extend_from_slice(&written);
+            return;
+        };
+        let mut value = Vec::new();
+        usability.encode(&mut value);
+        let mut controls = ControlsBuf::default();
+        message.controls.iter().for_each(|control| controls.push(control));
+        controls.push(account_usability_response(&value));
+        let told = Message {
+            id: message.id,
+            op: message.op,
+            controls: controls.view(),
+        };
+        told.encode(self.out);
     }
 
     fn put_reference(&mut self, uris: OctetStrings<'_>) {

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use sapwood_ldap::controls::AccountUsability;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
@@ -30,6 +31,13 @@ use crate::state::State;
 /// Work of making a byte of an entry with its collective attributes, in about as many nanoseconds.
 const MERGED_BYTE_WORK: u64 = 1;
 
+/// Work of finding out whether the password of an entry can be used, in about as many nanoseconds: what governs it is
+/// looked for.
+const USABILITY_WORK: u64 = 20_000;
+
+/// Whether the password of an entry can be used; none where nobody asks that of it.
+pub(super) type Usability<'v> = dyn Fn(EntryId) -> Result<Option<AccountUsability>> + 'v;
+
 /// Looks at candidates and sends those that match.
 pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) schema: &'v Schema,
@@ -55,6 +63,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
     pub(super) sink: &'v mut S,
+    /// Says whether the password of an entry can be used, if each entry tells that.
+    pub(super) usability: Option<&'v Usability<'v>>,
     pub(super) sent: u32,
     /// When so many are sent, the next that matches is told `full` of.
     pub(super) sent_max: u32,
@@ -503,7 +513,24 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             self.evaluator.keep_match();
             return Ok(Flow::Interrupted);
         }
-        self.sender.send(&mut candidate, self.sink)?;
+        match self.usability {
+            None => self.sender.send(&mut candidate, self.sink)?,
+            Some(usability) => {
+                let password = self.schema.well_known().user_password;
+                let seen = candidate.seen();
+                let told = match seen.is_none_or(|seen| seen.compares_type(password)) {
+                    true => usability(id)?,
+                    false => None,
+                };
+                let left = self.evaluator.work_left();
+                *left = left.saturating_sub(USABILITY_WORK);
+                let from = self.sink.bytes();
+                self.sender.send(&mut candidate, self.sink)?;
+                if let Some(told) = told {
+                    self.sink.tell_usability(from, told);
+                }
+            }
+        }
         self.sent += 1;
         Ok(Flow::Next)
     }

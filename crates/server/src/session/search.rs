@@ -456,6 +456,7 @@ impl<E: Engine> Session<E> {
             page: controls
                 .paged_results
                 .map(|page| (page.size, page.cookie.to_vec())),
+            tells_usability: controls.account_usability.is_some(),
             entries_max: limits.entries_max(size_limit),
             deadline_micros: deadline_micros(limits, time_limit),
         }
