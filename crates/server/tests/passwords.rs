@@ -69,6 +69,47 @@ fn passwords_that_others_have_stored_let_their_owners_bind() {
     }
 }
 
+#[test]
+fn a_bind_stores_its_password_anew_where_that_is_asked_for() {
+    let server = TestServer::start();
+    let mut admin = server.admin();
+    let verifier = ("authPassword", "MD5$c2FsdA==$aGFzaA==");
+    let people: Vec<_> = (0..).zip(KNOWN).map(|(number, stored)| (format!("p{number}"), stored)).collect();
+    for (name, stored) in &people {
+        let dn = format!("cn={name},{SUFFIX}");
+        let person = [&person(name, stored)[..], &[verifier]].concat();
+        admin.tell(&requests::add(100, &dn, &person)).succeeded();
+    }
+    let mut stored = |name: &str| {
+        let dn = format!("cn={name},{SUFFIX}");
+        let found = admin.search(&dn, Scope::Base, "(objectClass=*)");
+        assert_eq!(found[0].values("authPassword"), [verifier.1]);
+        found[0].values("userPassword").concat()
+    };
+    let mut client = server.connect();
+    for is_asked_for in [false, true] {
+        if is_asked_for {
+            server.configure(&[(ChangeKind::Replace, "sapwoodPasswordUpgrade", &["TRUE"])]);
+        }
+        for (name, before) in &people {
+            let dn = format!("cn={name},{SUFFIX}");
+            client.bind(&dn, b"wrong").expect(ResultCode::InvalidCredentials);
+            assert_eq!(stored(name), *before);
+            client.bind(&dn, b"secret").succeeded();
+            match is_asked_for {
+                false => assert_eq!(stored(name), *before),
+                true => assert!(stored(name).starts_with("{ARGON2}$argon2id$")),
+            }
+        }
+    }
+    // It is the same password, and stays in this form.
+    for (name, _) in &people {
+        let before = stored(name);
+        client.bind(&format!("cn={name},{SUFFIX}"), b"secret").succeeded();
+        assert_eq!(stored(name), before);
+    }
+}
+
 /// They were stored in silence; those with a scheme that is not known were hashed, so that the literal old hash let
 /// somebody bind.
 #[test]

@@ -37,6 +37,8 @@ pub struct Settings {
     pub anonymous_read: bool,
     /// The forms in which passwords are stored when they come in clear text.
     pub password_schemes: PasswordSchemes,
+    /// Whether a password that is stored in another form is stored as `{ARGON2}` when somebody binds with it.
+    pub password_upgrade: bool,
     /// Which entries say who may act as whom.
     pub authz_policy: AuthzPolicy,
     /// Whom the names stand for by which clients authenticate.
@@ -155,6 +157,16 @@ const SETTINGS: &[Setting] = &[
             Ok(())
         },
         reset: |settings| settings.password_schemes = PasswordSchemes::default(),
+    },
+    Setting {
+        attribute: "sapwoodPasswordUpgrade",
+        entry: DATA,
+        get: |settings| shown_boolean(settings.password_upgrade),
+        set: |settings, value| {
+            settings.password_upgrade = boolean(value)?;
+            Ok(())
+        },
+        reset: |settings| settings.password_upgrade = Settings::default().password_upgrade,
     },
     Setting {
         attribute: "olcAuthzPolicy",

@@ -49,6 +49,13 @@ pub enum AccountChange {
     },
     /// A one-time password of the entry, which is a token, is used, if it was not used before.
     UseToken(TokenUse),
+    /// A password of the entry, if it still has it, is stored in another form.
+    StoreAnew {
+        /// The value of userPassword that there is.
+        from: Vec<u8>,
+        /// The same password as it is to be stored.
+        to: Vec<u8>,
+    },
 }
 
 const MICROS: u64 = 1_000_000;

@@ -4,6 +4,7 @@
 use sapwood_ldap::list::{ChangeKind as Modification, OctetStringsBuf};
 use sapwood_ldap::result::ResultCode;
 
+use super::draft::Draft;
 use super::modify::Resolved;
 use super::{Run, read};
 use crate::engine::{EntryId, Table, Write};
@@ -46,6 +47,7 @@ impl<T: Write> Run<'_, T> {
                 self.make(id, &[(used, Modification::Add, values)])
             }
             AccountChange::UseToken(used) => self.use_token(id, used),
+            AccountChange::StoreAnew { from, to } => self.store_anew(id, from, to),
         }
     }
 
@@ -69,6 +71,26 @@ impl<T: Write> Run<'_, T> {
             (known, Modification::Replace, values)
         });
         let changes: Vec<_> = changes.collect();
+        self.make(id, &changes)
+    }
+
+    /// Stores a password in another form. It is the same one: what is kept of it stays, verifiers, too, and one that has
+    /// taken its place meanwhile does.
+    fn store_anew(&mut self, id: EntryId, from: &[u8], to: &[u8]) -> Result<(), Stop> {
+        let records = self.read_records(id)?;
+        let entries = [read(id, &records[0])?, read(id, &records[1])?];
+        let draft = Draft::of(self.state, id, entries)?;
+        let known = self.schema.well_known();
+        if !draft.values(known.user_password).contains(&from) {
+            return Ok(());
+        }
+        let verifiers = draft.values(known.auth_password);
+        let verifiers = verifiers.into_iter().map(<[u8]>::to_vec).collect();
+        let changes = [
+            (known.user_password, Modification::Delete, vec![from.to_vec()]),
+            (known.user_password, Modification::Add, vec![to.to_vec()]),
+            (known.auth_password, Modification::Replace, verifiers),
+        ];
         self.make(id, &changes)
     }
 

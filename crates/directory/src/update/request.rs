@@ -152,7 +152,10 @@ impl RequestView<'_> {
         match self {
             RequestView::Message(message) => message.len(),
             RequestView::SetPassword { dn, stored, .. } => dn.len() + stored.len(),
-            RequestView::Account { .. } => size_of::<AccountChange>(),
+            RequestView::Account { change, .. } => match change {
+                AccountChange::StoreAnew { from, to } => from.len() + to.len(),
+                _ => size_of::<AccountChange>(),
+            },
             RequestView::Transaction(transaction) => {
                 let updates = transaction.updates.iter();
                 updates.map(|(_, request)| request.bytes()).sum()

@@ -189,6 +189,14 @@ pub fn hash(password: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Whether a stored form is one of those that [`hash`] makes, whatever its cost.
+pub(crate) fn is_usual(stored: &[u8]) -> bool {
+    scheme_of(stored).is_some_and(|(scheme, rest)| {
+        let is_argon2 = ["ARGON2", "ARGON2ID"].iter().any(|name| name.eq_ignore_ascii_case(scheme));
+        is_argon2 && rest.starts_with(b"$argon2id$")
+    })
+}
+
 /// The work of [`hash`].
 #[must_use]
 pub const fn hash_work() -> Work {
@@ -360,6 +368,18 @@ mod tests {
         assert!(quick(&[ssha, b"{FOO}x"]));
         assert!(!quick(&[&hash(b"x")]));
         assert!(!quick(&[ssha, b"{CRYPT}abNANd1rDfiNc"]));
+    }
+
+    #[test]
+    fn what_is_hashed_here_is_in_the_usual_form() {
+        assert!(is_usual(&hash(b"x")) && is_usual(b"{argon2id}$argon2id$v=19$"));
+        for other in [
+            b"{ARGON2}$argon2i$v=19$m=1,t=1,p=1$c2FsdA$AAAA".as_slice(),
+            b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==",
+            b"clear",
+        ] {
+            assert!(!is_usual(other));
+        }
     }
 
     #[test]

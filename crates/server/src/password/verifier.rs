@@ -65,6 +65,11 @@ impl Verifier {
         self.work <= QUICK_WORK_MAX && stored.all(|(_, stored)| stored.is_quick())
     }
 
+    /// The password.
+    pub(crate) fn password(&self) -> &[u8] {
+        &self.password
+    }
+
     /// The work that all steps take.
     #[must_use]
     pub fn work(&self) -> Work {

@@ -15,7 +15,7 @@ use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{
-    BindFailure, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
+    AccountChange, BindFailure, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
 };
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
@@ -98,6 +98,12 @@ pub(super) enum BindEnd {
     },
     /// It was wrong, which is told at this time.
     Failed { at: Instant, claim: Claim },
+    /// It was right, and is stored in another form now, unless that could not be.
+    StoredAnew {
+        identity: Identity,
+        verdict: BindVerdict,
+        failure: (Instant, Claim),
+    },
     /// The one-time password behind it was right, and is used up; the password itself was not looked at yet.
     SecondFactor(PasswordCheck),
 }
@@ -375,6 +381,8 @@ impl<E: Engine> Session<E> {
             governed: entry.filter(|_| is_governed),
             authzid,
             failure: (failure, claim),
+            is_stored_anew: entry.is_some() && self.stores_anew(&stored),
+            stored,
         };
         if let Some(governed) = candidate.governed
             && let Some(response) = self.locked(governed)?
@@ -385,10 +393,10 @@ impl<E: Engine> Session<E> {
         if let Some(entry) = entry
             && let Some(factor) = self.second_factor(entry)?
         {
-            return self.check_second_factor(id, (candidate, stored), password, &factor);
+            return self.check_second_factor(id, candidate, password, &factor);
         }
-        let verifier = self.verifier(password, &stored);
-        match verifier.is_quick() {
+        let verifier = self.verifier(password, &candidate);
+        match verifier.is_quick() && !candidate.is_stored_anew {
             true => self.compare_at_once(id, candidate, verifier),
             false => Ok(self.compare_apart(id, candidate, Some(verifier))),
         }
@@ -435,7 +443,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// A hasher has checked the password of a bind.
-    pub(super) fn verified(&mut self, id: u32, verdict: Verdict) {
+    pub(super) fn verified(&mut self, id: u32, verdict: Verdict, change: Option<AccountChange>) {
         let failure = match self.operations.hashing.take() {
             Some(Hashing::Job { failure, .. }) => failure,
             _ => None,
@@ -444,13 +452,29 @@ impl<E: Engine> Session<E> {
         let begun = match (verdict, failure) {
             (Verdict::Bound(identity, acts_as, verdict), Some(failure)) => {
                 self.operations.acts_as = acts_as;
-                Ok(self.judged_right(id, (identity, None, verdict), failure))
+                match (change, entry_of(&identity)) {
+                    (Some(change), Some(entry)) if !verdict.is_refused => {
+                        let end = BindEnd::StoredAnew {
+                            identity,
+                            verdict,
+                            failure,
+                        };
+                        self.change_account(id, entry, change, end);
+                        Ok(Begun::Waits)
+                    }
+                    _ => Ok(self.judged_right(id, (identity, None, verdict), failure)),
+                }
             }
             (Verdict::Wrong(change), Some(failure)) => Ok(self.judged_wrong(id, change, failure)),
             (Verdict::Failed(outcome), _) => Err(outcome),
             // The session has given it up.
             (Verdict::Stopped, _) | (_, None) => Err(stopped()),
         };
+        self.go_on_binding(id, begun);
+    }
+
+    /// Answers a bind that has waited, unless it waits again.
+    pub(super) fn go_on_binding(&mut self, id: u32, begun: Result<Begun, Outcome>) {
         match begun {
             Ok(Begun::Bound {
                 identity,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Outcome, Requester, Snapshot, StoreSet, UpdateRequest};
+use sapwood_directory::{AccountChange, Outcome, Requester, Snapshot, StoreSet, UpdateRequest};
 
 use super::awaited::Awaited;
 use super::bind::{ActsAs, Challenged, Hashing, Verdict};
@@ -86,8 +86,12 @@ pub(crate) enum Completion<E: Engine> {
         /// What their response controls hold of the memory for answers.
         room: Share,
     },
-    /// The password of a bind has been checked.
-    Verified { id: u32, verdict: Verdict },
+    /// The password of a bind has been checked; if it is right, perhaps it is to be stored anew.
+    Verified {
+        id: u32,
+        verdict: Verdict,
+        change: Option<AccountChange>,
+    },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
     Hashed(Box<Hashed>),
     /// Those of an operation of a bulk update.
@@ -207,7 +211,11 @@ impl<E: Engine> Session<E> {
                     self.answer_update(reply, outcome);
                 }
             }
-            Completion::Verified { id, verdict } => self.verified(id, verdict),
+            Completion::Verified {
+                id,
+                verdict,
+                change,
+            } => self.verified(id, verdict, change),
             Completion::Committed => {
                 self.operations.searches.committed();
                 self.answer_awaited();

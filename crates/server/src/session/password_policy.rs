@@ -203,6 +203,16 @@ impl<E: Engine> Session<E> {
                 self.fail_at(at, claim, PasswordPolicyResponse::default());
                 self.operations.exclusive = Some(id);
             }
+            // It holds in the form that it was in if it could not be stored.
+            BindEnd::StoredAnew {
+                identity,
+                verdict,
+                failure,
+            } => {
+                self.operations.exclusive = None;
+                let begun = self.judged_right(id, (identity, None, verdict), failure);
+                self.go_on_binding(id, Ok(begun));
+            }
             BindEnd::SecondFactor(check) => self.second_factor_used(id, check, &outcome),
             BindEnd::Bound {
                 identity,

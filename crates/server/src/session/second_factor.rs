@@ -12,11 +12,10 @@ use super::Session;
 use super::bind::{Begun, BindEnd, Candidate};
 use crate::password::{Password, redeemed};
 
-/// A password that is yet to be looked at, and with what it is to be compared.
+/// A password that is yet to be looked at, and whose it may be.
 #[derive(Debug)]
 pub(super) struct PasswordCheck {
     candidate: Candidate,
-    stored: Vec<Vec<u8>>,
     password: Password,
 }
 
@@ -31,7 +30,7 @@ impl<E: Engine> Session<E> {
     pub(super) fn check_second_factor(
         &mut self,
         id: u32,
-        (candidate, stored): (Candidate, Vec<Vec<u8>>),
+        candidate: Candidate,
         password: &[u8],
         factor: &SecondFactor,
     ) -> Result<Begun, Outcome> {
@@ -42,7 +41,6 @@ impl<E: Engine> Session<E> {
         let password = password.get(..length).unwrap_or_default();
         let check = PasswordCheck {
             candidate,
-            stored,
             password: Password::new(password.to_vec()),
         };
         let end = BindEnd::SecondFactor(check);
@@ -54,11 +52,10 @@ impl<E: Engine> Session<E> {
     pub(super) fn second_factor_used(&mut self, id: u32, check: PasswordCheck, outcome: &Outcome) {
         let PasswordCheck {
             candidate,
-            stored,
             password,
         } = check;
         let verifier = match outcome.code {
-            ResultCode::Success => Some(self.verifier(&password, &stored)),
+            ResultCode::Success => Some(self.verifier(&password, &candidate)),
             ResultCode::InvalidCredentials | ResultCode::NoSuchObject => None,
             _ => {
                 self.operations.exclusive = None;

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use sapwood_directory::access::ACTING_WORK_MAX;
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{BindVerdict, EntryId, Error, Identity, Outcome};
+use sapwood_directory::{AccountChange, BindVerdict, EntryId, Error, Identity, Outcome};
 
 use super::{ActsAs, Begun, Hashing, Verdict};
-use crate::password::{Verified, Verifier};
+use crate::password::{Verified, Verifier, hash, hash_work, is_usual};
 use crate::session::acting::acts_at_bind;
 use crate::session::password_policy::judge;
 use crate::session::{Completion, Session};
@@ -25,13 +25,29 @@ pub(in crate::session) struct Candidate {
     pub(super) authzid: Option<String>,
     /// When a failure is told, and who is charged for it.
     pub(in crate::session) failure: (Instant, Claim),
+    /// Their passwords as they are stored.
+    pub(super) stored: Vec<Vec<u8>>,
+    /// Whether the right one is to be stored in the usual form if it is stored in another one.
+    pub(super) is_stored_anew: bool,
 }
 
 impl<E: Engine> Session<E> {
     /// What compares a password with the stored ones.
-    pub(in crate::session) fn verifier(&self, password: &[u8], stored: &[Vec<u8>]) -> Verifier {
+    pub(in crate::session) fn verifier(&self, password: &[u8], candidate: &Candidate) -> Verifier {
         let limits = self.settings.config.limits.passwords();
-        Verifier::new(password, stored.iter().map(Vec::as_slice), limits)
+        let stored = candidate.stored.iter().map(Vec::as_slice);
+        Verifier::new(password, stored, limits)
+    }
+
+    /// Whether passwords that are stored in other forms than the usual one are to be stored in that.
+    pub(super) fn stores_anew(&self, stored: &[Vec<u8>]) -> bool {
+        // Mostly there is none, and nothing to ask.
+        stored.iter().any(|stored| !is_usual(stored))
+            && self
+                .service
+                .directory
+                .ask_settings(|settings| settings.password_upgrade)
+                .unwrap_or_default()
     }
 
     /// Compares passwords where that takes no time.
@@ -46,6 +62,7 @@ impl<E: Engine> Session<E> {
             governed,
             authzid,
             failure,
+            ..
         } = candidate;
         match verifier.run() {
             Some(_) => {
@@ -71,8 +88,13 @@ impl<E: Engine> Session<E> {
             governed,
             authzid,
             failure,
+            stored,
+            is_stored_anew,
         } = candidate;
-        let work = verifier.as_ref().map(Verifier::work).unwrap_or_default();
+        let mut work = verifier.as_ref().map(Verifier::work).unwrap_or_default();
+        if is_stored_anew {
+            work = work.and(hash_work());
+        }
         let session = self.completions.clone();
         let directory = self.service.directory.clone();
         let (settings, asker) = (
@@ -104,16 +126,36 @@ impl<E: Engine> Session<E> {
         let judged = move |identity| {
             judge_right(identity).unwrap_or_else(|error: Error| Verdict::Failed(refusal(&error)))
         };
+        // The value that is right, once it is to be stored anew.
+        let mut right = None;
         let check = move |turn| {
-            let verdict = match turn {
-                Turn::Stop => Verdict::Stopped,
-                Turn::Step => match verifier.as_mut().map(Verifier::step) {
-                    Some(Verified::More) => return ControlFlow::Continue(()),
-                    Some(Verified::Matches(_)) => judged(Some(identity.clone())),
-                    Some(Verified::Differs) | None => judged(None),
+            let mut change = None;
+            let verdict = match (turn, &mut verifier, right.take()) {
+                (Turn::Stop, ..) => Verdict::Stopped,
+                (Turn::Step, Some(verifier), Some(from)) => {
+                    let to = hash(verifier.password());
+                    change = Some(AccountChange::StoreAnew { from, to });
+                    judged(Some(identity.clone()))
+                }
+                (Turn::Step, Some(verifier), None) => match verifier.step() {
+                    Verified::More => return ControlFlow::Continue(()),
+                    Verified::Matches(at) => {
+                        let outdated = stored.get(at).filter(|stored| !is_usual(stored));
+                        right = outdated.filter(|_| is_stored_anew).cloned();
+                        if right.is_some() {
+                            return ControlFlow::Continue(());
+                        }
+                        judged(Some(identity.clone()))
+                    }
+                    Verified::Differs => judged(None),
                 },
+                (Turn::Step, None, _) => judged(None),
             };
-            let _ = session.send(Completion::Verified { id, verdict });
+            let _ = session.send(Completion::Verified {
+                id,
+                verdict,
+                change,
+            });
             ControlFlow::Break(())
         };
         let (_, claim) = failure;
