@@ -60,7 +60,9 @@ fn what_a_token_shows_is_accepted_once_also_after_kill_9() {
         ("oathTOTPToken", &[&ann]),
     ];
     let classes = ["oathTOTPUser", "oathTOTPToken", "oathTOTPParams"];
-    admin.tell(&person(&ann, "Ann", &totp, &classes)).succeeded();
+    admin
+        .tell(&person(&ann, "Ann", &totp, &classes))
+        .succeeded();
     let hotp: [(&str, &[&str]); 4] = [
         ("oathHMACAlgorithm", &["1.2.840.113549.2.7"]),
         ("oathHOTPLookAhead", &["5"]),
@@ -68,9 +70,13 @@ fn what_a_token_shows_is_accepted_once_also_after_kill_9() {
         ("oathHOTPToken", &[&bob]),
     ];
     let classes = ["oathHOTPUser", "oathHOTPToken", "oathHOTPParams"];
-    admin.tell(&person(&bob, "Bob", &hotp, &classes)).succeeded();
-    let overlay: [(&str, &[&str]); 2] =
-        [("objectClass", &["olcOverlayConfig"]), ("olcOverlay", &["otp"])];
+    admin
+        .tell(&person(&bob, "Bob", &hotp, &classes))
+        .succeeded();
+    let overlay: [(&str, &[&str]); 2] = [
+        ("objectClass", &["olcOverlayConfig"]),
+        ("olcOverlay", &["otp"]),
+    ];
     let dn = "olcOverlay=otp,olcDatabase={1}mdb,cn=config";
     admin.tell(&add(dn, &overlay)).succeeded();
 
@@ -89,5 +95,7 @@ fn what_a_token_shows_is_accepted_once_also_after_kill_9() {
         answer.refused(ResultCode::InvalidCredentials, "");
     }
     let next = format!("pencil{}", shown(&["--counter=4"]));
-    Client::connect(server.address()).bind(&bob, &next).succeeded();
+    Client::connect(server.address())
+        .bind(&bob, &next)
+        .succeeded();
 }

@@ -129,8 +129,17 @@ impl Token {
     #[must_use]
     pub fn used(&self, number: u64) -> (EntryId, TokenUse) {
         let counts = self.counts;
-        let drift = i64::try_from(number).unwrap_or(i64::MAX).saturating_sub(self.now);
-        (self.entry, TokenUse { counts, number, drift })
+        let drift = i64::try_from(number)
+            .unwrap_or(i64::MAX)
+            .saturating_sub(self.now);
+        (
+            self.entry,
+            TokenUse {
+                counts,
+                number,
+                drift,
+            },
+        )
     }
 }
 
@@ -194,7 +203,9 @@ pub(crate) fn of_entry<R: Read>(
     let asks = reader.with(user, |entry| {
         let classes = classes_of(reader.vocabulary, entry).map_err(|_| damaged(user))?;
         let user_class = schema.well_known().oath_user;
-        let asks = classes.iter().any(|class| schema.class_of(*class).is_subclass_of(user_class));
+        let asks = classes
+            .iter()
+            .any(|class| schema.class_of(*class).is_subclass_of(user_class));
         if asks {
             for counts in [Counts::Time, Counts::Uses] {
                 if let Some(dn) = value(reader.vocabulary, user, entry, counts.token())? {
@@ -390,7 +401,9 @@ fn number(
     let Some(value) = value(vocabulary, id, entry, attribute)? else {
         return Ok(Number::None);
     };
-    let number = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
+    let number = std::str::from_utf8(&value)
+        .ok()
+        .and_then(|text| text.parse().ok());
     Ok(number.map_or(Number::Unreadable, Number::Of))
 }
 

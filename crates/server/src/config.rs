@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::journal::{JournalSettings, Rotation, WhenFull};
 use crate::listen::{ListenUrl, Listener};
 use crate::password::{PasswordLimits, Work};
-use crate::tls::ClientCertificates;
+use crate::tls::{ClientCertificates, MinVersion};
 
 pub use reload::Reloaded;
 
@@ -88,6 +88,12 @@ pub struct TlsOptions {
     /// The private key.
     #[serde(serialize_with = "as_shown")]
     pub key: PathBuf,
+    /// Files that each hold another chain and its key, for clients that ask for a name which that certificate has.
+    pub certificates: Vec<PathBuf>,
+    /// The oldest version that is spoken.
+    pub min_version: MinVersion,
+    /// The cipher suites that are spoken, the best first; all that are good if there are none.
+    pub cipher_suites: Vec<String>,
     /// The authorities that vouch for clients' certificates; empty if none are asked for.
     #[serde(serialize_with = "as_shown")]
     pub client_ca: PathBuf,
@@ -105,6 +111,7 @@ impl TlsOptions {
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
         let mut files = vec![self.cert.as_path(), &self.key];
+        files.extend(self.certificates.iter().map(PathBuf::as_path));
         files.extend(self.client_ca());
         files.extend(self.client_crl());
         files
@@ -379,6 +386,9 @@ impl Default for TlsOptions {
         Self {
             cert: "tls-cert.pem".into(),
             key: "tls-key.pem".into(),
+            certificates: Vec::new(),
+            min_version: MinVersion::default(),
+            cipher_suites: Vec::new(),
             client_ca: PathBuf::new(),
             client_crl: PathBuf::new(),
             client_certificates: ClientCertificates::Never,

@@ -131,12 +131,22 @@ impl Settings {
     }
 }
 
-/// The files that TLS needs.
+/// What TLS is made of.
 pub(crate) fn tls_files(folder: &Path, config: &Config) -> tls::Files {
     tls::Files {
         cert: folder.join(&config.tls.cert),
         key: folder.join(&config.tls.key),
+        others: config
+            .tls
+            .certificates
+            .iter()
+            .map(|path| folder.join(path))
+            .collect(),
         client_ca: config.tls.client_ca().map(|path| folder.join(path)),
         client_crl: config.tls.client_crl().map(|path| folder.join(path)),
+        policy: tls::Policy {
+            min_version: config.tls.min_version,
+            cipher_suites: config.tls.cipher_suites.clone(),
+        },
     }
 }

@@ -1,6 +1,8 @@
 //! Certificates and keys: loading, reloading, and the self-signed pair that a new directory starts with.
 
+mod certificates;
 mod established;
+mod policy;
 pub(crate) mod watch;
 
 use std::fs::{self, OpenOptions};
@@ -9,17 +11,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::crypto::ring;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
 
+use self::certificates::Certificates;
 pub(crate) use self::established::{Bindings, Established};
+pub use self::policy::MinVersion;
+pub(crate) use self::policy::Policy;
 pub(crate) use self::watch::Stamps;
 
 /// Years that a self-signed certificate is valid.
@@ -31,8 +35,8 @@ pub const SELF_SIGNED_YEARS: i16 = 10;
 pub enum Error {
     /// A file is missing, unreadable or not PEM.
     #[error(
-        "{}: {reason}; it must hold PEM (set tls.cert, tls.key, tls.client_ca and tls.client_crl, or --tls-cert and \
-         --tls-key)",
+        "{}: {reason}; it must hold PEM (set tls.cert, tls.key, tls.certificates, tls.client_ca and tls.client_crl, or \
+         --tls-cert and --tls-key)",
         path.display()
     )]
     File {
@@ -51,6 +55,17 @@ pub enum Error {
         /// What rustls says.
         source: rustls::Error,
     },
+    /// There is no such cipher suite.
+    #[error("tls.cipher_suites: there is no {name}; there are {known}")]
+    CipherSuite {
+        /// What is configured.
+        name: String,
+        /// The names that could be.
+        known: String,
+    },
+    /// Versions and ciphers do not go together.
+    #[error("tls.min_version and tls.cipher_suites: {0}")]
+    Policy(rustls::Error),
     /// The self-signed certificate could not be made.
     #[error("cannot make a self-signed certificate: {0}")]
     SelfSigned(#[from] rcgen::Error),
@@ -86,17 +101,21 @@ pub(crate) struct TlsUse {
     pub(crate) client_certificates: Option<ClientCertificates>,
 }
 
-/// The files that TLS needs, in PEM.
+/// What TLS is made of: files, in PEM, and what is spoken.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     /// The certificate chain, the server's own first.
     pub(crate) cert: PathBuf,
     /// The private key.
     pub(crate) key: PathBuf,
+    /// Files that each hold another chain and its key.
+    pub(crate) others: Vec<PathBuf>,
     /// The authorities of client certificates; `None` if none are asked for.
     pub(crate) client_ca: Option<PathBuf>,
     /// What they have revoked; `None` if nobody asks for that.
     pub(crate) client_crl: Option<PathBuf>,
+    /// Versions and ciphers.
+    pub(crate) policy: Policy,
 }
 
 /// The server's side of TLS, with certificates that can be replaced while connections come in.
@@ -110,7 +129,7 @@ pub(crate) struct Tls {
 struct Loaded {
     asks_nobody: Arc<ServerConfig>,
     asking: Option<Asking>,
-    server_end_point: Option<Arc<[u8]>>,
+    certificates: Arc<Certificates>,
 }
 
 /// The same with authorities of client certificates.
@@ -123,13 +142,14 @@ struct Asking {
 /// What a new connection shakes hands with.
 pub(crate) struct Acceptor {
     pub(crate) tls: TlsAcceptor,
-    server_end_point: Option<Arc<[u8]>>,
+    certificates: Arc<Certificates>,
 }
 
 impl Acceptor {
     /// What a handshake with it has established.
     pub(crate) fn established(&self, connection: &ServerConnection) -> Established {
-        Established::of(connection, self.server_end_point.clone())
+        let shown = self.certificates.of(connection.server_name());
+        Established::of(connection, shown.server_end_point.clone())
     }
 }
 
@@ -178,32 +198,26 @@ impl Tls {
         };
         Some(Acceptor {
             tls: TlsAcceptor::from(Arc::clone(config)),
-            server_end_point: current.server_end_point.clone(),
+            certificates: Arc::clone(&current.certificates),
         })
     }
 }
 
 impl Loaded {
     fn from(files: &Files) -> Result<Self, Error> {
-        let Files { cert, key, .. } = files;
-        let chain = certificates(cert)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
-        let pair = |source| Error::Pair {
-            cert: cert.clone(),
-            key: key.clone(),
-            source,
-        };
-        let provider = Arc::new(ring::default_provider());
-        let config = |verifier: Option<Arc<dyn ClientCertVerifier>>| {
+        let provider = Arc::new(files.policy.provider()?);
+        let shown = Arc::new(Certificates::load(files, &provider)?);
+        let config = |verifier: Option<Arc<dyn ClientCertVerifier>>| -> Result<_, Error> {
             let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()
-                .map_err(pair)?;
+                .with_protocol_versions(files.policy.versions())
+                .map_err(Error::Policy)?;
             let builder = match verifier {
                 Some(verifier) => builder.with_client_cert_verifier(verifier),
                 None => builder.with_no_client_auth(),
             };
-            let config = builder.with_single_cert(chain.clone(), private.clone_key());
-            config.map(Arc::new).map_err(pair)
+            let mut config = builder.with_cert_resolver(shown.clone());
+            config.ignore_client_order = files.policy.has_own_order();
+            Ok(Arc::new(config))
         };
         let asking = match &files.client_ca {
             Some(client_ca) => {
@@ -246,9 +260,7 @@ impl Loaded {
         Ok(Self {
             asks_nobody: config(None)?,
             asking,
-            server_end_point: chain
-                .first()
-                .and_then(|own| established::server_end_point(own)),
+            certificates: shown,
         })
     }
 }
@@ -360,8 +372,10 @@ mod tests {
         Files {
             cert: cert.into(),
             key: key.into(),
+            others: Vec::new(),
             client_ca: None,
             client_crl: None,
+            policy: Policy::default(),
         }
     }
 
@@ -426,7 +440,12 @@ mod tests {
         let mut known = Stamps::of(&files);
         let own = || {
             let acceptor = tls.acceptor(ClientCertificates::Never).unwrap();
-            acceptor.server_end_point.unwrap()
+            acceptor
+                .certificates
+                .of(None)
+                .server_end_point
+                .clone()
+                .unwrap()
         };
         let one = own();
         assert!(tls.renew(&files, &mut known).is_none());

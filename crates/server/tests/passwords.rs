@@ -74,7 +74,10 @@ fn a_bind_stores_its_password_anew_where_that_is_asked_for() {
     let server = TestServer::start();
     let mut admin = server.admin();
     let verifier = ("authPassword", "MD5$c2FsdA==$aGFzaA==");
-    let people: Vec<_> = (0..).zip(KNOWN).map(|(number, stored)| (format!("p{number}"), stored)).collect();
+    let people: Vec<_> = (0..)
+        .zip(KNOWN)
+        .map(|(number, stored)| (format!("p{number}"), stored))
+        .collect();
     for (name, stored) in &people {
         let dn = format!("cn={name},{SUFFIX}");
         let person = [&person(name, stored)[..], &[verifier]].concat();
@@ -93,7 +96,9 @@ fn a_bind_stores_its_password_anew_where_that_is_asked_for() {
         }
         for (name, before) in &people {
             let dn = format!("cn={name},{SUFFIX}");
-            client.bind(&dn, b"wrong").expect(ResultCode::InvalidCredentials);
+            client
+                .bind(&dn, b"wrong")
+                .expect(ResultCode::InvalidCredentials);
             assert_eq!(stored(name), *before);
             client.bind(&dn, b"secret").succeeded();
             match is_asked_for {
@@ -105,7 +110,9 @@ fn a_bind_stores_its_password_anew_where_that_is_asked_for() {
     // It is the same password, and stays in this form.
     for (name, _) in &people {
         let before = stored(name);
-        client.bind(&format!("cn={name},{SUFFIX}"), b"secret").succeeded();
+        client
+            .bind(&format!("cn={name},{SUFFIX}"), b"secret")
+            .succeeded();
         assert_eq!(stored(name), before);
     }
 }

@@ -426,9 +426,11 @@ fn who_has_a_second_factor_has_no_verifier() {
     let token = "cn=token,dc=example,dc=com";
     let changes = [
         (ChangeKind::Add, "objectClass", &["oathTOTPUser"][..]),
-        (ChangeKind::Add, "oathTOTPToken", &[token]),
+        (ChangeKind::Add, "oathTOTPToken", &[token][..]),
     ];
-    admin.tell(&requests::modify(801, ANN, &changes)).succeeded();
+    admin
+        .tell(&requests::modify(801, ANN, &changes))
+        .succeeded();
     assert_eq!(bind(&server, ANN, "pencil"), ResultCode::Success);
     let overlay = [("objectClass", "olcOverlayConfig"), ("olcOverlay", "otp")];
     let dn = "olcOverlay=otp,olcDatabase={1}mdb,cn=config";

@@ -38,7 +38,9 @@ pub use answer::Answer;
 pub use client::Client;
 pub use random::Random;
 #[cfg(feature = "server")]
-pub use server::{THREADS, TestServer, TestServerOn, TlsStream, tls_client, tls_client_with};
+pub use server::{
+    THREADS, TestServer, TestServerOn, TlsStream, tls_client, tls_client_asking, tls_client_with,
+};
 #[cfg(feature = "program")]
 pub use slapd::{Slapd, SlapdSetup};
 

@@ -272,6 +272,16 @@ pub fn tls_client_with(
     versions: &[&'static SupportedProtocolVersion],
     certificate: Option<(&[u8], &[u8])>,
 ) -> TlsStream {
+    tls_client_asking(stream, "localhost", versions, certificate)
+}
+
+/// The same that asks for a name.
+pub fn tls_client_asking(
+    stream: TcpStream,
+    name: &'static str,
+    versions: &[&'static SupportedProtocolVersion],
+    certificate: Option<(&[u8], &[u8])>,
+) -> TlsStream {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
@@ -286,7 +296,7 @@ pub fn tls_client_with(
             builder.with_client_auth_cert(chain, key.into()).unwrap()
         }
     };
-    let name = ServerName::try_from("localhost").unwrap();
+    let name = ServerName::try_from(name).unwrap();
     StreamOwned::new(
         ClientConnection::new(Arc::new(config), name).unwrap(),
         stream,

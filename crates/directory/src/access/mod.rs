@@ -378,11 +378,13 @@ impl<E: Engine> Snapshot<E> {
         Ok(renewed)
     }
 
-    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly.
+    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly. What the rules take is taken
+    /// from `work`, of which nothing may be left.
     pub fn may_authenticate(
         &self,
         requester: &Arc<Requester>,
         target: &Credentials,
+        work: &mut u64,
     ) -> crate::Result<bool> {
         let requester = self.current(requester)?;
         let grants = requester.grants();
@@ -397,7 +399,8 @@ impl<E: Engine> Snapshot<E> {
             dn: &dn,
             id: target.entry,
         };
-        Ok(grants.rights(&asked, slot)?.has(Rights::AUTH))
+        let rights = grants.rights_within(&asked, slot, work)?;
+        Ok(rights.has(Rights::AUTH))
     }
 
     /// Whether the password of an entry may be set, so that nobody works for who may not: the update is judged again

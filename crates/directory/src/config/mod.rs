@@ -436,6 +436,7 @@ mod tests {
             entry_bytes_max: EntryBytesMax(9),
             anonymous_read: true,
             password_schemes: "{ARGON2} {SCRAM-SHA-256}".parse().unwrap(),
+            password_upgrade: true,
             authz_policy: AuthzPolicy::Any,
             ..Settings::default()
         };

@@ -87,7 +87,8 @@ impl<E: Engine> Snapshot<E> {
     pub fn locked(&self, entry: EntryId) -> Result<Option<PasswordPolicyResponse>> {
         let Some(Governing {
             policy, account, ..
-        }) = self.governing(entry)? else {
+        }) = self.governing(entry)?
+        else {
             return Ok(None);
         };
         let state = self.directory().accounts().state(self.view(), entry)?;
@@ -103,7 +104,8 @@ impl<E: Engine> Snapshot<E> {
     pub fn bind_failed(&self, entry: EntryId) -> Result<BindFailure> {
         let Some(Governing {
             policy, account, ..
-        }) = self.governing(entry)? else {
+        }) = self.governing(entry)?
+        else {
             return Ok(BindFailure::default());
         };
         let (now, accounts) = (self.now_micros(), self.directory().accounts());
@@ -132,7 +134,8 @@ impl<E: Engine> Snapshot<E> {
     pub fn bind_succeeded(&self, entry: EntryId) -> Result<BindVerdict> {
         let Some(Governing {
             policy, account, ..
-        }) = self.governing(entry)? else {
+        }) = self.governing(entry)?
+        else {
             return Ok(BindVerdict::default());
         };
         let now = self.now_micros();
@@ -172,7 +175,8 @@ impl<E: Engine> Snapshot<E> {
     ) -> Result<Option<PasswordChange>> {
         let Some(Governing {
             policy, account, ..
-        }) = self.governing(entry)? else {
+        }) = self.governing(entry)?
+        else {
             return Ok(None);
         };
         if policy == PasswordPolicy::default() {

@@ -25,18 +25,15 @@ impl<E: Engine> Snapshot<E> {
             return Ok(None);
         }
         let binds = self.directory().accounts().state(self.view(), id)?;
-        let Governing { policy, account, .. } = &governing;
+        let Governing {
+            policy, account, ..
+        } = &governing;
         Ok(Some(policy.usability(account, &binds, self.now_micros())))
     }
 }
 
 impl PasswordPolicy {
-    fn usability(
-        &self,
-        account: &Account,
-        binds: &AccountState,
-        micros: u64,
-    ) -> AccountUsability {
+    fn usability(&self, account: &Account, binds: &AccountState, micros: u64) -> AccountUsability {
         let now = micros / MICROS;
         let mut why = Unusable {
             inactive: self.is_locked(account, binds, micros),
@@ -58,7 +55,9 @@ impl PasswordPolicy {
             }
         }
         if why.inactive {
-            let ends = self.unlocks_at(account, binds).filter(|_| !self.is_disabled(account, micros));
+            let ends = self
+                .unlocks_at(account, binds)
+                .filter(|_| !self.is_disabled(account, micros));
             why.unlocks_in = ends.and_then(|at| at.checked_sub(now)).map(bounded);
         }
         match why.inactive || why.reset || why.expired {
@@ -152,8 +151,14 @@ mod tests {
             ..AccountState::default()
         };
         assert_eq!(told(&policy, &locked(since), &delayed), inactive(Some(70)));
-        assert_eq!(told(&policy, &Account::default(), &delayed), inactive(Some(70)));
-        assert_eq!(told(&policy, &locked(Locked::ForGood), &delayed), inactive(None));
+        assert_eq!(
+            told(&policy, &Account::default(), &delayed),
+            inactive(Some(70))
+        );
+        assert_eq!(
+            told(&policy, &locked(Locked::ForGood), &delayed),
+            inactive(None)
+        );
         let forever = PasswordPolicy {
             lockout_duration: 0,
             ..policy.clone()

@@ -724,7 +724,9 @@ impl Running {
                 self.gathered.take(),
             ),
             sink,
-            usability: self.tells_usability.then_some(&usability as &walk::Usability<'_>),
+            usability: self
+                .tells_usability
+                .then_some(&usability as &walk::Usability<'_>),
             sent: self.sent,
             sent_max,
             full,

@@ -1,9 +1,7 @@
 //! Where what a search finds goes: into messages for a socket, or into whatever form somebody else needs.
 
 use sapwood_ldap::ber;
-use sapwood_ldap::controls::{
-    AccountUsability, Controls, ControlsBuf, account_usability_response,
-};
+use sapwood_ldap::controls::{AccountUsability, Controls, ControlsBuf, account_usability_response};
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::{
     EntryWriter, Message, Response, ResponseMessage, put_search_entry_below,
@@ -145,7 +143,10 @@ impl Sink for Wire<'_> {
         let mut value = Vec::new();
         usability.encode(&mut value);
         let mut controls = ControlsBuf::default();
-        message.controls.iter().for_each(|control| controls.push(control));
+        message
+            .controls
+            .iter()
+            .for_each(|control| controls.push(control));
         controls.push(account_usability_response(&value));
         let told = Message {
             id: message.id,

@@ -87,7 +87,11 @@ impl<T: Write> Run<'_, T> {
         let verifiers = draft.values(known.auth_password);
         let verifiers = verifiers.into_iter().map(<[u8]>::to_vec).collect();
         let changes = [
-            (known.user_password, Modification::Delete, vec![from.to_vec()]),
+            (
+                known.user_password,
+                Modification::Delete,
+                vec![from.to_vec()],
+            ),
             (known.user_password, Modification::Add, vec![to.to_vec()]),
             (known.auth_password, Modification::Replace, verifiers),
         ];

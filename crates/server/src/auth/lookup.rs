@@ -63,17 +63,18 @@ pub(crate) struct User {
     pub(crate) is_searched: bool,
 }
 
-/// The entry with a DN and its passwords, if the access rules let `nobody` bind as it.
+/// The entry with a DN and its passwords, if the access rules let `nobody` bind as it. What these take is taken from
+/// `work`.
 pub(crate) fn bindable<E: Engine>(
     snapshot: &Snapshot<E>,
-    dn: &str,
+    (dn, values_max): (&str, usize),
     nobody: &Arc<Requester>,
-    values_max: usize,
+    work: &mut u64,
 ) -> Result<Option<Credentials>, Error> {
     let Some(mut found) = snapshot.credentials(dn, values_max)? else {
         return Ok(None);
     };
-    if !snapshot.may_authenticate(nobody, &found)? {
+    if !snapshot.may_authenticate(nobody, &found, work)? {
         return Ok(None);
     }
     // No mechanism but those that send the password sends a one-time password with it.

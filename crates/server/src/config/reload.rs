@@ -105,6 +105,7 @@ mod tests {
             toml::Value::String(level) if level == "info" => "debug".into(),
             toml::Value::String(full) if full == "drop" => "wait".into(),
             toml::Value::String(asked) if asked == "never" => "try".into(),
+            toml::Value::String(oldest) if oldest == "1.2" => "1.3".into(),
             _ => "another".into(),
         }
     }

@@ -192,7 +192,9 @@ pub fn hash(password: &[u8]) -> Vec<u8> {
 /// Whether a stored form is one of those that [`hash`] makes, whatever its cost.
 pub(crate) fn is_usual(stored: &[u8]) -> bool {
     scheme_of(stored).is_some_and(|(scheme, rest)| {
-        let is_argon2 = ["ARGON2", "ARGON2ID"].iter().any(|name| name.eq_ignore_ascii_case(scheme));
+        let is_argon2 = ["ARGON2", "ARGON2ID"]
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(scheme));
         is_argon2 && rest.starts_with(b"$argon2id$")
     })
 }

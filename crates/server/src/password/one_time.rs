@@ -9,7 +9,10 @@ use subtle::ConstantTimeEq;
 
 /// The token one of whose passwords stands behind another password, the number of the former, and the length of the
 /// latter.
-pub(crate) fn redeemed<'t>(password: &[u8], tokens: &'t [Token]) -> Option<(&'t Token, u64, usize)> {
+pub(crate) fn redeemed<'t>(
+    password: &[u8],
+    tokens: &'t [Token],
+) -> Option<(&'t Token, u64, usize)> {
     tokens.iter().find_map(|token| {
         let length = password.len().checked_sub(token.digits)?;
         let given = password.get(length..)?;
@@ -32,7 +35,9 @@ fn shown(hash: TokenHash, key: &[u8], number: u64, digits: usize) -> String {
     let four = digest.get(at..).and_then(|rest| rest.first_chunk::<4>());
     let truncated = u32::from_be_bytes(four.copied().unwrap_or_default()) & 0x7fff_ffff;
     // Of ten digits all are shown.
-    let modulus = u32::try_from(digits).ok().and_then(|digits| 10_u32.checked_pow(digits));
+    let modulus = u32::try_from(digits)
+        .ok()
+        .and_then(|digits| 10_u32.checked_pow(digits));
     let shown = modulus.map_or(truncated, |modulus| truncated % modulus);
     format!("{shown:0digits$}")
 }
@@ -62,7 +67,8 @@ mod tests {
     fn counters_give_what_the_rfc_says() {
         let key = b"12345678901234567890";
         let expected = [
-            "755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489",
+            "755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583",
+            "399871", "520489",
         ];
         for (number, expected) in (0..).zip(expected) {
             assert_eq!(shown(TokenHash::Sha1, key, number, 6), expected);

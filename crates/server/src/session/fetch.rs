@@ -328,6 +328,8 @@ impl<E: Engine> Entries for Session<E> {
         nobody: &Arc<Requester>,
         values_max: usize,
     ) -> Result<Option<Credentials>, Outcome> {
-        self.read(|snapshot| lookup::bindable(snapshot, dn, nobody, values_max))
+        self.find_for_bind(|snapshot, work| {
+            lookup::bindable(snapshot, (dn, values_max), nobody, work)
+        })
     }
 }

@@ -49,13 +49,9 @@ impl Stamp {
 impl Stamps {
     /// Those of the files as they are now.
     pub(crate) fn of(files: &Files) -> Stamps {
-        let all = [
-            Some(&files.cert),
-            Some(&files.key),
-            files.client_ca.as_ref(),
-            files.client_crl.as_ref(),
-        ];
-        let all = all.into_iter().flatten();
+        let own = [&files.cert, &files.key];
+        let of_clients = files.client_ca.iter().chain(&files.client_crl);
+        let all = own.into_iter().chain(&files.others).chain(of_clients);
         Stamps(all.map(|path| Stamp::of(path)).collect())
     }
 }

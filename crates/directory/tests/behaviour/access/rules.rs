@@ -441,3 +441,74 @@ fn assertions_tell_nothing_of_a_root_dse_that_is_hidden() {
     );
     assert_eq!(outcome(is_there), ResultCode::AssertionFailed);
 }
+
+/// A rule with a filter looks at the entry, for whoever names it in a bind.
+#[test]
+fn a_bind_is_charged_for_the_rules_that_decide_of_it() {
+    let directory = directory();
+    let rule = "to filter=\"(mail=anne@example.com)\" attrs=userPassword by anonymous auth";
+    put(&directory, &[rule]);
+    let nobody = directory.requester(Identity::Anonymous);
+    let snapshot = directory.snapshot().unwrap();
+    for (dn, may) in [(ANNE, true), (BERT, false)] {
+        let mut work = 1 << 20;
+        let decided = snapshot.through(|snapshot| {
+            let found = snapshot.credentials(dn, 1)?.unwrap();
+            snapshot.may_authenticate(&nobody, &found, &mut work)
+        });
+        assert_eq!(decided.unwrap(), may);
+        assert!(work < 1 << 20);
+    }
+}
+
+/// What stands beside passwords is no other attribute to a rule for all that are no passwords.
+#[test]
+fn rules_of_passwords_hold_for_the_secrets_beside_them() {
+    let directory = directory();
+    let key = [
+        (Add, "objectClass", &["oathTOTPToken"][..]),
+        (Add, "oathSecret", &["key"][..]),
+    ];
+    succeed(&directory, modify(BERT, &key));
+    let anne = user(&directory, ANNE);
+    let secrets = |rules: &[&str]| {
+        put(&directory, rules);
+        let found = search(&directory, &by(&anne, BERT, Scope::Base, EVERYTHING));
+        let lines = found.entries.into_iter().flat_map(|(_, lines)| lines);
+        let secrets =
+            lines.filter(|line| line.starts_with("userPassword") || line.starts_with("oathSecret"));
+        secrets.count()
+    };
+    let others = "to * by users read";
+    assert_eq!(secrets(&[others]), 2);
+    assert_eq!(secrets(&["to attrs=userPassword by * auth", others]), 0);
+    // Where attributes are picked out one by one, too.
+    let picked = "to attrs=mail by * none";
+    assert_eq!(
+        secrets(&["to attrs=userPassword by * auth", picked, others]),
+        0
+    );
+    assert_eq!(
+        secrets(&[
+            "to attrs=userPassword,oathSecret,pwdHistory by * auth",
+            picked,
+            others
+        ]),
+        0
+    );
+    // Who means the class does not mean its secret.
+    assert_eq!(
+        secrets(&[
+            "to attrs=@oathToken by users read",
+            "to attrs=userPassword by * auth",
+            others
+        ]),
+        0
+    );
+    for alone in ["oathSecret", "pwdHistory", "authPassword"] {
+        let rule = format!("to attrs={alone} by users read");
+        let change = modify(DATA, &[(Replace, "olcAccess", &[&rule])]);
+        let refused = refused(&directory, change, ResultCode::UnwillingToPerform);
+        assert!(refused.diagnostic.contains("userPassword"), "{refused:?}");
+    }
+}
