@@ -378,8 +378,8 @@ impl<E: Engine> Snapshot<E> {
         Ok(renewed)
     }
 
-    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly. What the rules take is taken
-    /// from `work`, of which nothing may be left.
+    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly. What the rules take is
+    /// taken from `work`, of which nothing may be left.
     pub fn may_authenticate(
         &self,
         requester: &Arc<Requester>,

@@ -160,8 +160,8 @@ impl Schema {
         self.beside_password().contains(&attribute_type)
     }
 
-    /// The types of which [`is_beside_password`](Self::is_beside_password) is true: verifiers, passwords that were used,
-    /// keys of one-time passwords.
+    /// The types of which [`is_beside_password`](Self::is_beside_password) is true: verifiers, passwords that were
+    /// used, keys of one-time passwords.
     pub(crate) fn beside_password(&self) -> [AttributeTypeId; 3] {
         let known = self.well_known();
         let history = self.operational(OperationalAttribute::PwdHistory);

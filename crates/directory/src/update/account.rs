@@ -74,8 +74,8 @@ impl<T: Write> Run<'_, T> {
         self.make(id, &changes)
     }
 
-    /// Stores a password in another form. It is the same one: what is kept of it stays, verifiers, too, and one that has
-    /// taken its place meanwhile does.
+    /// Stores a password in another form. It is the same one: what is kept of it stays, verifiers, too, and one that
+    /// has taken its place meanwhile does.
     fn store_anew(&mut self, id: EntryId, from: &[u8], to: &[u8]) -> Result<(), Stop> {
         let records = self.read_records(id)?;
         let entries = [read(id, &records[0])?, read(id, &records[1])?];
