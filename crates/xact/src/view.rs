@@ -123,16 +123,9 @@ pub(crate) struct View {
     /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are
     /// accounted for. Where pages are asked for: in which of the view's transactions each was, last.
     kept: Area,
-    /// How many are kept, and the newest of these versions. Where pages are asked for: the version as of which all of
-    /// them are right.
+    /// How many are kept, and the newest of these versions.
     kept_count: usize,
     kept_newest: u64,
-    /// Where pages are asked for: whether the transaction may store to one that was kept.
-    kept_open: bool,
-    /// The newest version that this view knew of when its last transaction ended, and in how many transactions in a row
-    /// nobody else had committed meanwhile.
-    last_version: u64,
-    alone: u64,
     /// How many transactions there were.
     transactions: u64,
     /// Whether it is shown to a transaction.
@@ -187,9 +180,6 @@ impl View {
             kept: Area::new(pages as usize * size_of::<u64>())?,
             kept_count: 0,
             kept_newest: 0,
-            kept_open: false,
-            last_version: 0,
-            alone: 0,
             transactions: 0,
             is_shown: false,
             is_clean: true,
@@ -323,10 +313,6 @@ impl View {
         if !std::mem::take(&mut self.is_shown) {
             return;
         }
-        self.last_version = match ended {
-            Ended::Committed(version) => version,
-            Ended::GivenUp | Ended::Lost => self.snapshot.version,
-        };
         // A child of the process has no such view: what is there now may be anything.
         self.is_clean = !self.is_of_parent() && self.forget_touched(ended, changed).is_ok();
         self.touched_count = 0;
@@ -337,8 +323,7 @@ impl View {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
         };
-        let kept = if self.is_asked { self.kept_count } else { 0 };
-        if self.touched_count - kept > most || self.demand.is_some() && !self.is_asked {
+        if self.touched_count > most || self.demand.is_some() && !self.is_asked {
             self.seen = 0;
             return self.forget_all();
         }
@@ -611,7 +596,7 @@ impl View {
         };
         (0..self.touched_count)
             .map(|place| self.touched_page(place))
-            .filter(move |page| self.is_asked || self.state(*page) & counts != 0)
+            .filter(move |page| self.state(*page) & counts != 0)
     }
 
     /// The pages that were written to, before and after.
@@ -621,11 +606,7 @@ impl View {
     pub(crate) unsafe fn written(&self) -> impl Iterator<Item = (u64, &PageBytes, &PageBytes)> {
         // SAFETY: set when the transaction began, which runs and borrows the space.
         let inner = unsafe { &*self.inner };
-        let first = match self.is_asked && !self.kept_open {
-            true => self.kept_count,
-            false => 0,
-        };
-        (first..self.touched_count)
+        (0..self.touched_count)
             .map(|place| self.touched_page(place))
             .filter(|page| self.state(*page) & WRITTEN != 0)
             .map(move |page| {

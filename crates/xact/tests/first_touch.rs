@@ -213,49 +213,6 @@ fn a_transaction_loses_once_for_a_page_it_did_not_look_at() {
     assert_eq!(attempts, if has_userfault() { 2 } else { 1 });
 }
 
-/// While nobody else commits there is nobody to lose to: many pages are kept, and those that it changes itself.
-#[test]
-fn a_view_that_is_alone_keeps_many_pages() {
-    if !has_userfault() {
-        return;
-    }
-    const UPPER: usize = 300;
-    let folder = tempfile::tempdir().unwrap();
-    let space = open(folder.path(), true);
-    let kept = |t: &Transaction<'_>| (30..30 + UPPER).filter(|page| is_there(t, *page)).count();
-    for round in 0..2 * UPPER + 40 {
-        let mut t = space.begin().unwrap();
-        load(&t, 30 + round % UPPER);
-        store(&mut t, 1000 + round, 1);
-        t.commit().unwrap();
-    }
-    let mut t = space.begin().unwrap();
-    assert_eq!(kept(&t), UPPER);
-    assert!(!is_there(&t, 1000), "it was asked for once");
-    store(&mut t, 40, 5);
-    t.commit().unwrap();
-    let mut t = space.begin().unwrap();
-    assert!(is_there(&t, 40));
-    assert_eq!(load(&t, 40), 5);
-    store(&mut t, 40, 6);
-    // Given up: the page has what was committed.
-    drop(t);
-    let t = space.begin().unwrap();
-    assert_eq!(load(&t, 40), 5);
-    t.commit().unwrap();
-    // Another view commits: what it has changed goes at once, and what is too much then with the next end.
-    let other = open(folder.path(), true);
-    let mut elsewhere = other.begin().unwrap();
-    store(&mut elsewhere, 41, 7);
-    elsewhere.commit().unwrap();
-    let t = space.begin().unwrap();
-    assert!(!is_there(&t, 41) && is_there(&t, 42));
-    assert_eq!(load(&t, 41), 7);
-    t.commit().unwrap();
-    let t = space.begin().unwrap();
-    assert_eq!(kept(&t), 64);
-}
-
 /// Some views take turns at random, over so few frames that those are used again and again.
 #[test]
 fn whatever_is_kept_is_what_was_committed_last() {

@@ -101,9 +101,8 @@ impl Region {
         false
     }
 
-    /// Tells pages and versions of the frames from `from` on that a snapshot may see; gives the frame at which that
-    /// ends. `None` if these frames are too many, or some of them may be others by now, of which anything may have been
-    /// told.
+    /// Tells the pages of the frames from `from` on that a snapshot may see; gives the frame at which that ends. `None`
+    /// if these frames are too many, or some of them may be others by now, of which anything may have been told.
     ///
     /// The snapshot's slot keeps only frames from its tail on, and those before it may be filled anew while they are
     /// looked at. But not before the head is three quarters of all frames further, since no commit fills more than a
@@ -112,7 +111,7 @@ impl Region {
         &self,
         from: u64,
         at: &Snapshot,
-        mut tell: impl FnMut(u64, u64),
+        mut tell: impl FnMut(u64),
     ) -> Option<u64> {
         let is_kept = || {
             let head = self.ring.head.load(Ordering::SeqCst);
@@ -123,12 +122,11 @@ impl Region {
         let mut frame = from;
         while frame < head {
             let header = self.header(frame);
-            let version = header.version.load(Ordering::Acquire);
-            if version > at.version {
+            if header.version.load(Ordering::Acquire) > at.version {
                 break;
             }
             if let Some(page) = header.page.load(Ordering::Acquire).checked_sub(1) {
-                tell(page, version);
+                tell(page);
             }
             frame += 1;
         }

@@ -9,14 +9,11 @@
 //!  asked for                  reading or writing; dropped at the end
 //!  asked for again soon       the same; kept at the end, if it is as it was
 //!  kept                       reading, and in the read set, of each transaction in this view
-//!  changed                    dropped; by itself while it is alone: kept
+//!  changed, by anybody        dropped
 //! ```
 //!
 //! So a transaction may lose for a page that it did not need. The next attempt keeps nothing and cannot; and from time
 //! to time all pages are dropped, so that those that are needed no more get lost.
-//!
-//! Where nobody but this view has committed for a while there is nobody to lose to. Then many more pages are kept, for
-//! longer, and also those that the transaction itself has changed: what it has committed is what they hold.
 
 // Memory that is filled and emptied under the program's loads and stores.
 #![allow(unsafe_code)]
@@ -36,59 +33,25 @@ use crate::page::{PAGE_BYTES, page_of};
 
 use super::{CLOSED, Ended, KEPT, READ, View, WRITTEN, map_file};
 
-/// How readily pages are kept.
-struct Keeping {
-    /// So many at most. Each is looked up by a commit if others have committed meanwhile.
-    pages: usize,
-    /// A page that is asked for again within so many transactions in the view is expected to be asked for once more.
-    soon: u64,
-    /// All pages are dropped once in so many transactions.
-    learnt_anew: u64,
-}
-
-const BESIDE_OTHERS: Keeping = Keeping {
-    pages: 64,
-    soon: 64,
-    learnt_anew: 1024,
-};
-const ALONE: Keeping = Keeping {
-    // They take up 4 MiB of memory.
-    pages: 1024,
-    soon: 1024,
-    learnt_anew: 16_384,
-};
-/// A view is alone when nobody else has committed in so many of its transactions in a row.
-const ALONE_AFTER: u64 = 32;
+/// So many pages are kept at most. Each is looked up by a commit if others have committed meanwhile.
+const EXPECTED_MAX: usize = 64;
+/// A page that is asked for again within so many transactions in the view is expected to be asked for once more.
+const SOON: u64 = 64;
+/// All pages are dropped once in so many transactions.
+const LEARNT_ANEW: u64 = 1024;
 
 impl View {
-    fn keeping(&self) -> &'static Keeping {
-        if self.is_alone() {
-            &ALONE
-        } else {
-            &BESIDE_OTHERS
-        }
-    }
-
-    fn is_alone(&self) -> bool {
-        self.alone >= ALONE_AFTER
-    }
-
     /// Drops the kept pages that have changed since they were kept, as far as the new snapshot sees that.
     pub(super) fn begin_asked(&mut self, inner: &Inner) -> Result<()> {
         self.transactions += 1;
-        self.kept_open = false;
         let snapshot = self.snapshot;
-        self.alone = match snapshot.version == self.last_version {
-            true => self.alone + 1,
-            false => 0,
-        };
         if self.kept_count > 0 {
             let region = &*inner.region;
             let mut changed = Ok(());
-            let seen = region.changes(self.seen, &snapshot, |page, version| {
+            let seen = region.changes(self.seen, &snapshot, |page| {
                 // What is told may be of another time, and anything.
                 let is_kept = page < self.pages && self.state(page) & KEPT != 0;
-                if is_kept && version > self.kept_newest && changed.is_ok() {
+                if is_kept && changed.is_ok() {
                     changed = self.drop_kept(page);
                 }
             });
@@ -121,36 +84,29 @@ impl View {
     /// The transaction has ended; `changed` is what it has changed of what it has touched, in that order, if it was
     /// committed.
     pub(super) fn rest_asked(&mut self, ended: Ended, changed: &[u64]) -> Result<()> {
-        let keeping = self.keeping();
-        let learns_anew =
-            ended == Ended::Lost || self.transactions.is_multiple_of(keeping.learnt_anew);
-        let is_committed = matches!(ended, Ended::Committed(_));
+        let learns_anew = ended == Ended::Lost || self.transactions.is_multiple_of(LEARNT_ANEW);
         let mut changed = changed.iter().peekable();
         let count = mem::take(&mut self.touched_count);
-        // Those that were kept before stay as they are, unless something was done to one of them.
-        let stays_so = !learns_anew && !self.kept_open && self.kept_count <= keeping.pages;
-        let first = if stays_so { self.kept_count } else { 0 };
-        let mut kept = first;
-        for place in first..count {
+        let mut kept = 0;
+        for place in 0..count {
             let page = self.touched_page(place);
             let state = self.state(page);
             let is_changed = changed.next_if(|next| **next == page).is_some();
             let is_open = state & WRITTEN != 0;
-            // What many change is not kept by those who share it.
-            let is_clean = !is_open || is_committed && (!is_changed || self.is_alone());
+            let is_clean = !is_open || matches!(ended, Ended::Committed(_)) && !is_changed;
             let stays = !learns_anew
-                && is_clean
-                && kept < keeping.pages
-                && (state & KEPT != 0 || self.is_expected(page, keeping));
+                && if state & KEPT != 0 {
+                    !is_open
+                } else {
+                    is_clean && kept < EXPECTED_MAX && self.is_expected(page)
+                };
             if !stays {
                 self.kept.set_word(page, self.transactions);
                 self.set_state(page, 0);
                 continue;
             }
-            if is_open
-                && state & CLOSED == 0
-                && let Some(demand) = &self.demand
-            {
+            let stored_to = state & (WRITTEN | CLOSED) == WRITTEN;
+            if stored_to && let Some(demand) = &self.demand {
                 demand.close_for_stores(self.page(page))?;
             }
             self.set_state(page, READ | KEPT);
@@ -160,8 +116,7 @@ impl View {
             kept += 1;
         }
         self.kept_count = kept;
-        // Nobody else had changed what it has looked at when it was committed.
-        self.kept_newest = self.kept_newest.max(self.last_version);
+        self.kept_newest = self.kept_newest.max(self.snapshot.version);
         self.forget_pages(kept..count)
     }
 
@@ -172,9 +127,9 @@ impl View {
     }
 
     /// Whether a page that was asked for now was asked for not long ago, too.
-    fn is_expected(&self, page: u64, keeping: &Keeping) -> bool {
+    fn is_expected(&self, page: u64) -> bool {
         let asked_in = self.kept.word(page);
-        asked_in != 0 && self.transactions - asked_in <= keeping.soon
+        asked_in != 0 && self.transactions - asked_in <= SOON
     }
 
     /// Gives the transaction a page that is asked for, or opens one for stores.
@@ -188,7 +143,6 @@ impl View {
         let is_write = access == WRITTEN || !self.read_only && !is_reserved;
         if state & READ != 0 {
             demand.open_for_stores(self.page(page))?;
-            self.kept_open |= state & KEPT != 0;
         } else {
             // SAFETY: set when the transaction began, which runs and borrows the space.
             let inner = unsafe { &*self.inner };
