@@ -18,8 +18,11 @@ pub use assertion::ASSERTION;
 pub use authorization_identity::{
     AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE, authorization_identity_response,
 };
+pub use domain_scope::DOMAIN_SCOPE;
+pub use dont_use_copy::DONT_USE_COPY;
 pub use eager_transaction::EAGER_TRANSACTION;
 pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_response};
+pub use lazy_commit::LAZY_COMMIT;
 pub use manage_dsa_it::MANAGE_DSA_IT;
 pub use non_transactional::NON_TRANSACTIONAL;
 pub use paged_results::{PAGED_RESULTS, PagedResults};
@@ -27,6 +30,7 @@ pub use password_policy::{
     PASSWORD_EXPIRED, PASSWORD_EXPIRING, PASSWORD_POLICY, PasswordPolicyError,
     PasswordPolicyResponse, PasswordPolicyWarning, password_policy_response,
 };
+pub use permissive_modify::PERMISSIVE_MODIFY;
 pub use persistent_search::{
     ChangeType, ChangeTypes, ENTRY_CHANGE_NOTIFICATION, EntryChange, PERSISTENT_SEARCH,
     PersistentSearch, entry_change_notification,
@@ -104,12 +108,16 @@ known_controls! {
     AccountUsability account_usability
     Assertion assertion
     AuthorizationIdentity authorization_identity
+    DomainScope domain_scope
+    DontUseCopy dont_use_copy
     EagerTransaction eager_transaction
     GetServerId get_server_id
+    LazyCommit lazy_commit
     ManageDsaIt manage_dsa_it
     NonTransactional non_transactional
     PagedResults paged_results
     PasswordPolicy password_policy
+    PermissiveModify permissive_modify
     PersistentSearch persistent_search
     PostRead post_read
     PreRead pre_read

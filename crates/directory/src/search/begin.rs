@@ -144,6 +144,7 @@ impl<'r> Draft<'r> {
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
+            domain_scope: options.domain_scope,
             subentries: options.subentries,
             assertion,
             filter,
@@ -553,7 +554,7 @@ fn choose<E: Engine>(
     };
     let entries = planner.view.estimate(Table::Entry, range)?;
     if let Some(term) = term {
-        let term = match running.manage_dsa_it {
+        let term = match running.manage_dsa_it || running.domain_scope {
             true => term,
             // Referral objects that are covered are told of whether they match or not.
             false => with(

@@ -158,6 +158,8 @@ pub struct SearchOptions {
     pub channel: Channel,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
+    /// Domain scope: no references are sent.
+    pub domain_scope: bool,
     /// Subentries (RFC 3672 §3): whether these are visible, and they only, or normal entries only.
     pub subentries: Option<bool>,
     /// Assertion (RFC 4528): what must be true of the base.
@@ -239,8 +241,9 @@ enum Stage {
 struct Running {
     /// The base, if it is synthetic.
     synthetic: Option<SyntheticBase>,
+    /// As in [`SearchOptions`], as the next two are.
     manage_dsa_it: bool,
-    /// As in [`SearchOptions`].
+    domain_scope: bool,
     subentries: Option<bool>,
     /// What must be true of the base before anything else (RFC 4528).
     assertion: Option<Node>,
@@ -704,6 +707,7 @@ impl Running {
             state,
             view: snapshot.view(),
             manage_dsa_it: self.manage_dsa_it,
+            domain_scope: self.domain_scope,
             subentries: self.subentries,
             usual: (self.subentries.is_none() && self.decider.is_none())
                 .then_some(EntryFlags::PLAIN),

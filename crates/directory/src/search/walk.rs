@@ -44,6 +44,7 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) state: &'v State,
     pub(super) view: &'v R,
     pub(super) manage_dsa_it: bool,
+    pub(super) domain_scope: bool,
     pub(super) subentries: Option<bool>,
     /// The flags of entries that are results if they match; with any others [`Treatment`] says.
     pub(super) usual: Option<EntryFlags>,
@@ -120,13 +121,16 @@ impl Treatment {
         flags: EntryFlags,
         id: EntryId,
         subentries: Option<bool>,
-        manage_dsa_it: bool,
+        (manage_dsa_it, domain_scope): (bool, bool),
         covered: &Covered,
     ) -> Treatment {
         if !sees(subentries, covered.scope(), flags.is_subentry()) {
             Treatment::None
         } else if flags.is_referral() && !manage_dsa_it {
-            Treatment::Reference
+            match domain_scope {
+                true => Treatment::None,
+                false => Treatment::Reference,
+            }
         } else if flags.is_alias() && covered.follows_aliases() && id != covered.base() {
             Treatment::None
         } else {
@@ -472,7 +476,13 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             {
                 return Ok(Flow::Next);
             }
-            match Treatment::of(flags, id, self.subentries, self.manage_dsa_it, self.covered) {
+            match Treatment::of(
+                flags,
+                id,
+                self.subentries,
+                (self.manage_dsa_it, self.domain_scope),
+                self.covered,
+            ) {
                 Treatment::Result => {}
                 Treatment::None => return Ok(Flow::Next),
                 Treatment::Reference => {

@@ -116,6 +116,7 @@ impl<T: Write> Run<'_, T> {
                 options: String::new(),
                 kind: *kind,
                 values: values.view(),
+                is_permissive: false,
             })
             .collect();
         let rules = self.rules.take();

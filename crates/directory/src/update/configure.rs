@@ -338,8 +338,9 @@ impl<T: Write> Run<'_, T> {
         if controls.assertion.is_some()
             || controls.pre_read.is_some()
             || controls.post_read.is_some()
+            || controls.permissive_modify.is_some()
         {
-            let diagnostic = "an update of cn=config or of the schema takes no assertion, pre-read or post-read control";
+            let diagnostic = "an update of cn=config or of the schema takes no assertion, pre-read, post-read or permissive modify control";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         Ok(())

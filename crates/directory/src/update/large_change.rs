@@ -106,11 +106,14 @@ impl LargeDraft {
         change: &Resolved<'_>,
     ) -> Result<(), Stop> {
         let (known, adds) = (change.known, change.kind == Modification::Add);
+        let is_permissive = change.is_permissive;
         for (number, value) in change.values.iter().enumerate() {
             let form = large::form_of(schema, known, value);
             self.edit(view, id, form, |before| match (adds, before) {
                 (true, None) => Ok(Some(value.to_vec())),
                 (false, Some(_)) => Ok(None),
+                (true, Some(before)) if is_permissive => Ok(Some(before.to_vec())),
+                (false, None) if is_permissive => Ok(None),
                 (true, Some(_)) => {
                     let diagnostic = format!("{}: value #{number} is there already", known.name());
                     Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic))

@@ -36,6 +36,8 @@ pub(super) struct Resolved<'a> {
     pub(super) options: String,
     pub(super) kind: Modification,
     pub(super) values: OctetStrings<'a>,
+    /// Permissive modify: what is there already, or not there to be deleted, is passed over.
+    pub(super) is_permissive: bool,
 }
 
 impl<T: Write> Run<'_, T> {
@@ -68,8 +70,15 @@ impl<T: Write> Run<'_, T> {
         let changes: Vec<_> = request
             .changes
             .iter()
-            .map(|change| resolve(schema, &self.state.attributes, change))
-            .collect::<Result<_, _>>()?;
+            .map(|change| {
+                let resolved = resolve(schema, &self.state.attributes, change)?;
+                let is_permissive = controls.permissive_modify.is_some();
+                Ok(Resolved {
+                    is_permissive,
+                    ..resolved
+                })
+            })
+            .collect::<Result<_, Stop>>()?;
         for change in &changes {
             self.require_somewhere(self.slot(change.known), Rights::of_change(change.kind))?;
         }
@@ -377,7 +386,16 @@ fn resolve<'a>(
         options,
         kind: change.kind,
         values,
+        is_permissive: false,
     })
+}
+
+/// What came of a change, unless it is this refusal.
+fn unless(done: Result<(), Stop>, code: ResultCode) -> Result<(), Stop> {
+    match done {
+        Err(Stop::Refused(outcome)) if outcome.code == code => Ok(()),
+        done => done,
+    }
 }
 
 fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Result<(), Stop> {
@@ -386,9 +404,22 @@ fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Re
         options,
         kind,
         values,
+        is_permissive,
     } = change;
     let borrowed = || values.iter().map(Cow::Borrowed).collect();
     match kind {
+        Modification::Add if *is_permissive => values.iter().try_for_each(|value| {
+            let added = draft.add(schema, known, options, vec![Cow::Borrowed(value)]);
+            unless(added, ResultCode::AttributeOrValueExists)
+        }),
+        Modification::Delete if *is_permissive && values.is_empty() => {
+            let deleted = draft.delete(schema, known, options, &[]);
+            unless(deleted, ResultCode::NoSuchAttribute)
+        }
+        Modification::Delete if *is_permissive => values.iter().try_for_each(|value| {
+            let deleted = draft.delete(schema, known, options, &[value]);
+            unless(deleted, ResultCode::NoSuchAttribute)
+        }),
         Modification::Add => draft.add(schema, known, options, borrowed()),
         Modification::Delete => {
             draft.delete(schema, known, options, &values.iter().collect::<Vec<_>>())

@@ -451,6 +451,7 @@ impl<E: Engine> Session<E> {
         SearchOptions {
             channel: self.context.channel,
             manage_dsa_it: controls.manage_dsa_it.is_some(),
+            domain_scope: controls.domain_scope.is_some(),
             subentries: controls.subentries,
             assertion: controls.assertion.map(Filter::to_buf),
             page: controls
