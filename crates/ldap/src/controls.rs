@@ -24,6 +24,7 @@ pub use eager_transaction::EAGER_TRANSACTION;
 pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_response};
 pub use lazy_commit::LAZY_COMMIT;
 pub use manage_dsa_it::MANAGE_DSA_IT;
+pub use no_op::NO_OP;
 pub use non_transactional::NON_TRANSACTIONAL;
 pub use paged_results::{PAGED_RESULTS, PagedResults};
 pub use password_policy::{
@@ -114,6 +115,7 @@ known_controls! {
     GetServerId get_server_id
     LazyCommit lazy_commit
     ManageDsaIt manage_dsa_it
+    NoOp no_op
     NonTransactional non_transactional
     PagedResults paged_results
     PasswordPolicy password_policy

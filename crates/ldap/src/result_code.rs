@@ -133,6 +133,8 @@ result_codes! {
     AuthorizationDenied = 123, "authorizationDenied";
     /// A content synchronisation must start over (RFC 4533).
     SyncRefreshRequired = 4096, "e-syncRefreshRequired";
+    /// The update would have been made, and the client has asked for none (draft-zeilenga-ldap-noop).
+    NoOperation = 16654, "noOperation";
 }
 
 impl ResultCode {

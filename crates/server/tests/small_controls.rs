@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sapwood_ldap::controls::{
-    DOMAIN_SCOPE, DONT_USE_COPY, LAZY_COMMIT, MANAGE_DSA_IT, PERMISSIVE_MODIFY,
+    DOMAIN_SCOPE, DONT_USE_COPY, LAZY_COMMIT, MANAGE_DSA_IT, NO_OP, PERMISSIVE_MODIFY,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind};
 use sapwood_ldap::message::{AddRequest, Request, Scope};
@@ -188,4 +188,42 @@ fn some_controls_ask_for_what_is_done_anyway() {
     assert_eq!(code, ResultCode::Success);
     let code = changed(&mut client, SUFFIX, Some(DONT_USE_COPY), &[describe]);
     assert_eq!(code, ResultCode::UnavailableCriticalExtension);
+}
+
+#[test]
+fn no_op_tells_what_would_become_of_an_update() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let dn = format!("cn=a,{SUFFIX}");
+    let person = [("objectClass", "person"), ("cn", "a"), ("sn", "x")];
+    let no_surname = [("objectClass", "person"), ("cn", "a")];
+    let rename = |id| requests::message(id, requests::rename(&dn, "cn=b"));
+    let delete = |id| requests::message(id, Request::Delete(&dn));
+    let add = |id| requests::add(id, &dn, &person);
+    let change: requests::Change<'_> = (ChangeKind::Replace, "sn", &["y"]);
+    let modify = |id| requests::modify(id, &dn, &[change]);
+    let add_wrongly = |id| requests::add(id, &dn, &no_surname);
+    type Asked<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+    let mut tried = |request: Asked<'_>, controls: &[(&str, bool, Option<&[u8]>)]| {
+        let id = client.id();
+        client.send(&requests::with(&request(id), controls));
+        client.finish(id).pop().unwrap().code
+    };
+    let no_op = [(NO_OP, true, None)];
+    assert_eq!(
+        tried(&add_wrongly, &no_op),
+        ResultCode::ObjectClassViolation
+    );
+    assert_eq!(tried(&delete, &no_op), ResultCode::NoSuchObject);
+    assert_eq!(tried(&add, &no_op), ResultCode::NoOperation);
+    // It is not there: otherwise this would fail.
+    assert_eq!(tried(&add, &[]), ResultCode::Success);
+    for request in [&modify as Asked<'_>, &rename, &delete] {
+        assert_eq!(tried(request, &no_op), ResultCode::NoOperation);
+    }
+    let both = [(NO_OP, false, None), (LAZY_COMMIT, true, None)];
+    assert_eq!(tried(&delete, &both), ResultCode::NoOperation);
+    assert_eq!(values(&mut client, &dn, "sn"), ["x"]);
+    let code = changed(&mut client, "cn=config", Some(NO_OP), &[change]);
+    assert_eq!(code, ResultCode::UnwillingToPerform);
 }

@@ -339,8 +339,9 @@ impl<T: Write> Run<'_, T> {
             || controls.pre_read.is_some()
             || controls.post_read.is_some()
             || controls.permissive_modify.is_some()
+            || controls.no_op.is_some()
         {
-            let diagnostic = "an update of cn=config or of the schema takes no assertion, pre-read, post-read or permissive modify control";
+            let diagnostic = "an update of cn=config or of the schema takes none of the controls assertion, pre-read, post-read, permissive modify and no-op";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         Ok(())

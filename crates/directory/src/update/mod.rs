@@ -325,6 +325,11 @@ impl<'r, T: Write> Run<'r, T> {
                 "the request is not an update",
             )),
         }?;
+        if controls.no_op.is_some() {
+            // As with all that is refused, the engine takes back what was done.
+            let diagnostic = "the update would have been made; nothing was changed";
+            return Err(Stop::refuse(ResultCode::NoOperation, diagnostic));
+        }
         let mut outcome = Outcome::SUCCESS;
         if let Some(response) = self.response.take() {
             outcome.controls = response.view().as_ber().to_vec();
