@@ -174,14 +174,10 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
             Engine::SpaceCacheOblivious,
         ),
     ] {
-        for (processes, least) in [(1, 0.8), (4, 0.7)] {
+        for (processes, told, least) in [(1, "one process", 0.8), (4, "four processes", 0.7)] {
             if let (Some(tracked), Some(explicit)) = (of(engine, processes), of(beside, processes))
             {
-                let what = format!(
-                    "{}, {processes} processes × {}",
-                    engine.name(),
-                    beside.name()
-                );
+                let what = format!("{}, {told} × {}", engine.name(), beside.name());
                 report.at_least(&what, tracked.rate() / explicit.rate(), least);
             }
         }

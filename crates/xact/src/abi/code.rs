@@ -30,7 +30,7 @@ pub(super) const IN_USE: c_int = 16;
 pub(super) const NOT_FOUND: c_int = 17;
 
 /// Their names in the header.
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 pub(super) const NAMES: [(&str, c_int); 18] = [
     ("XACT_OK", OK),
     ("XACT_CONFLICT", CONFLICT),

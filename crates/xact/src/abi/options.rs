@@ -28,7 +28,7 @@ const ADDRESS: c_int = 12;
 pub(super) const DURABILITY: c_int = 13;
 
 /// Their names in the header.
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 pub(super) const NAMES: [(&str, c_int); 14] = [
     ("XACT_OPTION_CREATE", CREATE),
     ("XACT_OPTION_MODE", MODE),
