@@ -226,6 +226,49 @@ fn a_large_one_gets_through() {
     assert!((0..WRITERS).all(|writer| own(&reader, writer).unwrap() == 7));
 }
 
+/// One makes the space larger while another one stores to the end of what it has found, and a third one looks there.
+fn one_grows_meanwhile() {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let space = open(Guards::default(), true);
+    let before = space.bytes();
+    let last_page = |t: &Transaction<'_>| -> Result<Vec<u8>, Error> {
+        Ok(t.read(t.bytes() - PAGE, PAGE_BYTES)?.to_vec())
+    };
+    let threads = [
+        spawn(&space, move |space| {
+            for pages in 1..=3 {
+                space.grow_to(before + pages * PAGE).unwrap();
+                assert!(space.begin_read().unwrap().bytes() >= before + pages * PAGE);
+            }
+        }),
+        spawn(&space, |space| {
+            for number in 1..=2 {
+                let filled: Result<(), Error> = space.transaction(|t| {
+                    let at = t.bytes() - PAGE;
+                    t.write(at, PAGE_BYTES)?.fill(number);
+                    Ok(())
+                });
+                filled.unwrap();
+            }
+        }),
+        spawn(&space, move |space| {
+            for _ in 0..3 {
+                let reader = space.begin_read().unwrap();
+                let first = last_page(&reader).unwrap();
+                assert!(first.iter().all(|byte| *byte == first[0]), "half a commit");
+                thread::yield_now();
+                assert!(last_page(&reader).unwrap() == first, "it sees one commit");
+            }
+        }),
+    ];
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(space.bytes(), before + 3 * PAGE);
+    space.checkpoint().unwrap();
+    assert_eq!(space.check().unwrap().damaged, []);
+}
+
 fn check(schedules: usize, what: impl Fn() + Copy + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
@@ -256,6 +299,11 @@ fn one_begins_meanwhile_in_any_order() {
     check(SCHEDULES_SHORT, || {
         one_begins_meanwhile(Guards::default(), write_all)
     });
+}
+
+#[test]
+fn one_grows_meanwhile_in_any_order() {
+    check(SCHEDULES, one_grows_meanwhile);
 }
 
 #[test]

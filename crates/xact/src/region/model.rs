@@ -35,6 +35,7 @@ impl Parts {
             frames: Default::default(),
             spill: Default::default(),
             pages: Default::default(),
+            size: Default::default(),
             committer: Default::default(),
             maintainer: Default::default(),
             gate: Default::default(),
