@@ -80,6 +80,7 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     checks.run("lints", || cargo(lints));
     checks.run("fuzz targets", audit::fuzz_compiles);
     checks.run("portable", audit::compiles_elsewhere);
+    checks.run("models", audit::models_compile);
     if cargo_test_args.is_empty() {
         checks.test_programs();
         let examples = ["test", "--workspace", "--doc", "--no-fail-fast"];
