@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use sapwood_ldap::controls::{PAGED_RESULTS, PagedResults};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
@@ -108,7 +109,7 @@ fn the_first_limits_that_are_about_somebody_count() {
     admin.tell(&requests::modify(4, DATA, &change)).succeeded();
     assert_eq!(found(&mut ann, 0), (6, over));
     for wrong in [
-        "users size.unchecked=5",
+        "users size.unchecked=disabled",
         "self size=5",
         "users",
         "group=nonsense size=1",
@@ -123,4 +124,45 @@ fn the_first_limits_that_are_about_somebody_count() {
     let refused = admin.tell(&requests::modify(6, DATA, &unknown));
     refused.expect(ResultCode::UnwillingToPerform);
     assert!(refused.diagnostic.contains("limit 5"), "{refused:?}");
+}
+
+/// Who may look at few entries searches for what an index finds.
+#[test]
+fn what_is_looked_at_is_bounded_and_what_a_page_has() {
+    let server = with_people();
+    let limits = ["users size.unchecked=7 size.pr=2"];
+    server.configure(&[(Replace, "olcLimits", &limits)]);
+    let mut ann = server.connect();
+    ann.bind(&dn("ann"), PASSWORD).succeeded();
+    let mut search = |filter: &str| {
+        let mut answers = ann.search(SUFFIX, Scope::OneLevel, filter);
+        let end = answers.pop().unwrap();
+        (answers.len(), end.code)
+    };
+    assert_eq!(search("(objectClass=person)"), (2, ResultCode::Success));
+    // As many as may be.
+    assert_eq!(search("(objectClass=device)"), (7, ResultCode::Success));
+    let over = ResultCode::AdminLimitExceeded;
+    for filter in ["(objectClass=*)", "(!(sn=x))"] {
+        let (count, end) = search(filter);
+        assert!(count <= 7 && end == over, "{filter}: {count}, {end:?}");
+    }
+    // A page has no more than it may, and counts its candidates by itself.
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest::new(SUFFIX, Scope::OneLevel, filter.as_filter());
+    let page = PagedResults {
+        size: 5,
+        cookie: b"",
+    };
+    let mut value = Vec::new();
+    page.encode(&mut value);
+    let control = (PAGED_RESULTS, true, Some(value.as_slice()));
+    let mut answers = ann.ask_all(Request::Search(request), &[control]);
+    let end = answers.pop().unwrap();
+    assert_eq!((answers.len(), end.code), (2, ResultCode::Success));
+    // Nobody bounds the administrator.
+    let found = server
+        .admin()
+        .search(SUFFIX, Scope::OneLevel, "(objectClass=*)");
+    assert_eq!(found.len(), 11);
 }

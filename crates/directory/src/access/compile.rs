@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 use crate::policy::entry_test::EntryTest;
 use crate::policy::expansion::Source;
 use crate::policy::regex::Regex;
-use crate::policy::{Attributes, Bound, DnScope, Grant, ListScope, Policy, Rule, Subject, Then};
+use crate::policy::{
+    Attributes, DnScope, Grant, ListScope, Policy, Rule, SearchBounds, Subject, Then,
+};
 use crate::schema::{AttributeTypeId, NormalDn, Schema, TypeSet};
 use crate::state::State;
 
@@ -337,7 +339,7 @@ impl AccessRules {
         (rules, conditions): (Vec<RuleFor>, Vec<Condition>),
         identity: &Identity,
         state: Arc<State>,
-        (limits, work): (Option<(Bound, Bound)>, u64),
+        (limits, work): (Option<SearchBounds>, u64),
     ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots, &self.lists());
         let synthetic = match self.rules.len() == self.local {

@@ -11,7 +11,7 @@ use crate::engine::{AttributeNo, EntryId, Read};
 use crate::error::Result;
 use crate::names::Superior;
 use crate::policy::entry_test::EntryTest;
-use crate::policy::{Bound, Grant, Rights, Subject, Then};
+use crate::policy::{Grant, Rights, SearchBounds, Subject, Then};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
@@ -35,7 +35,7 @@ pub(crate) struct Grants {
     /// What rules and clauses ask of entries besides.
     pub(super) conditions: Vec<Condition>,
     /// What the limits say of size and time that are about the identity, if any are.
-    pub(super) limits: Option<(Bound, Bound)>,
+    pub(super) limits: Option<SearchBounds>,
     /// What is known of the directory, if the rules ask for its data.
     pub(super) state: Arc<State>,
     /// What finding this out took, in about as many nanoseconds.
@@ -306,7 +306,7 @@ impl Grants {
 
     /// What the limits say of size and time that are about the identity, if any are.
     #[inline]
-    pub(super) fn limits(&self) -> Option<(Bound, Bound)> {
+    pub(super) fn limits(&self) -> Option<SearchBounds> {
         self.limits
     }
 

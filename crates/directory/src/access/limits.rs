@@ -11,7 +11,7 @@ use crate::directory::Snapshot;
 use crate::engine::{Engine, Read};
 use crate::error::Result;
 use crate::policy::expansion::Source;
-use crate::policy::limits::{Bound, Limits};
+use crate::policy::limits::{Bound, Limits, SearchBounds};
 use crate::policy::regex::Regex;
 use crate::policy::{DnScope, Who};
 use crate::schema::Schema;
@@ -21,6 +21,8 @@ use crate::schema::Schema;
 pub struct SearchLimits {
     entries: Range,
     seconds: Range,
+    candidates: u32,
+    page: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,12 +61,27 @@ impl SearchLimits {
         SearchLimits {
             entries: range(settings.search_entries_max),
             seconds: range(settings.search_seconds_max),
+            candidates: 0,
+            page: 0,
         }
     }
 
     /// Entries that a search returns whose request has this size limit.
     pub fn entries_max(&self, asked: u32) -> u32 {
         self.entries.most(asked)
+    }
+
+    /// Candidates that a search looks at.
+    pub fn candidates_max(&self) -> u32 {
+        self.candidates
+    }
+
+    /// Entries of a page of which a request asks for so many.
+    pub fn page_max(&self, asked: u32) -> u32 {
+        match self.page {
+            0 => asked,
+            most => most.min(asked),
+        }
     }
 
     /// Seconds that a search takes whose request has this time limit, and a compare with 0.
@@ -77,8 +94,7 @@ impl SearchLimits {
 #[derive(Debug)]
 pub(super) struct CompiledLimits {
     who: CompiledWho,
-    size: Bound,
-    time: Bound,
+    bounds: SearchBounds,
 }
 
 impl CompiledLimits {
@@ -95,8 +111,7 @@ impl CompiledLimits {
         };
         Ok(CompiledLimits {
             who,
-            size: limits.size,
-            time: limits.time,
+            bounds: limits.bounds,
         })
     }
 
@@ -112,14 +127,14 @@ impl CompiledLimits {
         asker: &Asker<'_>,
         data: Data<'_, R>,
         work: &mut u64,
-    ) -> Result<Option<(Bound, Bound)>> {
+    ) -> Result<Option<SearchBounds>> {
         for limits in all {
             let mut need = Need::default();
             let is_meant = limits.who.may_be(asker, data, &mut need)?;
             *work = work.saturating_add(need.work);
             // What would be asked of an entry is true of none here.
             if is_meant && need.conditions.is_empty() {
-                return Ok(Some((limits.size, limits.time)));
+                return Ok(Some(limits.bounds));
             }
         }
         Ok(None)
@@ -142,9 +157,11 @@ impl<E: Engine> Snapshot<E> {
         }
         let requester = self.current(requester)?;
         Ok(match requester.grants().limits() {
-            Some((size, time)) => SearchLimits {
-                entries: Range::of(size, settings.search_entries_max),
-                seconds: Range::of(time, settings.search_seconds_max),
+            Some(bounds) => SearchLimits {
+                entries: Range::of(bounds.size, settings.search_entries_max),
+                seconds: Range::of(bounds.time, settings.search_seconds_max),
+                candidates: bounds.candidates.unwrap_or_default(),
+                page: bounds.page.unwrap_or_default(),
             },
             None => usual,
         })

@@ -54,9 +54,9 @@ use crate::error::Result;
 use crate::names;
 pub use crate::policy::{
     Attributes, AuthzRegexp, Bound, By, DnPattern, DnScope, Grant, Group, GroupStyle, Limits,
-    ListScope, Mapped, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList, SocketName,
-    Strength, Subject, TextStyle, Then, UserName, ValuePattern, ValueStyle, What, Who, parse_rules,
-    user_name,
+    ListScope, Mapped, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList, SearchBounds,
+    SocketName, Strength, Subject, TextStyle, Then, UserName, ValuePattern, ValueStyle, What, Who,
+    parse_rules, user_name,
 };
 use crate::schema::Schema;
 use crate::state::State;

@@ -14,10 +14,21 @@ const LIMIT_MAX: u32 = i32::MAX as u32;
 pub struct Limits {
     /// Whom it is about.
     pub who: Who,
+    /// What bounds them.
+    pub bounds: SearchBounds,
+}
+
+/// What bounds a search, as far as that is said; 0 is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchBounds {
     /// Entries that a search returns.
     pub size: Bound,
     /// Seconds that a search takes.
     pub time: Bound,
+    /// Candidates that a search looks at.
+    pub candidates: Option<u32>,
+    /// Entries of a page.
+    pub page: Option<u32>,
 }
 
 /// A bound; 0 is none.
@@ -32,13 +43,24 @@ pub struct Bound {
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.who.fmt(f)?;
-        for (name, bound) in [("size", self.size), ("time", self.time)] {
-            for (kind, limit) in [("soft", bound.soft), ("hard", bound.hard)] {
-                match limit {
-                    None => {}
-                    Some(0) => write!(f, " {name}.{kind}=unlimited")?,
-                    Some(limit) => write!(f, " {name}.{kind}={limit}")?,
-                }
+        let SearchBounds {
+            size,
+            time,
+            candidates,
+            page,
+        } = self.bounds;
+        for (name, limit) in [
+            ("size.soft", size.soft),
+            ("size.hard", size.hard),
+            ("size.unchecked", candidates),
+            ("size.pr", page),
+            ("time.soft", time.soft),
+            ("time.hard", time.hard),
+        ] {
+            match limit {
+                None => {}
+                Some(0) => write!(f, " {name}=unlimited")?,
+                Some(limit) => write!(f, " {name}={limit}")?,
             }
         }
         Ok(())
@@ -60,35 +82,42 @@ impl FromStr for Limits {
         let found = found.ok_or_else(|| word.error(missing))?;
         let mut limits = Limits {
             who: found,
-            size: Bound::default(),
-            time: Bound::default(),
+            bounds: SearchBounds::default(),
         };
         while let Some(word) = words.next() {
             let field = word.field()?;
             let name = field.name.to_ascii_lowercase();
-            let bound = match name.as_str() {
-                "size" => &mut limits.size,
-                "time" => &mut limits.time,
-                _ => return Err(word.error("write size= or time=, with .soft or .hard")),
-            };
+            let is_size = name == "size";
+            if !is_size && name != "time" {
+                return Err(word.error("write size= or time=, with .soft or .hard"));
+            }
             let limit = limit(field.value).ok_or_else(|| {
                 word.error(format!(
                     "write a number from 1 to {LIMIT_MAX}, or unlimited"
                 ))
             })?;
             let kind = field.style.map(str::to_ascii_lowercase);
+            let bounds = &mut limits.bounds;
+            let bound = match is_size {
+                true => &mut bounds.size,
+                false => &mut bounds.time,
+            };
             match kind.as_deref() {
                 None => (bound.soft, bound.hard) = (Some(limit), Some(limit)),
                 Some("soft") => bound.soft = Some(limit),
                 Some("hard") => bound.hard = Some(limit),
+                Some("unchecked") if is_size => bounds.candidates = Some(limit),
+                Some("pr") if is_size => bounds.page = Some(limit),
                 Some(kind) => {
-                    let why =
-                        format!("{name}.{kind} is no limit here: write {name}, or .soft, or .hard");
+                    let more = if is_size { ", .unchecked or .pr" } else { "" };
+                    let why = format!(
+                        "{name}.{kind} is no limit here: write {name}, or .soft, or .hard{more}"
+                    );
                     return Err(word.error(why));
                 }
             }
         }
-        if limits.size == Bound::default() && limits.time == Bound::default() {
+        if limits.bounds == SearchBounds::default() {
             return Err(words.error("no limit is given: write size= or time="));
         }
         Ok(limits)
@@ -155,10 +184,21 @@ mod tests {
             ),
         ] {
             let limits = read(text);
-            assert_eq!((limits.size.soft, limits.size.hard), size, "{text}");
-            assert_eq!((limits.time.soft, limits.time.hard), time, "{text}");
+            let SearchBounds {
+                size: of_size,
+                time: of_time,
+                ..
+            } = limits.bounds;
+            assert_eq!((of_size.soft, of_size.hard), size, "{text}");
+            assert_eq!((of_time.soft, of_time.hard), time, "{text}");
             assert_eq!(read(&limits.to_string()), limits);
         }
+        let of_candidates = read("users size.unchecked=5000 size.pr=100");
+        let SearchBounds {
+            candidates, page, ..
+        } = of_candidates.bounds;
+        assert_eq!((candidates, page), (Some(5000), Some(100)));
+        assert_eq!(read(&of_candidates.to_string()), of_candidates);
         for wrong in [
             "",
             "size=5",
@@ -166,8 +206,9 @@ mod tests {
             "self size=5",
             "users size=0",
             "users size=x",
-            "users size.unchecked=5",
-            "users size.pr=5",
+            "users size.unchecked=disabled",
+            "users size.prtotal=5",
+            "users time.unchecked=5",
             "set=\"this\" size=5",
             "dnattr=member size=5",
             "users read",

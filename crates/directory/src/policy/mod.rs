@@ -20,7 +20,7 @@ use std::ops::{BitAnd, BitOr, Not};
 
 use sapwood_ldap::list::ChangeKind;
 
-pub use self::limits::{Bound, Limits};
+pub use self::limits::{Bound, Limits, SearchBounds};
 pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 

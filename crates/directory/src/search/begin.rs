@@ -158,10 +158,11 @@ impl<'r> Draft<'r> {
             position: Position::Id(EntryId::ROOT),
             lists: Lists::default(),
             fetched: None,
-            limits: limits(request, &options, || snapshot.now_micros()),
+            limits: Limits::of(request, &options, || snapshot.now_micros()),
             paged: None,
             sent: 0,
             sent_before: 0,
+            looked_at: 0,
             decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
@@ -472,24 +473,6 @@ fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snapshot> {
 fn foreign_cookie() -> Outcome {
     let diagnostic = "the cookie of the paged results control does not belong to this search";
     Outcome::new(ResultCode::UnwillingToPerform, diagnostic)
-}
-
-pub(super) fn limits(
-    request: &SearchRequest<'_>,
-    options: &SearchOptions,
-    now_micros: impl FnOnce() -> u64,
-) -> Limits {
-    let entries_max = [request.size_limit, options.entries_max]
-        .into_iter()
-        .filter(|limit| *limit > 0)
-        .min();
-    let wanted =
-        (request.time_limit > 0).then(|| now_micros() + u64::from(request.time_limit) * 1_000_000);
-    Limits {
-        entries_max: entries_max.unwrap_or(u32::MAX),
-        page_max: 0,
-        deadline_micros: wanted.into_iter().chain(options.deadline_micros).min(),
-    }
 }
 
 /// What makes a request the one that a cookie belongs to, and who asks.

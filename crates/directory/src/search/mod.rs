@@ -18,6 +18,7 @@
 //! | `sink` | where they go: into messages, or elsewhere |
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | where a page ended |
+//! | `limits` | how much a search may find, look at and take |
 //! | `look` | one entry by itself, for controls |
 //! | `persistent` | goes on with what changes |
 //! | `learned` | what the searches of a commit tell each other |
@@ -29,6 +30,7 @@ mod candidate;
 mod evaluate;
 pub(crate) mod filter;
 mod learned;
+mod limits;
 mod locate;
 pub(crate) mod look;
 mod page;
@@ -71,6 +73,7 @@ use evaluate::Evaluator;
 pub(crate) use evaluate::Interrupted;
 use filter::Node;
 pub(crate) use learned::Learned;
+use limits::Limits;
 use look::{Look, assertion_failed};
 use page::Position;
 pub use persistent::Persistent;
@@ -170,6 +173,8 @@ pub struct SearchOptions {
     pub tells_usability: bool,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
     pub entries_max: u32,
+    /// Candidates that are looked at; 0 is no limit.
+    pub candidates_max: u32,
     /// When to end with timeLimitExceeded, in microseconds of the directory's clock. The request's limit counts too.
     pub deadline_micros: Option<u64>,
 }
@@ -214,6 +219,7 @@ pub struct Search<E: Engine = Embedded> {
 struct Resumed {
     sent: u32,
     sent_before: u32,
+    looked_at: u64,
     position: Position,
     /// Whether it goes on from there.
     is_taken_up: bool,
@@ -270,21 +276,14 @@ struct Running {
     /// Sent in this page, and in all pages before.
     sent: u32,
     sent_before: u32,
+    /// Candidates that were looked at in this page.
+    looked_at: u64,
     /// Who asks, with what the rules grant that are heeded.
     requester: Arc<Requester>,
     /// Decides for each candidate, where the rules do not tell for all of them.
     decider: Option<Box<Decider>>,
     /// Whether each entry tells if its password can be used.
     tells_usability: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Most entries of the whole search.
-    entries_max: u32,
-    /// Most entries of this page; 0 is no limit.
-    page_max: u32,
-    deadline_micros: Option<u64>,
 }
 
 /// Where candidates come from.
@@ -368,6 +367,7 @@ impl<E: Engine> Search<E> {
         let resumed = Resumed {
             sent: running.sent,
             sent_before: running.sent_before,
+            looked_at: running.looked_at,
             position: running.position.clone(),
             is_taken_up: false,
         };
@@ -392,6 +392,7 @@ impl<E: Engine> Search<E> {
             && !resumed.is_taken_up
         {
             running.sent = resumed.sent;
+            running.looked_at = resumed.looked_at;
             running.resume(resumed.sent_before, resumed.position.clone());
             resumed.is_taken_up = true;
         }
@@ -509,26 +510,6 @@ impl Stage {
             Ok(Err(outcome)) => Stage::Ended(outcome),
             Err(error) => Stage::Failed(error),
         }
-    }
-}
-
-impl Limits {
-    /// How many entries may be sent of a page that comes after so many others, and what is reached then.
-    fn sent_max(&self, sent_before: u32) -> (u32, Flow) {
-        let left = self.entries_max.saturating_sub(sent_before);
-        match self.page_max {
-            1.. if self.page_max < left => (self.page_max, Flow::PageFull),
-            _ => (left, Flow::SizeLimit),
-        }
-    }
-
-    /// The outcome when the time is over.
-    fn exceeded<E: Engine>(&self, snapshot: &Snapshot<E>, sent: u32) -> Option<Outcome> {
-        let deadline = self.deadline_micros?;
-        (snapshot.now_micros() >= deadline).then(|| {
-            let diagnostic = format!("{sent} entries were sent before the time limit");
-            Outcome::new(ResultCode::TimeLimitExceeded, diagnostic)
-        })
     }
 }
 
@@ -696,8 +677,14 @@ impl Running {
     ) -> Result<Step> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let mut names = snapshot.take_names();
-        let (sent_max, full) = self.limits.sent_max(self.sent_before);
+        let candidates_left = self.limits.candidates_left(self.looked_at);
+        let (sent_max, full) = match candidates_left {
+            // Whether there is another one.
+            0 => (self.sent, Flow::SizeLimit),
+            _ => self.limits.sent_max(self.sent_before),
+        };
         let budget = Budget {
+            entries: budget.entries.min(candidates_left.max(1)),
             out_bytes: budget.out_bytes.saturating_sub(self.telling_bytes()),
             ..budget
         };
@@ -740,6 +727,10 @@ impl Running {
         let place = (&mut self.position, &mut self.lists);
         let flow = walk::walk(&mut visitor, &self.source, place);
         self.sent = visitor.sent;
+        // One that it stopped at is looked at again.
+        let again = !matches!(flow, Ok(None | Some(Flow::Next | Flow::Pause)));
+        let looked_at = visitor.looked_at;
+        self.looked_at += u64::from(looked_at.saturating_sub(u32::from(again)));
         // On an error, which may be that something is not here, what was sent stays sent, and what was found out of the
         // candidate at which it stopped counts for nothing.
         if flow.is_ok() {
@@ -747,7 +738,11 @@ impl Running {
             self.gathered = visitor.sender.into_gathered();
         }
         snapshot.put_back_names(names);
-        Ok(self.after(flow?, snapshot))
+        let flow = flow?;
+        match candidates_left == 0 && looked_at > 0 {
+            true => Ok(Step::Done(self.limits.too_many_candidates())),
+            false => Ok(self.after(flow, snapshot)),
+        }
     }
 
     /// Bytes that an entry takes besides, for what it tells of its password.

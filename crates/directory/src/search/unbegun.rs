@@ -37,7 +37,7 @@ impl Unbegun {
         request: &SearchRequest<'_>,
         options: &SearchOptions,
     ) -> Unbegun {
-        let limits = begin::limits(request, options, || snapshot.now_micros());
+        let limits = Limits::of(request, options, || snapshot.now_micros());
         let options = SearchOptions {
             deadline_micros: limits.deadline_micros,
             ..options.clone()

@@ -456,9 +456,10 @@ impl<E: Engine> Session<E> {
             assertion: controls.assertion.map(Filter::to_buf),
             page: controls
                 .paged_results
-                .map(|page| (page.size, page.cookie.to_vec())),
+                .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             tells_usability: controls.account_usability.is_some(),
             entries_max: limits.entries_max(size_limit),
+            candidates_max: limits.candidates_max(),
             deadline_micros: deadline_micros(limits, time_limit),
         }
     }
