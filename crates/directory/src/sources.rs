@@ -44,6 +44,12 @@ pub trait PasswordHasher: Send + Sync {
         let _ = cleartext;
         Ok(false)
     }
+    /// Whether a cleartext password is too easy to guess for somebody of whom these words are known. By default none
+    /// is.
+    fn is_guessable(&self, cleartext: &[u8], words: &[&str]) -> bool {
+        let _ = (cleartext, words);
+        false
+    }
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
     /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether

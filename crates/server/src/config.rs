@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::journal::{JournalSettings, Rotation, WhenFull};
 use crate::listen::{ListenUrl, Listener};
-use crate::password::{PasswordLimits, Work};
+use crate::password::{PasswordLimits, STRENGTH_MAX, Work};
 use crate::tls::{ClientCertificates, MinVersion};
 
 pub use reload::Reloaded;
@@ -254,6 +254,8 @@ pub struct Passwords {
     /// The file of those that are known from breaches, lines `SHA1:count` in their order; empty for none.
     #[serde(serialize_with = "as_shown")]
     pub breached_file: PathBuf,
+    /// How hard to guess a new one has to be, from 0 (nothing is asked) to 4.
+    pub strength_min: u8,
 }
 
 /// A directory in memory (`sapwood init --in-memory`).
@@ -555,6 +557,11 @@ impl Config {
         at_least("password_values_max", limits.password_values_max, 1)?;
         let cost_ms = usize::try_from(limits.password_cost_ms_max).unwrap_or(usize::MAX);
         at_least("password_cost_ms_max", cost_ms, 100)?;
+        let strength = self.passwords.strength_min;
+        if strength > STRENGTH_MAX {
+            let why = format!("{strength} is too large, at most {STRENGTH_MAX}");
+            return Err(("strength_min", why));
+        }
         let seconds = usize::try_from(self.archive.seconds_max).unwrap_or(usize::MAX);
         at_least("seconds_max", seconds, 1)?;
         let seconds = usize::try_from(limits.handshake_seconds_max).unwrap_or(usize::MAX);

@@ -41,8 +41,14 @@ struct Bench {
 
 impl Bench {
     fn new(policy: &[(&str, &str)]) -> Bench {
+        Bench::with(policy, "")
+    }
+
+    /// The same that asks more of passwords.
+    fn with(policy: &[(&str, &str)], passwords: &str) -> Bench {
         let clock = Arc::new(Hands(AtomicU64::new(START)));
-        let server = TestServer::at(clock.clone(), "[passwords]\nbreached_file = 'breached.txt'");
+        let config = format!("[passwords]\nbreached_file = 'breached.txt'\n{passwords}");
+        let server = TestServer::at(clock.clone(), &config);
         std::fs::write(server.path("breached.txt"), BREACHED).unwrap();
         let mut attributes = AttributesBuf::default();
         attributes.push(b"objectClass", [b"device".as_slice(), b"pwdPolicy"]);
@@ -558,4 +564,26 @@ fn who_may_compare_a_password_learns_whether_it_can_be_used() {
         told(&mut ann, ANN),
         Some(AccountUsability::Unusable(expired))
     );
+}
+
+#[test]
+fn what_is_easy_to_guess_is_refused_where_that_is_asked_for() {
+    let bench = Bench::with(&[("pwdCheckQuality", "1")], "strength_min = 3");
+    let mut client = bench.ann("first password");
+    let mut replace =
+        |new: &str| client.tell(&modify(5, ANN, &[(Replace, "userPassword", &[new])]));
+    let poor = PasswordPolicyError::InsufficientPasswordQuality;
+    for guessable in ["P@ssw0rd1", "qwertyuiop", "ann2025"] {
+        let answer = replace(guessable);
+        answer.refused(ResultCode::ConstraintViolation, "easy to guess");
+    }
+    let control = requests::with(
+        &modify(6, ANN, &[(Replace, "userPassword", &["abcdefgh"])]),
+        &[ASKS],
+    );
+    replace("vT3kq9Zp2LmX").succeeded();
+    let answer = bench.ann("vT3kq9Zp2LmX").tell(&control);
+    assert_eq!(response(&answer), Some(error(poor)));
+    // An administrator may set any.
+    bench.change(&[(Replace, "userPassword", &["abcdefgh"])]);
 }

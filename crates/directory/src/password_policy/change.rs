@@ -112,6 +112,8 @@ pub struct PasswordChange {
     pub(crate) is_there: bool,
     /// When it is, in seconds since 1970.
     pub(crate) now: u64,
+    /// What everybody may know of who has the password: the values in the entry's name.
+    pub(crate) words: Vec<String>,
 }
 
 impl PasswordChange {
@@ -161,14 +163,27 @@ impl PasswordChange {
             return Ok(());
         }
         match hasher.is_breached(given) {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(refuse(
+            Ok(false) => {}
+            Ok(true) => {
+                return Err(refuse(
+                    ResultCode::ConstraintViolation,
+                    PasswordPolicyError::InsufficientPasswordQuality,
+                    "the password is known from a breach: choose another one",
+                )
+                .into());
+            }
+            Err(why) => return Err(Outcome::new(ResultCode::Unavailable, why)),
+        }
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        match hasher.is_guessable(given, &words) {
+            false => Ok(()),
+            true => Err(refuse(
                 ResultCode::ConstraintViolation,
                 PasswordPolicyError::InsufficientPasswordQuality,
-                "the password is known from a breach: choose another one",
+                "the password is easy to guess: choose a longer one, of words that do not belong together, or have \
+                 one made",
             )
             .into()),
-            Err(why) => Err(Outcome::new(ResultCode::Unavailable, why)),
         }
     }
 
@@ -244,6 +259,7 @@ mod tests {
             is_self: true,
             is_there: true,
             now: 150,
+            words: vec!["anne".into()],
         }
     }
 
@@ -261,6 +277,10 @@ mod tests {
                 b"error" => Err("no list".to_owned()),
                 _ => Ok(false),
             }
+        }
+
+        fn is_guessable(&self, cleartext: &[u8], words: &[&str]) -> bool {
+            words.iter().any(|word| word.as_bytes() == cleartext)
         }
 
         fn is_hashed(&self, value: &[u8]) -> bool {
@@ -296,6 +316,7 @@ mod tests {
             (b"abcdef", Some(PasswordPolicyError::PasswordTooLong)),
             (b"{X}abcdef", poor),
             (b"lost!", poor),
+            (b"anne", poor),
         ] {
             assert_eq!(error(&change(quality(2)), given), expected);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse};
+use sapwood_ldap::dn::Dn;
 
 use super::{Account, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy};
 use crate::access::{Asked, Identity, Requester, Rights};
@@ -192,6 +193,7 @@ impl<E: Engine> Snapshot<E> {
             is_self,
             is_there: true,
             now: self.now_micros() / 1_000_000,
+            words: words(&names::dn_of(self.view(), entry)?),
         }))
     }
 
@@ -202,7 +204,7 @@ impl<E: Engine> Snapshot<E> {
     pub fn password_of_new(
         &self,
         requester: &Arc<Requester>,
-        parent: EntryId,
+        (dn, parent): (&str, EntryId),
         policy: Option<String>,
     ) -> Result<Option<PasswordChange>> {
         let account = Account {
@@ -226,6 +228,7 @@ impl<E: Engine> Snapshot<E> {
             is_self: false,
             is_there: false,
             now: self.now_micros() / 1_000_000,
+            words: words(dn),
         }))
     }
 
@@ -290,6 +293,17 @@ impl<E: Engine> Directory<E> {
         }
         Ok(())
     }
+}
+
+/// The values in a name.
+fn words(dn: &str) -> Vec<String> {
+    let avas = Dn::parse(dn)
+        .into_iter()
+        .flat_map(|dn| dn.rdns().flat_map(|rdn| rdn.avas()).collect::<Vec<_>>());
+    let values = avas.map(|ava| ava.value());
+    values
+        .map(|value| String::from_utf8_lossy(&value).into_owned())
+        .collect()
 }
 
 /// Accounts that are written in one commit at most: others who write wait for it.

@@ -12,6 +12,7 @@ mod one_time;
 mod pool;
 mod scram;
 mod stored;
+mod strength;
 mod verifier;
 
 use std::path::Path;
@@ -27,6 +28,7 @@ pub(crate) use scram::{SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramVerifier}
 pub use stored::{
     Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
 };
+pub use strength::STRENGTH_MAX;
 pub use verifier::{Verified, Verifier};
 
 /// Memory of one new Argon2id hash, in KiB (the second choice of the OWASP recommendations; [`HasherPool`] runs one at
@@ -214,6 +216,8 @@ pub struct Hasher {
     pub schemes: PasswordSchemes,
     /// The file of passwords that are known from breaches, if there is one.
     pub breached: Option<Arc<Path>>,
+    /// How hard to guess a password has to be where policies look at it, up to [`STRENGTH_MAX`]; 0 asks for nothing.
+    pub strength_min: u8,
 }
 
 impl Hasher {
@@ -265,6 +269,10 @@ impl sapwood_directory::PasswordHasher for Hasher {
             );
             "the list of breached passwords cannot be read".to_owned()
         })
+    }
+
+    fn is_guessable(&self, cleartext: &[u8], words: &[&str]) -> bool {
+        self.strength_min > 0 && strength::strength(cleartext, words) < self.strength_min
     }
 
     fn is_hashed(&self, value: &[u8]) -> bool {

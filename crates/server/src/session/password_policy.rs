@@ -326,10 +326,12 @@ pub(super) fn governed<E: Engine>(
             _ => return Ok(None),
         };
         // It may be added in the same transaction: what is above it says where it is going to be.
+        let request_dn = dn;
         let mut above = Dn::parse(dn).ok().and_then(Dn::parent);
         while let Some(dn) = above {
             if let Some(found) = snapshot.credentials(dn.as_str(), 0)? {
-                return snapshot.password_of_new(requester, found.entry, policy);
+                let place = (request_dn, found.entry);
+                return snapshot.password_of_new(requester, place, policy);
             }
             above = dn.parent();
         }
