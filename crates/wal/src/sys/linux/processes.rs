@@ -122,7 +122,7 @@ static CLOSED_IN_CHILDREN: [AtomicI32; CLOSED_IN_CHILDREN_MAX] =
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the program's start and this process, of those after the first [`count_forks`].
+/// How many forks lie between the program's start and this process, of those after the first `count_forks`.
 #[inline]
 pub fn fork_count() -> u32 {
     FORKS.load(Ordering::Relaxed)
