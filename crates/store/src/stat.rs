@@ -3,7 +3,7 @@
 use crate::env::{Env, Inner, readers};
 use crate::error::{Error, Result};
 use crate::format::free_list::{FreeExtent, FreePages, FreeRecord, PageRange};
-
+use crate::format::page::PAGE_BYTES;
 use crate::heap::{HeapUse, segment_key};
 use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::sync::{Arc, Ordering};
@@ -96,10 +96,86 @@ impl Env {
     }
 }
 
-pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
-    let region = &inner.region;
-    let visible = region.visible();
-    let readers = readers::pinned(inner)
+impl Env {
+    /// All snapshots, and the bytes of free pages that each keeps from being used again: of what it sees, all that
+    /// later commits have replaced or removed. What several see counts for each of them. Goes through the whole free
+    /// list.
+    pub fn kept_by_readers(&self) -> Result<Vec<(Reader, u64)>> {
+        self.inner().check_usable()?;
+        let readers = readers(self.inner());
+        let commits: Vec<_> = readers.iter().map(|reader| reader.commit).collect();
+        let kept = kept_bytes(&free_pages(self.inner())?, &commits);
+        Ok(readers.into_iter().zip(kept).collect())
+    }
+}
+
+/// What a snapshot costs others, for an owner that can begin a new one.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new())?;
+/// let mut snapshot = env.read()?;
+/// # let mut txn = env.write()?;
+/// # txn.create_tree("t", TreeKind::COMPACT)?;
+/// # txn.commit()?.wait_durable()?;
+/// // Between two steps of a long search.
+/// if snapshot.has_outstayed(10_000, 64 << 20)? {
+///     snapshot = env.read()?;
+/// }
+/// # assert_eq!(snapshot.age(), 1);
+/// # Ok(())
+/// # }
+/// ```
+impl Snapshot {
+    /// How many commits have become visible since.
+    pub fn age(&self) -> u64 {
+        let visible = self.inner().region.visible();
+        visible.0.saturating_sub(self.commit().0)
+    }
+
+    /// The bytes of free pages that the snapshot keeps from being used again: see [`Env::kept_by_readers`].
+    pub fn kept_bytes(&self) -> Result<u64> {
+        let kept = kept_bytes(&free_pages(self.inner())?, &[self.commit()]);
+        Ok(kept.into_iter().sum())
+    }
+
+    /// Whether it is more than so many commits old, or keeps more than so many bytes. The latter goes through the whole
+    /// free list: ask now and then.
+    pub fn has_outstayed(&self, age_max: u64, kept_bytes_max: u64) -> Result<bool> {
+        let age = self.age();
+        Ok(age > age_max || age > 0 && self.kept_bytes()? > kept_bytes_max)
+    }
+}
+
+/// The bytes of free pages that a snapshot of each of these commits sees.
+fn kept_bytes(free: &[FreePages], commits: &[CommitNo]) -> Vec<u64> {
+    let mut order: Vec<CommitNo> = commits.to_vec();
+    order.sort_unstable();
+    order.dedup();
+    // By how much each commit sees more, and less, than the one before.
+    let mut begins = vec![0_u64; order.len() + 1];
+    let mut ends = begins.clone();
+    let place = |of: CommitNo| order.partition_point(|commit| *commit < of);
+    for free in free {
+        if let (Some(born), Some(freed)) = (free.born, free.freed) {
+            let bytes = u64::from(free.pages) * PAGE_BYTES as u64;
+            begins[place(born)] += bytes;
+            ends[place(freed)] += bytes;
+        }
+    }
+    let seen = begins.iter().zip(&ends).scan(0, |seen, (more, less)| {
+        *seen = *seen + more - less;
+        Some(*seen)
+    });
+    let seen: Vec<u64> = seen.collect();
+    commits.iter().map(|commit| seen[place(*commit)]).collect()
+}
+
+fn readers(inner: &Inner) -> Vec<Reader> {
+    let visible = inner.region.visible();
+    let pinned = readers::pinned(inner);
+    pinned
         .iter()
         .map(|pinned| Reader {
             pid: inner
@@ -112,7 +188,13 @@ pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
             age: visible.0.saturating_sub(pinned.commit.0),
             is_parked: pinned.is_parked,
         })
-        .collect();
+        .collect()
+}
+
+pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
+    let region = &inner.region;
+    let visible = region.visible();
+    let readers = readers(inner);
     let metas = &region.metas;
     let newest = |numbers: &[crate::sync::AtomicU64; 2]| {
         let [first, second] = numbers.each_ref();

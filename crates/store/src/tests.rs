@@ -11,5 +11,6 @@ mod out_of_line_crash_tests;
 #[cfg(shuttle)]
 mod out_of_line_model_tests;
 mod pointer_crash_tests;
+mod room_tests;
 mod space_tests;
 mod unlogged_tests;

@@ -198,23 +198,14 @@ fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
         let expired = env.expire_parked(age_max)?;
         writeln!(out, "{expired} parked snapshots ended")?;
     }
-    let readers = env.stat()?.readers;
-    let free = env.free_pages()?;
+    let readers = env.kept_by_readers()?;
     writeln!(
         out,
         "{:>8} {:>8} {:>12} {:>12} {:>10}",
         "process", "thread", "commit", "commits old", "pages kept"
     )?;
-    for reader in &readers {
-        let sees = |born: Option<CommitNo>, freed: Option<CommitNo>| {
-            born.is_some_and(|born| born <= reader.commit)
-                && freed.is_some_and(|freed| reader.commit < freed)
-        };
-        let kept: u64 = free
-            .iter()
-            .filter(|free| sees(free.born, free.freed))
-            .map(|free| u64::from(free.pages))
-            .sum();
+    for (reader, kept_bytes) in &readers {
+        let kept = kept_bytes / PAGE_BYTES as u64;
         writeln!(
             out,
             "{:>8} {:>8} {:>12} {:>12} {kept:>10}{}",
@@ -225,7 +216,8 @@ fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
             if reader.is_parked { "  parked" } else { "" }
         )?;
     }
-    Ok(readers.iter().map(|reader| reader.age).max().unwrap_or(0))
+    let ages = readers.iter().map(|(reader, _)| reader.age);
+    Ok(ages.max().unwrap_or(0))
 }
 
 fn copy(args: &Copy, out: &mut Output) -> Result<ExitCode> {

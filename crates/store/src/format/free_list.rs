@@ -324,13 +324,19 @@ pub(crate) fn encode_pending(extents: &[FreeExtent], newest: CommitNo) -> Vec<Ve
     values
 }
 
-/// Sorts extents, and joins neighbours that one commit freed.
-pub(crate) fn join_neighbours(extents: &mut Vec<FreeExtent>) {
+/// Sorts extents, and joins neighbours that one commit freed and that may be used again at the same time:
+/// `are_told_apart` says of the commits that wrote two of them whether somebody sees one and not the other. Joined, the
+/// younger would be kept as long as the older.
+pub(crate) fn join_neighbours(
+    extents: &mut Vec<FreeExtent>,
+    are_told_apart: impl Fn(CommitNo, CommitNo) -> bool,
+) {
     extents.sort_unstable_by_key(|extent| extent.first);
     extents.dedup_by(|next, extent| {
+        let is_next = extent.range().end == next.first.0 && extent.freed == next.freed;
         let joined = extent.pages.checked_add(next.pages);
         match joined {
-            Some(pages) if extent.range().end == next.first.0 && extent.freed == next.freed => {
+            Some(pages) if is_next && !are_told_apart(extent.born, next.born) => {
                 extent.pages = pages;
                 extent.born = extent.born.min(next.born);
                 true
@@ -364,9 +370,16 @@ mod tests {
             extent(13, 4, 7, 9),
             extent(21, 1, 1, 8),
         ];
-        join_neighbours(&mut extents);
+        let mut apart = extents.clone();
+        join_neighbours(&mut extents, |_, _| false);
         let others = [extent(20, 1, 1, 9), extent(21, 1, 1, 8)];
         assert_eq!(extents, [&[extent(10, 7, 5, 9)], &others[..]].concat());
+        // A snapshot of commit 6 sees the first two pages only.
+        join_neighbours(&mut apart, |one, next| {
+            one.min(next) <= CommitNo(6) && one.max(next) > CommitNo(6)
+        });
+        let halves = [extent(10, 2, 5, 9), extent(12, 5, 7, 9)];
+        assert_eq!(apart, [&halves[..], &others].concat());
     }
 
     #[test]

@@ -89,6 +89,17 @@ impl Protected {
             .map_or(UNBLOCKED, |&commit| commit)
     }
 
+    /// Whether somebody sees pages that one of these commits wrote, and not what the other did, or may begin to: what
+    /// is visible can be pinned at any time.
+    pub(crate) fn tells_apart(&self, one: CommitNo, other: CommitNo) -> bool {
+        let between = one.min(other)..one.max(other);
+        let at = self
+            .commits
+            .partition_point(|commit| *commit < between.start);
+        let next = self.commits.get(at);
+        between.contains(&self.visible) || next.is_some_and(|next| between.contains(next))
+    }
+
     /// The reuse rule.
     pub(crate) fn allows(&self, extent: &FreeExtent) -> bool {
         self.sees(extent.freed) && self.blocker(extent) == UNBLOCKED
@@ -133,5 +144,12 @@ mod tests {
         assert_eq!(rule.blocker(&extent(9, 1, 1, 16)), CommitNo(15));
         assert_eq!(rule.blocker(&extent(9, 1, 1, 15)), CommitNo(10));
         assert_eq!(rule.blocker(&extent(9, 1, 16, 30)), UNBLOCKED);
+        let apart = |one, other| rule.tells_apart(CommitNo(one), CommitNo(other));
+        assert!(
+            apart(10, 11) && apart(11, 10),
+            "10 sees what it wrote itself"
+        );
+        assert!(!apart(6, 10), "neither 5 nor 10 sees one of them only");
+        assert!(!apart(16, 20) && apart(20, 21), "20 may be pinned yet");
     }
 }

@@ -94,8 +94,10 @@ impl TxnPages {
             let blocker = protected.blocker(&extent);
             alike.entry(blocker).or_default().push(extent);
         }
-        for (blocker, mut extents) in alike {
-            free_list::join_neighbours(&mut extents);
+        for extents in alike.values_mut() {
+            free_list::join_neighbours(extents, |one, next| protected.tells_apart(one, next));
+        }
+        for (blocker, extents) in alike {
             let newest = extents.iter().map(|extent| extent.freed).max();
             let newest = newest.unwrap_or_default();
             let mut key = PendingKey {
