@@ -95,6 +95,20 @@ impl Kind {
         }
     }
 
+    /// As [`Kind::open`], and the engine does by itself whatever it does by default.
+    pub(crate) fn open_with_defaults(
+        self,
+        folder: &Path,
+        cache_bytes: usize,
+    ) -> Result<Box<dyn Engine>> {
+        match self {
+            Kind::Sapwood => Ok(Box::new(engines::sapwood::Sapwood::open_with_defaults(
+                folder,
+            )?)),
+            _ => self.open(folder, cache_bytes),
+        }
+    }
+
     /// Opens an engine in an empty folder that exists. A cache of the engine's own may take `cache_bytes`.
     pub(crate) fn open(self, folder: &Path, cache_bytes: usize) -> Result<Box<dyn Engine>> {
         Ok(match self {

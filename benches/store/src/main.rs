@@ -2,6 +2,7 @@
 //! this disk; everything that is read is compared with what it should be. `cargo xtask bench store` builds what is
 //! needed and runs it.
 
+mod age;
 mod data;
 mod engine;
 mod engines;
@@ -13,10 +14,12 @@ mod rows;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 
+use crate::age::Age;
 use crate::data::{Data, Random, VALUE_BYTES};
 use crate::engine::Kind;
 use crate::measure::{Disk, Meter};
@@ -44,9 +47,13 @@ struct Options {
     /// Rounds; the engines take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows whose name contains this, or one of several given
+    /// Only rows whose name contains this, or one of several given; `age` is a row that runs only if it is named: what
+    /// the files take on the disk in the course of a long life
     #[arg(long, value_name = "TEXT")]
     row: Vec<String>,
+    /// How long each phase of the row `age` takes, in seconds
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    age_seconds: u32,
     /// Only these engines
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',')]
     engines: Vec<Kind>,
@@ -92,6 +99,17 @@ fn main() -> Result<()> {
     for records in &options.records {
         ensure!(*records >= 1_000, "at least 1000 records");
         let engines = wanted(&options.engines);
+        if options.row == ["age"] {
+            let age = Age {
+                folder: &folder.path,
+                records: *records,
+                seed: options.seed,
+                phase: Duration::from_secs(options.age_seconds.into()),
+                cache_bytes: cache_bytes(*records),
+            };
+            println!("{}", age.run(&engines)?);
+            continue;
+        }
         let run = Run {
             folder: &folder.path,
             options: &options,

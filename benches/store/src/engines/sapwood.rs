@@ -35,6 +35,13 @@ impl Sapwood {
         })
     }
 
+    pub(crate) fn open_with_defaults(folder: &Path) -> Result<Self> {
+        Ok(Self {
+            env: Some(Env::open(folder.join(ENV), &Options::new())?),
+            folder: folder.to_owned(),
+        })
+    }
+
     fn env(&self) -> &Env {
         match &self.env {
             Some(env) => env,
