@@ -62,6 +62,10 @@ pub struct Credentials {
     pub verifiers: Vec<Vec<u8>>,
     /// Whether password policies are to judge binds.
     pub is_governed: bool,
+    /// Whether there may be a [second factor](Snapshot::second_factor).
+    pub may_have_second_factor: bool,
+    /// Whether a password is stored in the usual form when somebody binds with it.
+    pub is_stored_anew: bool,
 }
 
 impl<E: Engine> Snapshot<E> {
@@ -254,6 +258,8 @@ impl<E: Engine> Snapshot<E> {
             stored: values_of(known.user_password)?,
             verifiers: values_of(known.auth_password)?,
             is_governed: self.settings().password_policy.is_some(),
+            may_have_second_factor: self.settings().second_factor,
+            is_stored_anew: self.settings().password_upgrade,
         }))
     }
 

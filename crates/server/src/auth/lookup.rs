@@ -78,7 +78,10 @@ pub(crate) fn bindable<E: Engine>(
         return Ok(None);
     }
     // No mechanism but those that send the password sends a one-time password with it.
-    if !found.verifiers.is_empty() && snapshot.second_factor(found.entry)?.is_some() {
+    if found.may_have_second_factor
+        && !found.verifiers.is_empty()
+        && snapshot.second_factor(found.entry)?.is_some()
+    {
         found.verifiers.clear();
     }
     Ok(Some(found))

@@ -33,7 +33,7 @@ use super::second_factor::PasswordCheck;
 use super::{Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
-use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket};
+use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_usual};
 use crate::peer::Peer;
 use crate::workers::{Claim, Owner};
 
@@ -157,6 +157,10 @@ struct Bindable {
     stored: Vec<Vec<u8>>,
     /// Whether password policies are to judge it.
     is_governed: bool,
+    /// Whether a one-time password may have to stand behind the password.
+    may_have_second_factor: bool,
+    /// Whether the right one is to be stored in the usual form.
+    is_stored_anew: bool,
 }
 
 /// One answer for a wrong name and a wrong password: names are not to be found out by trying.
@@ -370,6 +374,8 @@ impl<E: Engine> Session<E> {
             identity,
             stored,
             is_governed,
+            may_have_second_factor,
+            is_stored_anew,
         }) = found
         else {
             self.fail_at(failure, claim, PasswordPolicyResponse::default());
@@ -381,7 +387,7 @@ impl<E: Engine> Session<E> {
             governed: entry.filter(|_| is_governed),
             authzid,
             failure: (failure, claim),
-            is_stored_anew: entry.is_some() && self.stores_anew(&stored),
+            is_stored_anew: is_stored_anew && stored.iter().any(|stored| !is_usual(stored)),
             stored,
         };
         if let Some(governed) = candidate.governed
@@ -390,7 +396,8 @@ impl<E: Engine> Session<E> {
             self.fail_at(failure, claim, response);
             return Ok(Begun::Waits);
         }
-        if let Some(entry) = entry
+        if may_have_second_factor
+            && let Some(entry) = entry
             && let Some(factor) = self.second_factor(entry)?
         {
             return self.check_second_factor(id, candidate, password, &factor);
@@ -420,6 +427,8 @@ impl<E: Engine> Session<E> {
                 identity,
                 stored,
                 is_governed: false,
+                may_have_second_factor: false,
+                is_stored_anew: false,
             }));
         }
         // Who may not be bound as is not there, also in the time that it takes.
@@ -431,6 +440,8 @@ impl<E: Engine> Session<E> {
                 dn,
                 stored,
                 is_governed,
+                may_have_second_factor,
+                is_stored_anew,
                 ..
             } = found;
             let identity = Identity::User { entry, dn };
@@ -438,6 +449,8 @@ impl<E: Engine> Session<E> {
                 identity,
                 stored,
                 is_governed,
+                may_have_second_factor,
+                is_stored_anew,
             }
         }))
     }

@@ -39,17 +39,6 @@ impl<E: Engine> Session<E> {
         Verifier::new(password, stored, limits)
     }
 
-    /// Whether passwords that are stored in other forms than the usual one are to be stored in that.
-    pub(super) fn stores_anew(&self, stored: &[Vec<u8>]) -> bool {
-        // Mostly there is none, and nothing to ask.
-        stored.iter().any(|stored| !is_usual(stored))
-            && self
-                .service
-                .directory
-                .ask_settings(|settings| settings.password_upgrade)
-                .unwrap_or_default()
-    }
-
     /// Compares passwords where that takes no time.
     pub(super) fn compare_at_once(
         &mut self,
