@@ -1,7 +1,9 @@
 //! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody
-//! waits for, growth of the file and the log ahead of need, and compaction of a store that rests.
+//! waits for, growth of the file and the log ahead of need, and compaction of a store that rests, or that has long had
+//! more free pages than its writers use.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use crate::compact;
 use crate::env::background::Work;
@@ -15,6 +17,66 @@ use crate::txn::pages::Workshop;
 /// at most this.
 const COMPACTION_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Where others write, compaction takes one part in so many of the time, and of the writer lock.
+const CLEANING_SHARE: u32 = 11;
+
+/// So often in a row free pages are counted before those count as a surplus that there were each time.
+const COUNTS: u32 = if cfg!(test) { 2 } else { 8 };
+
+/// Counting takes one part in so many of the time at most.
+const COUNTING_SHARE: u32 = 200;
+
+/// The least surplus worth a compaction, in pages, and as a share of those that are in use.
+const SURPLUS_MIN: u64 = if cfg!(test) { 64 } else { 4096 };
+const SURPLUS_SHARE: u64 = 4;
+
+/// The free pages that writers have left unused for a while.
+struct Surplus {
+    /// The fewest that there were.
+    least: u64,
+    counts: u32,
+    /// How many are counted before they are given up: more after each time that this was of no use.
+    wanted: u32,
+    next: Instant,
+}
+
+impl Surplus {
+    fn new() -> Self {
+        Self {
+            least: u64::MAX,
+            counts: 0,
+            wanted: COUNTS,
+            next: Instant::now(),
+        }
+    }
+
+    /// Counts once more, unless that was a moment ago; gives a surplus that is worth a compaction, in pages.
+    fn count(&mut self, inner: &Arc<Inner>) -> Option<u64> {
+        let start = Instant::now();
+        if inner.options.idle_compaction.is_none() || start < self.next {
+            return None;
+        }
+        let pages = compact::count_pages(inner).ok()?;
+        self.next = start + start.elapsed() * COUNTING_SHARE;
+        self.least = self.least.min(pages.ready);
+        self.counts += 1;
+        if self.counts < self.wanted {
+            return None;
+        }
+        let surplus = self.least;
+        (self.least, self.counts) = (u64::MAX, 0);
+        (surplus > SURPLUS_MIN.max(pages.used / SURPLUS_SHARE)).then_some(surplus)
+    }
+
+    /// Waits longer before the next time if this one was of no use.
+    fn note(&mut self, is_smaller: bool) {
+        self.wanted = match is_smaller {
+            true => COUNTS,
+            false => self.wanted.saturating_mul(2),
+        };
+    }
+}
+
 /// Does what is asked for until it is told to stop.
 pub(crate) fn run(inner: &Weak<Inner>, idle: Duration) {
     // The one that ends the thread keeps the environment until it has ended.
@@ -22,13 +84,10 @@ pub(crate) fn run(inner: &Weak<Inner>, idle: Duration) {
         return;
     };
     let mut compacted = None;
+    let mut surplus = Surplus::new();
     while let Some(work) = inner.background.wait(&inner, idle) {
-        // What fails here fails again, and is told, where somebody waits for it.
+        let is_moment_over = matches!(work, Work::Sync | Work::Settle);
         match work {
-            Work::Checkpoint => drop(checkpoint::checkpoint_due(&inner)),
-            Work::Growth => inner.grow_ahead(),
-            Work::LogSegment => inner.make_log_segment_if_due(),
-            Work::Sync => drop(inner.sync()),
             Work::Settle => {
                 drop(checkpoint::settle(&inner));
                 ask_for_compaction_if_due(&inner, compacted);
@@ -42,12 +101,56 @@ pub(crate) fn run(inner: &Weak<Inner>, idle: Duration) {
                     !inner.background.is_asked_to_stop() && inner.region.applied() == newest
                 };
                 let env = Env::in_background(&inner);
-                drop(compact::compact(&env, &mut |_| (), &may_go_on));
+                drop(compact::compact(&env, 0, &mut |_| (), &may_go_on));
                 compacted = Some((inner.region.applied(), after));
                 ask_for_compaction_if_due(&inner, compacted);
             }
+            urgent => serve(&inner, urgent),
+        }
+        if is_moment_over && let Some(pages) = surplus.count(&inner) {
+            surplus.note(clean(&inner, pages, idle));
         }
     }
+}
+
+/// Does what does not take long. What fails here fails again, and is told, where somebody waits for it.
+fn serve(inner: &Inner, work: Work) {
+    match work {
+        Work::Checkpoint => drop(checkpoint::checkpoint_due(inner)),
+        Work::Growth => inner.grow_ahead(),
+        Work::LogSegment => inner.make_log_segment_if_due(),
+        Work::Sync => drop(inner.sync()),
+        Work::Settle | Work::Compaction(_) => {}
+    }
+}
+
+/// Compacts while others write, who keep what they use beside this surplus; whether the store has become smaller.
+fn clean(inner: &Arc<Inner>, surplus: u64, idle: Duration) -> bool {
+    let Ok(pages) = compact::count_pages(inner) else {
+        return false;
+    };
+    let began = Cell::new(Instant::now());
+    let may_go_on = |_| {
+        let worked = began.get().elapsed();
+        let end = Instant::now() + worked * (CLEANING_SHARE - 1);
+        loop {
+            let until = end.min(Instant::now() + idle.max(Duration::from_millis(1)));
+            match inner.background.pause(inner, until) {
+                Some(work) => serve(inner, work),
+                // Commits that nobody waits for do not stay without the disk for longer than otherwise.
+                None if until < end => serve(inner, Work::Sync),
+                None => break,
+            }
+            if inner.background.is_asked_to_stop() {
+                return false;
+            }
+        }
+        began.set(Instant::now());
+        !inner.background.is_asked_to_stop()
+    };
+    let kept = pages.free.saturating_sub(surplus);
+    let env = Env::in_background(inner);
+    compact::compact(&env, kept, &mut |_| (), &may_go_on).is_ok_and(|done| done.now < done.before)
 }
 
 /// `compacted` says with which commit the last compaction ended, and after how long without a commit it had begun.

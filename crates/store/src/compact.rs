@@ -89,7 +89,7 @@ impl Env {
     /// ```
     pub fn compact(&self, mut progress: impl FnMut(Compacted)) -> Result<Compacted> {
         self.inner().check_usable()?;
-        compact(self, &mut progress, &|_| true)
+        compact(self, 0, &mut progress, &|_| true)
     }
 }
 
@@ -99,10 +99,33 @@ pub(crate) fn is_due(inner: &Arc<Inner>) -> Result<bool> {
     Ok(target_pages(inner, pages)? + pages / FREE_SHARE_DUE < pages)
 }
 
+/// Pages of the visible commit.
+pub(crate) struct Pages {
+    pub(crate) used: u64,
+    /// All others.
+    pub(crate) free: u64,
+    /// Those of them that may be used again whoever looks at what.
+    pub(crate) ready: u64,
+}
+
+pub(crate) fn count_pages(inner: &Arc<Inner>) -> Result<Pages> {
+    let pages = store_pages(inner)?;
+    let (mut free, mut ready) = (0, 0);
+    for extent in free_pages(inner)? {
+        free += u64::from(extent.pages);
+        if extent.freed.is_none() {
+            ready += u64::from(extent.pages);
+        }
+    }
+    let used = pages.saturating_sub(free);
+    Ok(Pages { used, free, ready })
+}
+
 /// Compacts as long as `may_go_on` says so, which is told the newest commit that was there at the beginning or made by
-/// this.
+/// this, and is asked between two transactions. So many free pages are left to those who write meanwhile.
 pub(crate) fn compact(
     env: &Env,
+    kept_free: u64,
     progress: &mut dyn FnMut(Compacted),
     may_go_on: &dyn Fn(CommitNo) -> bool,
 ) -> Result<Compacted> {
@@ -126,7 +149,7 @@ pub(crate) fn compact(
         }
         newest = cut(env)?.unwrap_or(newest);
         now = store_pages(inner)?;
-        target = target_pages(inner, now)?;
+        target = target_pages(inner, now)?.saturating_add(kept_free);
         progress(tell(now, target));
         if target >= now || fruitless == FRUITLESS_MAX {
             break;
@@ -425,12 +448,13 @@ fn cut(env: &Env) -> Result<Option<CommitNo>> {
         return Ok(None);
     }
     let commit = txn.commit()?.wait_durable()?;
-    // Once both meta pages know of it the file can be cut; nobody may commit until then.
-    let txn = env.write()?;
+    // The file keeps the pages of both meta pages, so they have to know of it first.
     let inner = env.inner();
     if inner.options.guards.has(Guard::KeepPagesOfMetas) {
         checkpoint::settle(inner)?;
     }
+    // Who commits meanwhile keeps what it needs; from here on nobody does.
+    let txn = env.write()?;
     CheckpointLock::take(inner)?.trim_file(txn.head())?;
     Ok(Some(commit))
 }

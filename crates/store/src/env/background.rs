@@ -120,20 +120,12 @@ impl Background {
             }
             if std::mem::take(&mut asked.log_write) {
                 drop(asked);
-                // What cannot be written now stays in memory, and is tried again when there is no room for more.
-                let _: Option<sapwood_wal::Result<()>> =
-                    inner.wal.as_ref().map(|wal| wal.write_through());
+                write_log(inner);
                 asked = lock(&self.asked);
                 continue;
             }
-            if std::mem::take(&mut asked.log_segment) {
-                return Some(Work::LogSegment);
-            }
-            if std::mem::take(&mut asked.checkpoint) {
-                return Some(Work::Checkpoint);
-            }
-            if std::mem::take(&mut asked.growth) {
-                return Some(Work::Growth);
+            if let Some(work) = asked.urgent() {
+                return Some(work);
             }
             if self.restless.load(Ordering::Acquire) {
                 let since = || (Instant::now() + idle, inner.region.applied());
@@ -167,9 +159,50 @@ impl Background {
         }
     }
 
+    /// As [`Background::wait`], for the one that pauses in something long: waits until something is asked for that
+    /// cannot be put off, or until then. `None` then, or when it is time to stop.
+    pub(crate) fn pause(&self, inner: &Inner, until: Instant) -> Option<Work> {
+        let mut asked = lock(&self.asked);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if asked.stop || left.is_zero() {
+                return None;
+            }
+            if std::mem::take(&mut asked.log_write) {
+                drop(asked);
+                write_log(inner);
+                asked = lock(&self.asked);
+                continue;
+            }
+            if let Some(work) = asked.urgent() {
+                return Some(work);
+            }
+            let waited = self.changed.wait_timeout(asked, left);
+            asked = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     pub(crate) fn is_asked_to_stop(&self) -> bool {
         lock(&self.asked).stop
     }
+}
+
+impl Asked {
+    /// The first of what others wait for, or may soon.
+    fn urgent(&mut self) -> Option<Work> {
+        let mut all = [
+            (&mut self.log_segment, Work::LogSegment),
+            (&mut self.checkpoint, Work::Checkpoint),
+            (&mut self.growth, Work::Growth),
+        ]
+        .into_iter();
+        all.find_map(|(is_asked, work)| std::mem::take(is_asked).then_some(work))
+    }
+}
+
+/// What cannot be written now stays in memory, and is tried again when there is no room for more.
+fn write_log(inner: &Inner) {
+    let _: Option<sapwood_wal::Result<()>> = inner.wal.as_ref().map(|wal| wal.write_through());
 }
 
 /// What the thread is to do next.

@@ -1,5 +1,7 @@
 //! The room that a store takes in the course of a long life.
 
+use std::time::Duration;
+
 use tempfile::TempDir;
 
 use crate::env::Env;
@@ -83,5 +85,34 @@ fn a_snapshot_keeps_what_it_sees_and_not_what_lies_beside_it() {
     for n in (0..VALUES).filter(|n| is_even(*n)) {
         assert_eq!(tree.get(&n.to_be_bytes()).unwrap(), Some(&value[..]));
     }
+    assert!(env.check().unwrap().is_clean());
+}
+
+/// A compaction began only where nobody had committed for ten seconds, and the next commit ended it.
+#[test]
+fn a_store_that_is_written_to_all_the_time_becomes_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new()
+        .idle_checkpoint(Some(Duration::from_millis(5)))
+        .idle_compaction(Some(Duration::from_secs(3600)));
+    let env = Env::open(folder.path(), &options).unwrap();
+    let value = vec![7; PAGES * PAGE_BYTES];
+    let bytes = || folder.path().join("data-0").metadata().unwrap().len();
+    for round in 0..4 {
+        change(&env, |_| true, (round % 2 == 0).then_some(&value));
+    }
+    let before = bytes();
+    for n in 0_u32..20_000 {
+        let mut txn = env.write().unwrap();
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.put(tree, b"count", &n.to_be_bytes()).unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
+        if bytes() <= before / 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let now = bytes();
+    assert!(now <= before / 2, "{before} bytes became {now}");
     assert!(env.check().unwrap().is_clean());
 }
