@@ -226,6 +226,8 @@ enum Found {
     },
     /// A segment at the end, once its values were moved.
     Segment { heap: HeapNo, first: PageNo },
+    /// The record of a tree in which nothing is.
+    Empty { tree: Vec<u8> },
     /// What is said of a segment or a heap.
     SegmentRecord { key: Vec<u8> },
 }
@@ -283,6 +285,8 @@ fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<F
                 if let Some((key, value)) = cursor.record()? {
                     found.push(found_in(key, has_duplicates.then_some(value)));
                 }
+            } else {
+                found.push(Found::Empty { tree: name });
             }
         }
     }
@@ -426,6 +430,8 @@ fn rewrite(txn: &mut WriteTxn, record: &Found, tail: PageNo) -> Result<()> {
             txn.pages_mut().fill_none_behind(*heap, tail)?;
             txn.pages_mut().free_if_empty(*heap, *first)
         }
+        // That it was looked up is enough: see `save_catalog`.
+        Found::Empty { tree } => txn.tree(tree).map(drop),
         Found::SegmentRecord { key } => txn.pages_mut().rewrite_segment_record(key),
     }
 }

@@ -205,6 +205,36 @@ fn a_store_that_was_emptied_becomes_small() {
     assert!(env.check().unwrap().is_clean());
 }
 
+/// Nothing was there whose change would have changed the records of the trees, which kept all pages before theirs.
+#[test]
+fn a_store_whose_trees_are_empty_becomes_small() {
+    let disk = Disk::new();
+    let env = open(&disk);
+    change(&env, |txn| {
+        txn.create_tree("t", TreeKind::COMPACT).map(drop)
+    });
+    for is_there in [false, true] {
+        for n in 0..400_u32 {
+            change(&env, |txn| {
+                let tree = txn.tree("t")?.unwrap();
+                match is_there {
+                    false => txn.put(tree, &n.to_be_bytes(), &[1; 900]).map(drop),
+                    true => txn.delete(tree, &n.to_be_bytes()).map(drop),
+                }
+            });
+        }
+        // The records of both are in a page that is new.
+        let name = if is_there { "after" } else { "before" };
+        change(&env, |txn| {
+            txn.create_tree(name, TreeKind::COMPACT).map(drop)
+        });
+    }
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.before > 100 * PAGE_BYTES as u64, "{done:?}");
+    assert!(done.now <= 80 * PAGE_BYTES as u64, "{done:?}");
+    assert!(env.check().unwrap().is_clean());
+}
+
 /// Where nothing but values out of line is left, and they live everywhere.
 #[test]
 fn values_out_of_line_move_to_the_front() {

@@ -309,12 +309,14 @@ impl WriteTxn {
         let mut catalog = self.head().roots.catalog;
         let Self { trees, pages, .. } = self;
         let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
-        let mut changed = trees.iter().filter(|tree| tree.is_changed());
+        // A compaction has those records written anew that it has looked up, whatever they say.
+        let is_compacting = pages.is_compacting();
+        let is_due = |tree: &&OpenTree| tree.is_changed() || is_compacting;
+        let mut changed = trees.iter().filter(is_due);
         match (changed.next(), changed.next()) {
             (None, _) => return Ok(catalog),
-            // A compaction has the catalog's pages written anew.
             (Some(OpenTree { state, stored, .. }), None)
-                if !pages.is_compacting()
+                if !is_compacting
                     && !state.is_dropped
                     && stored.as_ref().is_some_and(|(name, _)| *name == state.name)
                     && catalog.hold(&state.name, state.record) =>
@@ -338,7 +340,7 @@ impl WriteTxn {
                 tree::delete(pages, &mut catalog, name)?;
             }
         }
-        let changed = trees.iter().filter(|tree| tree.is_changed());
+        let changed = trees.iter().filter(is_due);
         for OpenTree { state, .. } in changed.filter(|tree| !tree.state.is_dropped) {
             tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
         }
