@@ -3,6 +3,7 @@
 mod change_reader;
 pub(crate) mod feed_generation;
 mod index_builder;
+mod replica;
 mod schema_change;
 mod shards;
 mod snapshot;

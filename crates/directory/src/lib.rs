@@ -69,13 +69,15 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
+pub use operational::EntryVersion;
 pub use outcome::{AwaitedChange, Outcome, Settlement};
 pub use password_policy::{
     AccountChange, BindFailure, BindVerdict, PasswordChange,
     read_values as read_password_policy_values,
 };
 pub use search::{
-    Budget, EntrySink, Persistent, Search, SearchOptions, Searches, Sink, Step, Wire, WireEntry,
+    Admission, Budget, EntrySink, Persistent, Search, SearchOptions, Searches, Sink, Step,
+    Synchronisation, Wire, WireEntry,
 };
 pub use second_factor::{SecondFactor, Token, TokenHash, TokenUse};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};

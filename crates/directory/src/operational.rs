@@ -167,11 +167,7 @@ impl<'r> Operational<'r> {
             Operational::Brief(brief) => return Ok(brief.modified.max(at(brief.created.into()))),
             Operational::Full(full) => Entry::new(full)?,
         };
-        let text = |attribute| {
-            let number = vocabulary.number(attribute)?;
-            let stored = full.attribute(number).ok()??;
-            std::str::from_utf8(stored.values().iter().next()?).ok()
-        };
+        let text = |attribute| first_text(&full, vocabulary, attribute);
         let time = |attribute| text(attribute).and_then(seconds_of).map(at);
         let told = [
             text(OperationalAttribute::EntryCsn).and_then(Csn::parse),
@@ -179,6 +175,21 @@ impl<'r> Operational<'r> {
             time(OperationalAttribute::CreateTimestamp),
         ];
         Ok(told.into_iter().flatten().max().unwrap_or_default())
+    }
+
+    /// Which entry it is, and as of which change; `None` if it has no entryUUID.
+    fn version(&self, vocabulary: Vocabulary<'_>) -> Result<Option<EntryVersion>, Damaged> {
+        let full = match self {
+            Operational::Brief(brief) => {
+                let (uuid, csn) = (brief.uuid, Some(brief.modified));
+                return Ok(Some(EntryVersion { uuid, csn }));
+            }
+            Operational::Full(full) => Entry::new(full)?,
+        };
+        let text = |attribute| first_text(&full, vocabulary, attribute);
+        let uuid = text(OperationalAttribute::EntryUuid).and_then(uuid_of);
+        let csn = text(OperationalAttribute::EntryCsn).and_then(Csn::parse);
+        Ok(uuid.map(|uuid| EntryVersion { uuid, csn }))
     }
 
     /// Appends the operational part with the attributes of a record: in brief, if that says all.
@@ -192,6 +203,33 @@ impl<'r> Operational<'r> {
             out.extend_from_slice(record);
         }
     }
+}
+
+/// The first value of an attribute of a record, if it is a text.
+fn first_text<'r>(
+    record: &Entry<'r>,
+    vocabulary: Vocabulary<'_>,
+    attribute: OperationalAttribute,
+) -> Option<&'r str> {
+    let stored = record.attribute(vocabulary.number(attribute)?).ok()??;
+    std::str::from_utf8(stored.values().iter().next()?).ok()
+}
+
+/// Which entry a record is of, and as of which change: what those go by who hold copies of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryVersion {
+    /// Its entryUUID.
+    pub uuid: [u8; 16],
+    /// Its entryCSN; `None` if it has none.
+    pub csn: Option<Csn>,
+}
+
+/// Which entry it is, and as of which change; `None` if it has no entryUUID.
+pub(crate) fn version_of(
+    entry: &Entry<'_>,
+    vocabulary: Vocabulary<'_>,
+) -> Result<Option<EntryVersion>, Damaged> {
+    Operational::read(entry.operational())?.version(vocabulary)
 }
 
 /// Spells the operational attributes of an entry out: `record` becomes their record.

@@ -8,7 +8,6 @@
 mod read_entry;
 mod sort;
 mod sync_done;
-mod sync_request;
 mod sync_state;
 
 pub use account_usability::{
@@ -127,6 +126,7 @@ known_controls! {
     QueueLength queue_length
     SessionTracking session_tracking
     Subentries subentries
+    SyncRequest sync_request
     TransactionSpecification transaction_specification
 }
 

@@ -60,6 +60,9 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Make a directory from a backup
     Restore(Restore),
+    /// Let other servers have copies of a directory
+    #[command(subcommand)]
+    Replica(Replica),
     /// Make the running server read its configuration and certificates again
     Reload(Folder),
     /// Set the administrator's password
@@ -147,6 +150,22 @@ pub(crate) enum SuffixAction {
     Add,
     /// Show all naming contexts
     List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Replica {
+    /// Number the changes of this server, and provide them to consumers of RFC 4533, while no server runs
+    Enable(EnableReplica),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct EnableReplica {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The number of this server among all that have the same directory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4095))]
+    pub(crate) sid: u16,
 }
 
 #[derive(Debug, clap::Args)]
@@ -455,6 +474,8 @@ mod tests {
             "sapwood config d apply f",
             "sapwood backup d f",
             "sapwood restore d f",
+            "sapwood replica enable d",
+            "sapwood replica enable d --sid 4095",
             "sapwood reload d",
             "sapwood passwd d",
             "sapwood demo --once",

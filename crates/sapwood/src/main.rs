@@ -44,6 +44,7 @@ fn run(command: Command, out: &mut Output) -> Result<ExitCode> {
         Command::Stat(args) => commands::stat::run(&args, out),
         Command::Backup(args) => commands::backup::backup(&args, out),
         Command::Restore(args) => commands::backup::restore(&args, out),
+        Command::Replica(args) => commands::replica::run(&args, out),
         Command::Reload(args) => commands::reload::run(&args, out),
         Command::Passwd(args) => commands::passwd::run(&args, out),
         Command::Demo(args) => commands::demo::run(&args, out),

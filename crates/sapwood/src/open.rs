@@ -36,6 +36,7 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
     );
+    options.replica = config.replication.sid;
     options.passwords = Some(Arc::new(hasher(config)));
     Ok(options)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sapwood_ldap::controls::{ControlSet, KnownControl};
+use sapwood_ldap::csn::Csn;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::journal::{JournalSettings, Rotation, WhenFull};
@@ -49,6 +50,9 @@ pub struct Config {
     /// What is spoken beyond the standards.
     #[serde(default)]
     pub extensions: Extensions,
+    /// What makes it one of several servers of a directory.
+    #[serde(default)]
+    pub replication: Replication,
     /// The limits that keep the server within its means.
     #[serde(default)]
     pub limits: Limits,
@@ -175,6 +179,14 @@ impl Extensions {
         let known = KnownControl::ALL.iter().filter(speaks);
         known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
     }
+}
+
+/// A server that is one of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replication {
+    /// Its number among them, which stands in the change sequence numbers of its changes; 0 while it is none.
+    pub sid: u16,
 }
 
 /// Limits; each is named with its unit.
@@ -576,6 +588,10 @@ impl Config {
             limits.answers_bytes_max,
             limits.output_bytes_max,
         )?;
+        if self.replication.sid > Csn::REPLICA_MAX {
+            let most = Csn::REPLICA_MAX;
+            return Err(("sid", format!("a replica has a number of at most {most}")));
+        }
         let log = &self.log;
         let bytes = usize::try_from(log.rotate_bytes).unwrap_or(usize::MAX);
         at_least("rotate_bytes", bytes, 1 << 20)?;

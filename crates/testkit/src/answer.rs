@@ -25,9 +25,9 @@ pub struct Answer {
     pub entry: Option<String>,
     /// The attributes of a search result entry.
     pub attributes: Vec<(String, Vec<Vec<u8>>)>,
-    /// The name of an extended response.
+    /// The name of an extended or intermediate response.
     pub name: Option<String>,
-    /// The value of an extended response.
+    /// The value of an extended or intermediate response.
     pub value: Option<Vec<u8>>,
     /// The response controls: their OIDs and values.
     pub controls: Vec<(String, Vec<u8>)>,
@@ -76,6 +76,10 @@ impl Answer {
             Response::Extended(extended) => {
                 answer.name = extended.name.map(str::to_owned);
                 answer.value = extended.value.map(<[u8]>::to_vec);
+            }
+            Response::Intermediate(response) => {
+                answer.name = response.name.map(str::to_owned);
+                answer.value = response.value.map(<[u8]>::to_vec);
             }
             _ => {}
         }

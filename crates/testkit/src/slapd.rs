@@ -69,12 +69,21 @@ impl Slapd {
         }
     }
 
-    /// Kills it, which LMDB does not mind, and starts it again with the same data when it is this time, in seconds
-    /// since 1970.
-    pub fn restart_at(&mut self, seconds: u64) {
+    /// Kills it, which LMDB does not mind.
+    pub fn kill(&mut self) {
         // One that believes in another time may not end when it is asked to.
         self.process.signal(Signal::KILL);
         self.process.wait();
+    }
+
+    /// Starts one that was killed again, with the same data.
+    pub fn start_again(&mut self) {
+        self.process = serve(&self.files, self.address, None);
+    }
+
+    /// Kills it, and starts it again with the same data when it is this time, in seconds since 1970.
+    pub fn restart_at(&mut self, seconds: u64) {
+        self.kill();
         self.process = serve(&self.files, self.address, Some(seconds));
     }
 

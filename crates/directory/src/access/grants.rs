@@ -292,6 +292,29 @@ impl Grants {
         self.set.version
     }
 
+    /// Whether the same rules grant the same as before: what has changed of the data, such as groups, has changed
+    /// nothing of which clauses are about the identity.
+    pub(crate) fn are_same(&self, before: &Grants) -> bool {
+        let clauses = |rule: &RuleFor| {
+            let each = rule.clauses.iter();
+            each.map(|clause| (clause.number, clause.of_self, clause.needs.clone()))
+                .collect::<Vec<_>>()
+        };
+        let is_same_rule = |one: &RuleFor, other: &RuleFor| {
+            (one.list, &one.needs, &one.slots) == (other.list, &other.needs, &other.slots)
+                && clauses(one) == clauses(other)
+        };
+        let rules = self.rules.iter().zip(&before.rules);
+        self.is_unlimited == before.is_unlimited
+            && self.version() == before.version()
+            && self.entry == before.entry
+            && self.conditions.len() == before.conditions.len()
+            && self.rules.len() == before.rules.len()
+            && rules
+                .into_iter()
+                .all(|(one, other)| is_same_rule(one, other))
+    }
+
     /// Whether the rules ask for the data, so that what they grant is found out for each commit.
     #[inline]
     pub(super) fn needs_data(&self) -> bool {

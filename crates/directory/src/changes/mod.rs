@@ -12,6 +12,7 @@
 pub(crate) mod clock;
 mod kept;
 pub(crate) mod record;
+pub(crate) mod vector;
 pub(crate) mod watermark;
 
 pub(crate) use kept::Added;

@@ -134,13 +134,16 @@ impl<'r> Draft<'r> {
             let compiler = Compiler::new(schema, of_base, (grants, sight_of_base));
             compiler.compile(filter.as_filter())
         });
-        let selection = Selection::new(
+        let mut selection = Selection::new(
             schema,
             attributes,
             request.attributes,
             request.types_only,
             sight,
         );
+        if options.as_stored {
+            selection.leave_out_computed();
+        }
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
@@ -150,7 +153,11 @@ impl<'r> Draft<'r> {
             filter,
             interrupted: Interrupted::default(),
             gathered: None,
-            collective: snapshot.collective()?,
+            as_stored: options.as_stored,
+            collective: match options.as_stored {
+                true => None,
+                false => snapshot.collective()?,
+            },
             selection,
             covered: Covered::new(EntryId::ROOT, request.scope),
             ids: (EntryId::ROOT, EntryId(u64::MAX)),
@@ -462,7 +469,7 @@ pub(super) fn nothing_to_search(identity: &Identity) -> Outcome {
     Outcome::new(ResultCode::InsufficientAccessRights, diagnostic)
 }
 
-fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snapshot> {
+pub(super) fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snapshot> {
     Planner {
         schema: snapshot.schema(),
         state: snapshot.state(),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::examined;
 use crate::large;
 use crate::names::Superior;
-use crate::operational::{self, Vocabulary};
+use crate::operational::{self, EntryVersion, Vocabulary};
 use crate::schema::{AttributeType, AttributeTypeId};
 use crate::virtual_attributes::{Subject, Values, VirtualAttribute};
 
@@ -213,6 +213,15 @@ impl<'c, R: Read> Candidate<'c, R> {
     pub(crate) fn dn_bytes(&self) -> usize {
         let (rdn, superior) = self.dn_parts();
         rdn.len() + superior.map_or(0, |superior| 1 + superior.len())
+    }
+
+    /// Which entry it is, and as of which change. A synthetic one is none that anybody holds copies of.
+    pub(crate) fn version(&self) -> Result<Option<EntryVersion>> {
+        let Some(vocabulary) = self.vocabulary else {
+            return Ok(None);
+        };
+        let version = operational::version_of(&self.entry, vocabulary);
+        version.map_err(|damaged| self.damaged(damaged))
     }
 
     /// Its operational attributes.

@@ -21,6 +21,7 @@
 //! | `limits` | how much a search may find, look at and take |
 //! | `look` | one entry by itself, for controls |
 //! | `persistent` | goes on with what changes |
+//! | `synchronisation` | tells those who hold copies of entries what has changed |
 //! | `learned` | what the searches of a commit tell each other |
 
 mod aliases;
@@ -41,6 +42,7 @@ mod scope;
 mod selection;
 mod sink;
 mod stream;
+mod synchronisation;
 mod synthetic;
 mod unbegun;
 mod walk;
@@ -81,8 +83,9 @@ use plan::{Planner, Term};
 pub use prefetch::Searches;
 use scope::Covered;
 use selection::{Gathered, Selection, Sender};
-pub use sink::{EntrySink, Sink, Wire, WireEntry};
+pub use sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use stream::Lists;
+pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
@@ -165,6 +168,9 @@ pub struct SearchOptions {
     pub domain_scope: bool,
     /// Subentries (RFC 3672 §3): whether these are visible, and they only, or normal entries only.
     pub subentries: Option<bool>,
+    /// Entries are told as they are stored, for copies of them: without collective attributes, and without computed
+    /// ones unless these are named. Without `subentries` all entries are seen, whatever they are.
+    pub as_stored: bool,
     /// Assertion (RFC 4528): what must be true of the base.
     pub assertion: Option<FilterBuf>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
@@ -201,7 +207,8 @@ pub enum Step {
     /// Something that it reads is not here. Have it [fetched](crate::Snapshot::fetch), together with what others want,
     /// and call again. What was given to the sink before stays given.
     Fetch,
-    /// It has told all that its snapshot shows, and goes on with a [newer one](Persistent::go_on).
+    /// It has told all that its snapshot shows, and goes on with a newer one ([`Persistent::go_on`],
+    /// [`Synchronisation::go_on`]).
     Wait,
     /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
     Done(Outcome),
@@ -251,6 +258,7 @@ struct Running {
     manage_dsa_it: bool,
     domain_scope: bool,
     subentries: Option<bool>,
+    as_stored: bool,
     /// What must be true of the base before anything else (RFC 4528).
     assertion: Option<Node>,
     filter: Node,
@@ -696,6 +704,7 @@ impl Running {
             manage_dsa_it: self.manage_dsa_it,
             domain_scope: self.domain_scope,
             subentries: self.subentries,
+            as_stored: self.as_stored,
             usual: (self.subentries.is_none() && self.decider.is_none())
                 .then_some(EntryFlags::PLAIN),
             decider: self.decider.as_deref_mut(),

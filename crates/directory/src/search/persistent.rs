@@ -72,13 +72,13 @@ struct Telling<E: Engine> {
 }
 
 /// One of two snapshots, and the search in it.
-struct Side<E: Engine> {
-    snapshot: Snapshot<E>,
-    search: Begun,
+pub(super) struct Side<E: Engine> {
+    pub(super) snapshot: Snapshot<E>,
+    pub(super) search: Begun,
 }
 
 /// How far the search in a snapshot has come.
-enum Begun {
+pub(super) enum Begun {
     /// Nothing has been asked of it.
     NotYet,
     /// It covers nothing there.
@@ -171,11 +171,10 @@ impl<E: Engine> Persistent<E> {
 
     /// Whether a part of the next message is gathered: see [`Search::is_gathering`].
     pub fn is_gathering(&self) -> bool {
-        let is_gathering = |side: &Side<E>| matches!(&side.search, Begun::Running(running) if running.gathered.is_some());
         match &self.stage {
             Progress::Existing(search) => search.is_gathering(),
             Progress::Telling(telling) => {
-                is_gathering(&telling.before) || is_gathering(&telling.now)
+                telling.before.is_gathering() || telling.now.is_gathering()
             }
             _ => false,
         }
@@ -313,20 +312,25 @@ impl<E: Engine> Persistent<E> {
 }
 
 impl<E: Engine> Side<E> {
-    fn new(snapshot: Snapshot<E>) -> Side<E> {
+    pub(super) fn new(snapshot: Snapshot<E>) -> Side<E> {
         Side {
             snapshot,
             search: Begun::NotYet,
         }
     }
 
-    fn has(&self, id: EntryId) -> Result<bool> {
+    pub(super) fn has(&self, id: EntryId) -> Result<bool> {
         let record = self.snapshot.view().get(Table::Entry, &id.to_key())?;
         Ok(record.is_some())
     }
 
+    /// Whether a part of the next message is gathered: see [`Search::is_gathering`].
+    pub(super) fn is_gathering(&self) -> bool {
+        matches!(&self.search, Begun::Running(running) if running.gathered.is_some())
+    }
+
     /// The search in it, if it covers anything there; an outcome ends the search.
-    fn search(
+    pub(super) fn search(
         &mut self,
         asked: &Unbegun,
     ) -> Result<std::result::Result<Option<&mut Running>, Outcome>> {

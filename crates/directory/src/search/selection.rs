@@ -144,6 +144,13 @@ impl Selection {
         self.sight
     }
 
+    /// Of all operational attributes only those are wanted that are stored.
+    pub(crate) fn leave_out_computed(&mut self) {
+        if self.all_operational {
+            self.virtual_attributes.clear();
+        }
+    }
+
     /// From now on each entry is decided by itself.
     pub(crate) fn have_decided(&mut self) {
         self.sight = Sight::Decided;

@@ -4,8 +4,10 @@ use sapwood_ldap::ber;
 use sapwood_ldap::controls::{AccountUsability, Controls, ControlsBuf, account_usability_response};
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::{
-    EntryWriter, Message, Response, ResponseMessage, put_search_entry_below,
+    EntryWriter, IntermediateResponse, Message, Response, ResponseMessage, put_search_entry_below,
 };
+
+use crate::operational::EntryVersion;
 
 /// Takes what a search finds, in the order in which it is found.
 pub trait Sink {
@@ -14,11 +16,22 @@ pub trait Sink {
     where
         Self: 's;
 
+    /// Whether it is [asked](Self::admit) about each entry before it comes.
+    const IS_ASKED: bool = false;
+
     /// Bytes that wait in it. A [budget](super::Budget::out_bytes) bounds them.
     fn bytes(&self) -> usize;
 
     /// Bytes that an entry takes at most, besides its DN and its attributes in BER.
     fn envelope_bytes_max(&self) -> usize;
+
+    /// What becomes of an entry that matches, of which it is told the version; `None` of an entry without entryUUID.
+    /// The sink is to have no more than `out_bytes`. After [`Admission::Send`] it may be asked again about the same
+    /// entry, when there was no room for that.
+    fn admit(&mut self, version: Option<EntryVersion>, out_bytes: usize) -> Admission {
+        let _ = (version, out_bytes);
+        Admission::Send
+    }
 
     /// Begins an entry, whose attributes take about so many bytes.
     fn begin_entry(&mut self, dn: &[u8], bytes: usize) -> Self::Entry<'_>;
@@ -42,6 +55,17 @@ pub trait Sink {
 
     /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
     fn put_reference(&mut self, uris: OctetStrings<'_>);
+}
+
+/// What becomes of an entry before its attributes are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is sent.
+    Send,
+    /// The sink has taken what it needs of it. It counts as sent.
+    Noted,
+    /// The sink takes so many bytes for it at most, and has no room for them.
+    Room(usize),
 }
 
 /// Takes an entry attribute by attribute. One that is dropped before it is finished is as if it had never begun.
@@ -85,6 +109,33 @@ impl Wire<'_> {
     /// The controls that its messages carry.
     pub(super) fn controls(&self) -> Controls<'_> {
         self.controls
+    }
+
+    /// Appends an IntermediateResponse of a name with a value, for which there is room (RFC 4511 §4.13).
+    pub(super) fn put_intermediate(&mut self, name: &str, value: &[u8]) {
+        let response = IntermediateResponse {
+            name: Some(name),
+            value: Some(value),
+        };
+        let message = Message {
+            id: self.message_id,
+            op: Response::Intermediate(response),
+            controls: Controls::EMPTY,
+        };
+        message.encode(self.out);
+    }
+
+    /// Begins an entry with other controls on its message.
+    pub(super) fn begin_entry_carrying<'c>(
+        &'c mut self,
+        controls: Controls<'c>,
+        dn: &[u8],
+        bytes: usize,
+    ) -> WireEntry<'c> {
+        WireEntry {
+            writer: EntryWriter::begin_expecting(self.out, self.message_id, dn, bytes),
+            controls,
+        }
     }
 
     /// The same with other controls on its messages.

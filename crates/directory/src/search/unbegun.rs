@@ -56,6 +56,14 @@ impl Unbegun {
         }
     }
 
+    pub(super) fn options(&self) -> &SearchOptions {
+        &self.options
+    }
+
+    pub(super) fn requester(&self) -> &Arc<Requester> {
+        &self.requester
+    }
+
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -80,7 +88,7 @@ impl Unbegun {
         self.requester = requester.clone();
     }
 
-    fn request(&self) -> SearchRequest<'_> {
+    pub(super) fn request(&self) -> SearchRequest<'_> {
         SearchRequest {
             base: &self.base,
             scope: self.scope,

@@ -23,7 +23,7 @@ use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::plan::Term;
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
-use crate::search::sink::Sink;
+use crate::search::sink::{Admission, Sink};
 use crate::search::stream::{Lists, Next, Pace, Stream};
 use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
@@ -46,6 +46,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) manage_dsa_it: bool,
     pub(super) domain_scope: bool,
     pub(super) subentries: Option<bool>,
+    /// As in [`SearchOptions`](super::SearchOptions).
+    pub(super) as_stored: bool,
     /// The flags of entries that are results if they match; with any others [`Treatment`] says.
     pub(super) usual: Option<EntryFlags>,
     /// Decides what is seen of each entry, where that is not known for all of them. None is usual then.
@@ -476,13 +478,17 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             {
                 return Ok(Flow::Next);
             }
-            match Treatment::of(
-                flags,
-                id,
-                self.subentries,
-                (self.manage_dsa_it, self.domain_scope),
-                self.covered,
-            ) {
+            let treatment = match self.as_stored && self.subentries.is_none() {
+                true => Treatment::Result,
+                false => Treatment::of(
+                    flags,
+                    id,
+                    self.subentries,
+                    (self.manage_dsa_it, self.domain_scope),
+                    self.covered,
+                ),
+            };
+            match treatment {
                 Treatment::Result => {}
                 Treatment::None => return Ok(Flow::Next),
                 Treatment::Reference => {
@@ -511,6 +517,19 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;
             self.known.note(id);
+        }
+        if S::IS_ASKED {
+            match self.sink.admit(candidate.version()?, self.budget.out_bytes) {
+                Admission::Send => {}
+                Admission::Noted => {
+                    self.sent += 1;
+                    return Ok(Flow::Next);
+                }
+                Admission::Room(bytes) => {
+                    self.evaluator.keep_match();
+                    return Ok(Flow::Room(bytes));
+                }
+            }
         }
         let (sink, out_bytes) = (&*self.sink, self.budget.out_bytes);
         if let Some(bytes) = self.sender.bytes_beyond(sink, out_bytes, &mut candidate)? {

@@ -2,7 +2,7 @@
 //! has made changes. Its own entry has it, as soon as there was a change.
 
 use super::{Subject, Values};
-use crate::changes::watermark;
+use crate::changes::vector;
 use crate::engine::Read;
 use crate::error::Result;
 
@@ -10,8 +10,8 @@ pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) ->
     if subject.superior.is_some() {
         return Ok(());
     }
-    if let Some(watermark) = watermark::of(subject.view)? {
-        values.push(&watermark.to_string());
+    for csn in vector::of(subject.view)?.iter() {
+        values.push(&csn.to_string());
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ impl VirtualAttribute {
     pub(crate) fn bytes_max(self) -> Option<usize> {
         const ONE: usize = 128;
         match self {
-            VirtualAttribute::CollectiveAttributeSubentries => None,
+            VirtualAttribute::ContextCsn | VirtualAttribute::CollectiveAttributeSubentries => None,
             VirtualAttribute::PwdFailureTime => Some(ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX),
             _ => Some(ONE),
         }

@@ -32,6 +32,7 @@ mod schema;
 mod search;
 mod stores;
 mod subentries;
+mod synchronisation;
 mod synthetic;
 mod transactions;
 mod unique;

@@ -28,6 +28,7 @@ mod schema;
 mod search;
 mod stores;
 mod subentries;
+mod synchronisation;
 mod synthetic;
 mod transactions;
 mod unique;

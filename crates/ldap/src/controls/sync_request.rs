@@ -9,12 +9,26 @@
 //!     reloadHint BOOLEAN DEFAULT FALSE }
 //! ```
 
-use super::sequence;
+use super::{Control, Fault, Layer, Spec, sequence};
 use crate::ber;
 use crate::error::{PartError, Violation};
+use crate::operation::Operation;
 
 /// OID of the control.
 pub const SYNC_REQUEST: &str = "1.3.6.1.4.1.4203.1.9.1.1";
+
+pub(super) const SPEC: Spec = Spec {
+    oids: &[SYNC_REQUEST],
+    operations: &[Operation::Search],
+    layer: Layer::Directory,
+};
+
+/// What is wanted.
+pub(super) type Value<'m> = SyncRequest<'m>;
+
+pub(super) fn decode<'m>(control: &Control<'m>) -> Result<SyncRequest<'m>, Fault> {
+    Ok(SyncRequest::decode(control.value()?)?)
+}
 
 /// How long the search lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@ pub(crate) mod init;
 pub(crate) mod passwd;
 pub(crate) mod policy;
 pub(crate) mod reload;
+pub(crate) mod replica;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod store;

@@ -37,6 +37,7 @@ impl Config {
         running.threads = started.threads;
         running.schema.clone_from(&started.schema);
         running.extensions = started.extensions;
+        running.replication = started.replication;
         running.memory = started.memory;
         running.archive.clone_from(&started.archive);
         running.log = Log {

@@ -119,6 +119,7 @@ impl<E: Engine> Session<E> {
                     let controls = self.read_controls(message, None).ok()?;
                     if controls.proxied_authorization.is_some()
                         || controls.persistent_search.is_some()
+                        || controls.sync_request.is_some()
                     {
                         return None;
                     }

@@ -19,7 +19,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use self::persistent::Following;
+use self::persistent::{FollowWanted, Following};
 use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
@@ -381,7 +381,7 @@ impl<E: Engine> Session<E> {
         (bytes, begun): (&[u8], Option<Search<E>>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
-        if let Some(wanted) = controls.persistent_search {
+        if let Some(wanted) = FollowWanted::of(controls) {
             let asked = (request, bytes, controls);
             return self.follow(message.id, asked, wanted, by, burst);
         }
@@ -453,6 +453,7 @@ impl<E: Engine> Session<E> {
             manage_dsa_it: controls.manage_dsa_it.is_some(),
             domain_scope: controls.domain_scope.is_some(),
             subentries: controls.subentries,
+            as_stored: false,
             assertion: controls.assertion.map(Filter::to_buf),
             page: controls
                 .paged_results

@@ -1,4 +1,5 @@
-//! Persistent searches of a session: they wait for commits, and go on with each.
+//! Searches of a session that wait for commits, and go on with each: persistent searches, and those of consumers who
+//! synchronise copies of entries (RFC 4533). Of these some only tell what there is, and end.
 //!
 //! The connection has a session that follows changes told of commits ([`Completion::Committed`]). Then each of its
 //! persistent searches gets a newer snapshot, and its place among the searches under way until it has told all that
@@ -13,8 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Clock, Error, Outcome, Persistent, Requester, Snapshot, SystemClock};
-use sapwood_ldap::controls::{PersistentSearch, RequestControls};
+use sapwood_directory::{
+    Budget, Clock, Error, Outcome, Persistent, Requester, Snapshot, Step, Synchronisation,
+    SystemClock, Wire,
+};
+use sapwood_ldap::controls::{PersistentSearch, RequestControls, SyncMode, SyncRequest};
 use sapwood_ldap::message::{Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
@@ -27,9 +31,87 @@ use crate::writer::refusal;
 /// The newest snapshot that a persistent search goes on in may be so old, whatever is configured.
 const AGE_LEAST: Duration = Duration::from_secs(1);
 
-/// A persistent search, and what its session knows of it.
+/// What a client that is to be told of changes has asked for.
+#[derive(Clone, Copy)]
+pub(super) enum FollowWanted<'m> {
+    Persistent(PersistentSearch),
+    Synchronisation(SyncRequest<'m>),
+}
+
+impl<'m> FollowWanted<'m> {
+    /// That of a search with such controls, if it is one of these.
+    pub(super) fn of(controls: &RequestControls<'m>) -> Option<FollowWanted<'m>> {
+        match (controls.sync_request, controls.persistent_search) {
+            (Some(wanted), _) => Some(FollowWanted::Synchronisation(wanted)),
+            (None, Some(wanted)) => Some(FollowWanted::Persistent(wanted)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether it goes on with changes.
+    fn waits(self) -> bool {
+        match self {
+            FollowWanted::Persistent(_) => true,
+            FollowWanted::Synchronisation(wanted) => wanted.mode == SyncMode::RefreshAndPersist,
+        }
+    }
+}
+
+/// A search that tells of changes.
+pub(super) enum Followed<E: Engine> {
+    Persistent(Persistent<E>),
+    Synchronisation(Synchronisation<E>),
+}
+
+impl<E: Engine> Followed<E> {
+    pub(super) fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> Result<Step, Error> {
+        match self {
+            Followed::Persistent(search) => search.step(wire, budget),
+            Followed::Synchronisation(search) => search.step(wire, budget),
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Option<&Snapshot<E>> {
+        match self {
+            Followed::Persistent(search) => search.snapshot(),
+            Followed::Synchronisation(search) => search.snapshot(),
+        }
+    }
+
+    pub(super) fn is_gathering(&self) -> bool {
+        match self {
+            Followed::Persistent(search) => search.is_gathering(),
+            Followed::Synchronisation(search) => search.is_gathering(),
+        }
+    }
+
+    fn waits(&self) -> bool {
+        match self {
+            Followed::Persistent(search) => search.waits(),
+            Followed::Synchronisation(search) => search.waits(),
+        }
+    }
+
+    fn go_on(&mut self, snapshot: Snapshot<E>, requester: &Arc<Requester>) {
+        match self {
+            Followed::Persistent(search) => search.go_on(snapshot, requester),
+            Followed::Synchronisation(search) => search.go_on(snapshot, requester),
+        }
+    }
+
+    /// When it ends although it waits, as its client has said. A synchronisation does not: its time limit is for the
+    /// refresh alone (RFC 4533 §3.5.4).
+    fn deadline_micros(&self) -> Option<u64> {
+        match self {
+            Followed::Persistent(search) => search.deadline_micros(),
+            Followed::Synchronisation(_) => None,
+        }
+    }
+}
+
+/// A search that tells of changes, and what its session knows of it.
 pub(in crate::session) struct Following<E: Engine> {
-    pub(super) search: Persistent<E>,
+    pub(super) search: Followed<E>,
     /// Its request, if somebody else is named in it as whom it is done: whether that is allowed is asked again with
     /// each snapshot.
     proxied: Option<Vec<u8>>,
@@ -102,18 +184,18 @@ impl<E: Engine> Session<E> {
         self.operations.searches.has_persistent()
     }
 
-    /// Begins a persistent search; `false` when it has to wait for what is not here.
+    /// Begins a search that tells of changes; `false` when it has to wait for what is not here.
     #[cold]
     pub(super) fn follow(
         &mut self,
         id: u32,
         (request, bytes, controls): (&SearchRequest<'_>, &[u8], &RequestControls<'_>),
-        wanted: PersistentSearch,
+        wanted: FollowWanted<'_>,
         by: &Arc<Requester>,
         burst: &mut Burst<'_, E>,
     ) -> bool {
         let bounded = self
-            .share_of_persistent(bytes.len(), request, controls)
+            .share_of_persistent(bytes.len(), request, (controls, wanted))
             .and_then(|share| {
                 let snapshot = burst.snapshot(self)?.clone();
                 let limits = self.limits(&snapshot, by)?;
@@ -132,7 +214,22 @@ impl<E: Engine> Session<E> {
         };
         let asked = (request.size_limit, request.time_limit);
         let options = self.search_options(controls, limits, asked);
-        let search = Persistent::new(snapshot, by, request, options, wanted);
+        let search = match wanted {
+            FollowWanted::Persistent(wanted) => Ok(Followed::Persistent(Persistent::new(
+                snapshot, by, request, options, wanted,
+            ))),
+            FollowWanted::Synchronisation(wanted) => {
+                let search = Synchronisation::new(snapshot, by, request, options, &wanted);
+                search.map(Followed::Synchronisation)
+            }
+        };
+        let search = match search {
+            Ok(search) => search,
+            Err(outcome) => {
+                self.answer(id, Operation::Search, &outcome);
+                return true;
+            }
+        };
         let ends = search.deadline_micros().map(|deadline| {
             let left = deadline.saturating_sub(SystemClock.now_micros());
             Instant::now() + Duration::from_micros(left)
@@ -154,14 +251,23 @@ impl<E: Engine> Session<E> {
         true
     }
 
-    /// Memory for a persistent search, or why there is to be none.
+    /// Memory for a search that tells of changes, or why there is to be none.
     fn share_of_persistent(
         &self,
         request_bytes: usize,
         request: &SearchRequest<'_>,
-        controls: &RequestControls<'_>,
+        (controls, wanted): (&RequestControls<'_>, FollowWanted<'_>),
     ) -> Result<Share, Outcome> {
-        if self.is_anonymous() {
+        let is_replica = self.service.directory.options().replica != 0;
+        if matches!(wanted, FollowWanted::Synchronisation(_)) && !is_replica {
+            let diagnostic = "this directory is no replica: 'sapwood replica enable' makes it one";
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        if controls.sync_request.is_some() && controls.persistent_search.is_some() {
+            let diagnostic = "a search is a persistent one or a synchronisation, not both";
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        if wanted.waits() && self.is_anonymous() {
             let diagnostic = "bind first: persistent searches are for those who have bound";
             let code = ResultCode::InsufficientAccessRights;
             return Err(Outcome::new(code, diagnostic));
@@ -194,9 +300,13 @@ impl<E: Engine> Session<E> {
             return self.step(running);
         };
         if !following.search.waits() {
-            return match following.since.elapsed() >= age_max {
-                true => self.answer(id, operation, &Persistent::<E>::too_slow()),
-                false => self.step(running),
+            if following.since.elapsed() < age_max {
+                return self.step(running);
+            }
+            return match self.renew_contents(following) {
+                Ok(true) => self.step(running),
+                Ok(false) => self.answer(id, operation, &Persistent::<E>::too_slow()),
+                Err(outcome) => self.answer(id, operation, &outcome),
             };
         }
         let begun = running.newest.take();
@@ -229,6 +339,24 @@ impl<E: Engine> Session<E> {
             }
             Err(error) => self.answer(id, operation, &refusal(&error)),
         }
+    }
+
+    /// Has one that tells all there is go on in a newer snapshot; whether it can.
+    fn renew_contents(&mut self, following: &mut Following<E>) -> Result<bool, Outcome> {
+        if E::REMOTE || !matches!(following.search, Followed::Synchronisation(_)) {
+            return Ok(false);
+        }
+        let snapshot = self.last_snapshot.next(&self.service)?;
+        let by = match self.asker_of(following, &snapshot) {
+            Ok(Some(by)) => by,
+            Ok(None) => return Err(denied()),
+            Err(error) => return Err(refusal(&error)),
+        };
+        let Followed::Synchronisation(search) = &mut following.search else {
+            return Ok(false);
+        };
+        following.since = Instant::now();
+        Ok(search.renew(snapshot, &by))
     }
 
     /// For whom a persistent search is done by now; `None` if who is bound may not act as that one any more.

@@ -1,0 +1,87 @@
+//! A directory becomes one of several replicas.
+
+use sapwood_replication::Vector;
+
+use super::Directory;
+use crate::changes::{Csn, vector};
+use crate::engine::{
+    self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
+};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::operational::{self, Vocabulary};
+
+impl<E: Engine> Directory<E> {
+    /// Gets the directory ready to make changes as a replica: looks at all entries, and writes down up to which change
+    /// of each other replica it is complete. Nobody may update it meanwhile. From then on it is to be opened with
+    /// [`Options::replica`](crate::Options::replica).
+    ///
+    /// # Errors
+    /// When its entries have changes of that number already, which would be taken for its own; when the number is not
+    /// one of 1 to 4095; when the engine fails or stored data is damaged.
+    pub fn become_replica(&self, replica: u16) -> Result<()> {
+        if !(1..=Csn::REPLICA_MAX).contains(&replica) {
+            let most = Csn::REPLICA_MAX;
+            return Err(Error::Config(format!(
+                "a replica has a number from 1 to {most}"
+            )));
+        }
+        let vector = self.vector_of_entries()?;
+        let used = vector.of(replica);
+        if used != Csn::default() {
+            return Err(Error::Config(format!(
+                "the entries have changes of replica {replica} already, the last is {used}: take another number"
+            )));
+        }
+        if let Some(ticket) = self.engine().write(&mut Put(&vector))? {
+            ticket.wait()?;
+        }
+        Ok(())
+    }
+
+    /// The greatest number of each replica, in all entries and in what is known of changes.
+    fn vector_of_entries(&self) -> Result<Vector> {
+        let snapshot = self.waiting_snapshot()?;
+        let vocabulary = Vocabulary {
+            schema: snapshot.schema(),
+            attributes: &snapshot.state().attributes,
+        };
+        let mut vector = vector::of(snapshot.view())?;
+        let (from, to) = (EntryId(1).to_key(), EntryId(u64::MAX).to_key());
+        let range = Range::between(&from, &to);
+        let mut records = (snapshot.view()).scan(Table::Entry, range, Direction::Forward)?;
+        while let Some((key, record)) = records.next()? {
+            let damaged = |damaged| {
+                let id = EntryId::from_key(key).unwrap_or(EntryId::ROOT);
+                Error::corrupt(format!("entry {id}: {damaged}"))
+            };
+            let entry = Entry::new(record).map_err(damaged)?;
+            let version = operational::version_of(&entry, vocabulary).map_err(damaged)?;
+            if let Some(csn) = version.and_then(|version| version.csn) {
+                vector.advance(csn);
+            }
+        }
+        Ok(vector)
+    }
+}
+
+struct Put<'v>(&'v Vector);
+
+impl Bundle for Put<'_> {
+    fn operations(&self) -> usize {
+        1
+    }
+
+    fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+        vector::put(txn, self.0)?;
+        Ok(Verdict::Keep)
+    }
+
+    fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
+    }
+}

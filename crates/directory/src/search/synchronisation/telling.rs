@@ -1,0 +1,499 @@
+//! Telling what has changed, as the change feed names it: each entry as it is in a snapshot, and which have gone.
+//!
+//! Entries come in the order of their last changes, but none before an entry above it that is new or has a new name, as
+//! far as the feed is read at once. With an older snapshot at hand an entry has gone if it was a result there. Without
+//! one, each changed entry that is no result has: the consumer may have had it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+
+use sapwood_ldap::controls::{ControlsBuf, EntryState};
+use sapwood_ldap::result::ResultCode;
+
+use super::sinks::{Changed as ChangedEntry, Probe, UuidSet, push_state};
+use super::{ENVELOPE_BYTES_MAX, Extent, refresh_required};
+use crate::changes::ChangeKind;
+use crate::directory::{ChangeReader, Snapshot};
+use crate::engine::{Engine, EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::operational::{self, Vocabulary};
+use crate::outcome::Outcome;
+use crate::search::persistent::{Begun, Side};
+use crate::search::sink::{Sink, Wire};
+use crate::search::unbegun::Unbegun;
+use crate::search::{Budget, Running, Step};
+
+/// Changes that are read from the feed at once; an entry that was changed several times among them is told once.
+const READ_AT_ONCE: usize = 256;
+/// Changed entries that are looked at in one step at most; each may do that part of the step's work.
+const LOOKED_AT_ONCE: u64 = 64;
+
+/// How far a step has come.
+pub(super) enum Told {
+    /// Everything is told.
+    All,
+    /// Not yet.
+    Part(Step),
+}
+
+/// What has changed up to a snapshot.
+pub(super) struct Telling<E: Engine> {
+    before: Option<Side<E>>,
+    now: Side<E>,
+    /// Whether it is the refresh of a consumer.
+    is_refresh: bool,
+    /// Whether it is known that what is granted has not changed.
+    is_granted: bool,
+    /// What was read from the feed and is not told yet.
+    changed: HashMap<EntryId, Changed>,
+    /// The same, in the order of the last changes, the first last. Some may be told already.
+    order: Vec<EntryId>,
+    /// Whether the feed has no more.
+    is_read: bool,
+    told: Option<ToldEntry>,
+    /// Entries that have gone, where there is no older snapshot.
+    gone: UuidSet,
+    /// Whether something of the older snapshot was not here when that was asked last.
+    lacks_before: bool,
+}
+
+/// What the feed says of an entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed {
+    /// Its place in the order.
+    at: usize,
+    is_new: bool,
+    is_renamed: bool,
+    /// The entryUUID of one that was deleted.
+    deleted: Option<[u8; 16]>,
+}
+
+/// An entry that is being told.
+struct ToldEntry {
+    id: EntryId,
+    changed: Changed,
+    phase: Phase,
+    /// The entryUUID that the consumer knows it by.
+    was: Option<[u8; 16]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// What the feed says of it is looked at.
+    Begun,
+    /// Whether it was a result is found out.
+    Before,
+    /// That is known.
+    Known,
+    /// It is sent, if it is a result.
+    Now,
+    /// It has gone.
+    Gone,
+}
+
+impl<E: Engine> Telling<E> {
+    /// What has changed from one snapshot to another.
+    pub(super) fn between(before: Snapshot<E>, now: Snapshot<E>) -> Telling<E> {
+        Telling {
+            before: Some(Side::new(before)),
+            ..Telling::replay(now).for_persist()
+        }
+    }
+
+    /// What has changed while the contents were told, up to a snapshot.
+    pub(super) fn since_refresh(now: Snapshot<E>) -> Telling<E> {
+        Telling::replay(now).for_persist()
+    }
+
+    /// What has changed since a consumer was told everything last.
+    pub(super) fn replay(now: Snapshot<E>) -> Telling<E> {
+        Telling {
+            before: None,
+            now: Side::new(now),
+            is_refresh: true,
+            is_granted: false,
+            changed: HashMap::new(),
+            order: Vec::new(),
+            is_read: false,
+            told: None,
+            gone: UuidSet::default(),
+            lacks_before: false,
+        }
+    }
+
+    fn for_persist(self) -> Telling<E> {
+        Telling {
+            is_refresh: false,
+            ..self
+        }
+    }
+
+    pub(super) fn is_refresh(&self) -> bool {
+        self.is_refresh
+    }
+
+    /// The snapshot up to which it tells.
+    pub(super) fn snapshot(&self) -> &Snapshot<E> {
+        &self.now.snapshot
+    }
+
+    /// The snapshot on which something was not here.
+    pub(super) fn asked_last(&self) -> &Snapshot<E> {
+        match &self.before {
+            Some(before) if self.lacks_before => &before.snapshot,
+            _ => &self.now.snapshot,
+        }
+    }
+
+    pub(super) fn is_gathering(&self) -> bool {
+        self.now.is_gathering()
+    }
+
+    /// Bytes of the message at most that tells of entries which have gone.
+    pub(super) fn gone_bytes_max(&self) -> usize {
+        self.gone.bytes_max()
+    }
+
+    /// Tells of entries that have gone and were not told of.
+    pub(super) fn put_gone(&mut self, wire: &mut Wire<'_>) {
+        self.gone.put(wire, true);
+    }
+
+    /// Goes on.
+    pub(super) fn step(
+        &mut self,
+        wire: &mut Wire<'_>,
+        budget: Budget,
+        (asked, extent, reader): (&Unbegun, &Extent, &mut ChangeReader<E>),
+    ) -> Result<Told> {
+        let each = Budget {
+            work: budget.work / LOOKED_AT_ONCE,
+            ..budget
+        };
+        if !self.is_granted {
+            let current = self.now.snapshot.current(asked.requester())?;
+            let is_same = |before: &_| current.grants().are_same(before);
+            if extent
+                .granted
+                .as_ref()
+                .is_some_and(|before| !is_same(before.grants()))
+            {
+                return Ok(ended("what the consumer may see has changed"));
+            }
+            self.is_granted = true;
+        }
+        for _ in 0..LOOKED_AT_ONCE {
+            self.lacks_before = false;
+            let Some(told) = &mut self.told else {
+                match self.next()? {
+                    Some(told) => self.told = Some(told),
+                    None if self.is_read => return Ok(Told::All),
+                    None => self.read(reader)?,
+                }
+                continue;
+            };
+            let id = told.id;
+            self.lacks_before = told.phase == Phase::Before;
+            match told.phase {
+                Phase::Begun => {
+                    if told.changed.is_renamed && self.moves_others(id, asked, extent)? {
+                        return Ok(ended("entries below a renamed one have entered or left"));
+                    }
+                    if let Some(outcome) = self.aim_before(id, asked)? {
+                        return Ok(Told::Part(Step::Done(outcome)));
+                    }
+                }
+                Phase::Before => {
+                    let Some(Side { snapshot, search }) = &mut self.before else {
+                        told.phase = Phase::Known;
+                        continue;
+                    };
+                    let Begun::Running(running) = search else {
+                        told.phase = Phase::Known;
+                        continue;
+                    };
+                    let mut probe = Probe::default();
+                    let step = running.step(snapshot, &mut probe, each)?;
+                    told.was = told.was.or(probe.found);
+                    match step {
+                        Step::Done(_) => {
+                            running.sent = 0;
+                            told.phase = Phase::Known;
+                        }
+                        step => return Ok(Told::Part(step)),
+                    }
+                }
+                Phase::Known => {
+                    if let Some(outcome) = self.aim_now(id, asked)? {
+                        return Ok(Told::Part(Step::Done(outcome)));
+                    }
+                }
+                Phase::Now => {
+                    let Begun::Running(running) = &mut self.now.search else {
+                        told.phase = Phase::Gone;
+                        continue;
+                    };
+                    let state = match told.was {
+                        Some(_) => EntryState::Modify,
+                        None => EntryState::Add,
+                    };
+                    let mut sink = ChangedEntry::new(wire, state);
+                    match running.step(&self.now.snapshot, &mut sink, each)? {
+                        Step::Done(outcome) if outcome.code == ResultCode::Success => {
+                            match std::mem::take(&mut running.sent) {
+                                0 => told.phase = Phase::Gone,
+                                _ => self.told = None,
+                            }
+                        }
+                        step => return Ok(Told::Part(step)),
+                    }
+                }
+                Phase::Gone => {
+                    if let Some(bytes) = self.tell_gone(wire, budget)? {
+                        return Ok(Told::Part(Step::Room(bytes)));
+                    }
+                    self.told = None;
+                }
+            }
+        }
+        Ok(Told::Part(Step::More))
+    }
+
+    /// Reads more changes from the feed.
+    fn read(&mut self, reader: &mut ChangeReader<E>) -> Result<()> {
+        let (changed, order) = (&mut self.changed, &mut self.order);
+        changed.clear();
+        order.clear();
+        self.is_read = reader.take(&self.now.snapshot, READ_AT_ONCE, |change| {
+            let at = order.len();
+            order.push(change.entry);
+            let known = match changed.entry(change.entry) {
+                Occupied(known) => known.into_mut(),
+                Vacant(place) => place.insert(Changed::default()),
+            };
+            known.at = at;
+            known.is_new |= change.kind == ChangeKind::Added;
+            known.is_renamed |= change.kind == ChangeKind::Renamed;
+            if change.kind == ChangeKind::Deleted {
+                known.deleted = change.former.map(|former| former.uuid);
+            }
+        })?;
+        // Each at its last change.
+        let mut at = 0;
+        order.retain(|id| {
+            at += 1;
+            changed.get(id).is_some_and(|known| known.at == at - 1)
+        });
+        order.reverse();
+        Ok(())
+    }
+
+    /// Which entry is told next.
+    fn next(&mut self) -> Result<Option<ToldEntry>> {
+        while let Some(&last) = self.order.last() {
+            if !self.changed.contains_key(&last) {
+                self.order.pop();
+                continue;
+            }
+            let id = self.first_of_line(last)?;
+            let Some(changed) = self.changed.remove(&id) else {
+                continue;
+            };
+            return Ok(Some(ToldEntry {
+                id,
+                changed,
+                phase: Phase::Begun,
+                was: None,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// An entry, or the highest one above it that is new or has a new name and is not told yet.
+    fn first_of_line(&self, id: EntryId) -> Result<EntryId> {
+        let is_due = |id: &EntryId| {
+            let known = self.changed.get(id);
+            known.is_some_and(|known| known.is_new || known.is_renamed)
+        };
+        if !self.now.has(id)? || !self.changed.keys().any(is_due) {
+            return Ok(id);
+        }
+        let mut names = self.now.snapshot.take_names();
+        let parent = parent_of(&self.now.snapshot, id)?;
+        let above = names.superior(self.now.snapshot.view(), parent);
+        let first = names::if_named(above.map(|superior| {
+            let line = superior.into_iter().flat_map(|superior| superior.line());
+            line.filter(|id| is_due(id)).last()
+        }));
+        self.now.snapshot.put_back_names(names);
+        Ok(first?.flatten().unwrap_or(id))
+    }
+
+    /// Whether the entries below one that was renamed may have entered or left what the consumer sees.
+    fn moves_others(&mut self, id: EntryId, asked: &Unbegun, extent: &Extent) -> Result<bool> {
+        if extent.follows_changes() {
+            return Ok(false);
+        }
+        let mut covered = [false; 2];
+        let sides = [self.before.as_mut(), Some(&mut self.now)];
+        let mut has_children = false;
+        for (at, side) in sides.into_iter().enumerate() {
+            let Some(side) = side else {
+                // It may have been covered or not.
+                return Ok(true);
+            };
+            self.lacks_before = at == 0;
+            if !side.has(id)? {
+                continue;
+            }
+            has_children |= side.snapshot.view().has_children(id)?;
+            if side.search(asked)?.is_ok()
+                && let Begun::Running(running) = &mut side.search
+            {
+                covered[at] = covers(running, &side.snapshot, id)?;
+            }
+        }
+        self.lacks_before = false;
+        let [was, is] = covered;
+        Ok(has_children && (was != is || is && !extent.sees_all))
+    }
+
+    /// Has the older snapshot's search look at an entry, or else the newer one's. An outcome ends the search.
+    fn aim_before(&mut self, id: EntryId, asked: &Unbegun) -> Result<Option<Outcome>> {
+        let mut is_aimed = false;
+        self.lacks_before = self.before.is_some();
+        if let Some(before) = &mut self.before
+            && before.has(id)?
+            && let Ok(Some(running)) = before.search(asked)?
+        {
+            running.aim(id);
+            is_aimed = true;
+        }
+        self.lacks_before = false;
+        if !is_aimed {
+            return self.aim_now(id, asked);
+        }
+        self.set_phase(Phase::Before);
+        Ok(None)
+    }
+
+    /// Has the newer snapshot's search look at an entry. An outcome ends the search.
+    fn aim_now(&mut self, id: EntryId, asked: &Unbegun) -> Result<Option<Outcome>> {
+        self.lacks_before = false;
+        if !self.now.has(id)? {
+            self.set_phase(Phase::Gone);
+            return Ok(None);
+        }
+        match self.now.search(asked)? {
+            Ok(Some(running)) => {
+                running.aim(id);
+                self.set_phase(Phase::Now);
+                Ok(None)
+            }
+            Ok(None) => {
+                let why = "the base of the search has gone or changed";
+                Ok(Some(refresh_required(why)))
+            }
+            Err(outcome) => Ok(Some(outcome)),
+        }
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        if let Some(told) = &mut self.told {
+            told.phase = phase;
+        }
+    }
+
+    /// Tells that an entry has gone, if the consumer may have it; bytes that this takes when there is no room.
+    fn tell_gone(&mut self, wire: &mut Wire<'_>, budget: Budget) -> Result<Option<usize>> {
+        let Some(ToldEntry {
+            id, changed, was, ..
+        }) = self.told
+        else {
+            return Ok(None);
+        };
+        let Some(before) = &self.before else {
+            let uuid = match changed.deleted {
+                Some(uuid) => Some(uuid),
+                None => uuid_of(&self.now.snapshot, id)?,
+            };
+            if let Some(uuid) = uuid
+                && !self.gone.push(uuid)
+            {
+                let bytes = self.gone.bytes_max();
+                if wire.bytes() + bytes > budget.out_bytes {
+                    return Ok(Some(bytes));
+                }
+                self.gone.put(wire, true);
+                self.gone.push(uuid);
+            }
+            return Ok(None);
+        };
+        let Some(uuid) = was else {
+            return Ok(None);
+        };
+        self.lacks_before = true;
+        let dn = names::dn_of(before.snapshot.view(), id)?;
+        self.lacks_before = false;
+        let bytes = wire.envelope_bytes_max() + dn.len() + ENVELOPE_BYTES_MAX;
+        if wire.bytes() + bytes > budget.out_bytes {
+            return Ok(Some(bytes));
+        }
+        let mut controls = ControlsBuf::default();
+        let own = wire.controls().iter();
+        own.for_each(|control| controls.push(control));
+        push_state(&mut controls, EntryState::Delete, uuid);
+        wire.carrying(controls.view())
+            .put_entry(dn.as_bytes(), None, &[]);
+        Ok(None)
+    }
+}
+
+fn ended(why: &str) -> Told {
+    Told::Part(Step::Done(refresh_required(why)))
+}
+
+fn parent_of<E: Engine>(snapshot: &Snapshot<E>, id: EntryId) -> Result<EntryId> {
+    read(snapshot, id, |entry| Ok(entry.parent()))
+}
+
+/// The entryUUID of an entry; `None` if it has none.
+fn uuid_of<E: Engine>(snapshot: &Snapshot<E>, id: EntryId) -> Result<Option<[u8; 16]>> {
+    let vocabulary = Vocabulary {
+        schema: snapshot.schema(),
+        attributes: &snapshot.state().attributes,
+    };
+    read(snapshot, id, |entry| {
+        let version = operational::version_of(entry, vocabulary);
+        let version =
+            version.map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        Ok(version.map(|version| version.uuid))
+    })
+}
+
+fn read<E: Engine, T>(
+    snapshot: &Snapshot<E>,
+    id: EntryId,
+    told: impl FnOnce(&Entry<'_>) -> Result<T>,
+) -> Result<T> {
+    let record = snapshot.view().get(Table::Entry, &id.to_key())?;
+    let record = record.ok_or_else(|| Error::corrupt(format!("entry {id} does not exist")))?;
+    let entry =
+        Entry::new(&record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    told(&entry)
+}
+
+/// Whether the search covers an entry.
+fn covers<E: Engine>(running: &mut Running, snapshot: &Snapshot<E>, id: EntryId) -> Result<bool> {
+    let parent = parent_of(snapshot, id)?;
+    let mut names = snapshot.take_names();
+    let above = names.superior(snapshot.view(), parent);
+    let covered = names::if_named(above.map(|superior| {
+        let superior = superior.map(|superior| &**superior);
+        running.covered.contains(id, parent, superior)
+    }));
+    snapshot.put_back_names(names);
+    Ok(covered?.unwrap_or(false))
+}

@@ -1,0 +1,286 @@
+//! Replicas: OpenLDAP's slapd, and OpenLDAP's `ldapsearch`, as consumers of a sapwood (RFC 4533).
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Add, Replace};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ModifyDnRequest, Request, Scope, SearchRequest};
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup, requests};
+
+const PEOPLE: &str = "ou=People,dc=example,dc=com";
+
+fn dn(uid: &str) -> String {
+    format!("uid={uid},{PEOPLE}")
+}
+
+fn person(uid: &str) -> Vec<u8> {
+    let attributes = [
+        ("objectClass", "inetOrgPerson"),
+        ("uid", uid),
+        ("cn", uid),
+        ("sn", "first"),
+        ("userPassword", "{SSHA}AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+    ];
+    requests::add(1, &dn(uid), &attributes)
+}
+
+/// A directory that is replica 1, with its two first entries and so many people.
+fn provider(people: usize) -> (Folder, Running) {
+    let folder = Folder::init(&[]);
+    // Entries from before it is one keep number 000.
+    let server = folder.serve();
+    let mut client = Client::admin(server.address());
+    let top = [("objectClass", "domain"), ("dc", "example")];
+    client.tell(&requests::add(1, SUFFIX, &top)).succeeded();
+    let unit = [("objectClass", "organizationalUnit"), ("ou", "People")];
+    client.tell(&requests::add(1, PEOPLE, &unit)).succeeded();
+    server.stop();
+    let path = folder.path();
+    let said = sapwood_ok(["replica".as_ref(), "enable".as_ref(), path.as_os_str()]);
+    assert!(said.contains("replica 1"), "{said}");
+    let server = folder.serve();
+    let mut client = Client::admin(server.address());
+    for number in 0..people {
+        client.tell(&person(&format!("p{number}"))).succeeded();
+    }
+    (folder, server)
+}
+
+/// A command of `ldapsearch` that synchronises with a server, for some attributes.
+fn ldapsearch(server: &Running, sync: &str) -> Command {
+    let mut command = program("ldapsearch", "ldap-utils");
+    command
+        .args([
+            "-x",
+            "-H",
+            server.ldap(),
+            "-D",
+            ADMIN,
+            "-w",
+            PASSWORD,
+            "-b",
+            SUFFIX,
+        ])
+        .args(["-E", sync, "(objectClass=*)", "sn"])
+        .stdin(Stdio::null());
+    command
+}
+
+/// The cookie that `ldapsearch` has told last.
+fn cookie(said: &str) -> String {
+    let unfolded = said.replace("\n# ", "\n").replace("\n ", "");
+    let (_, told) = unfolded
+        .rsplit_once("rid=")
+        .unwrap_or_else(|| panic!("no cookie in:\n{said}"));
+    format!("rid={}", told.lines().next().unwrap().trim())
+}
+
+#[test]
+fn ldapsearch_is_told_what_has_changed_since_its_cookie() {
+    let (_folder, server) = provider(2);
+    let said = succeeded(ldapsearch(&server, "!sync=ro").output().unwrap());
+    assert_eq!(said.matches("\ndn: ").count(), 4, "{said}");
+    assert!(said.contains("# SyncDone control"), "{said}");
+    let cookie = cookie(&said);
+    let mut client = Client::admin(server.address());
+    client
+        .tell(&requests::describe(1, &dn("p0"), "new"))
+        .succeeded();
+    client
+        .tell(&message(1, Request::Delete(&dn("p1"))))
+        .succeeded();
+    let said = ldapsearch(&server, &format!("!sync=ro/{cookie}"))
+        .output()
+        .unwrap();
+    let said = succeeded(said);
+    assert_eq!(said.matches("\ndn: ").count(), 1, "{said}");
+    assert!(said.contains(&format!("\ndn: {}", dn("p0"))), "{said}");
+}
+
+#[test]
+fn a_directory_that_is_no_replica_says_so() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let said = ldapsearch(&server, "!sync=ro").output().unwrap();
+    let said = text(&said.stdout);
+    assert!(said.contains("sapwood replica enable"), "{said}");
+}
+
+/// A slapd that consumes what a server provides.
+fn consumer(server: &Running, kind: &str) -> Slapd {
+    let retry = "retry=\"1 +\"";
+    let lines = format!(
+        "syncrepl rid=007 provider={} type={kind} {retry} searchbase=\"{SUFFIX}\" scope=sub \
+         bindmethod=simple binddn=\"{ADMIN}\" credentials=\"{PASSWORD}\" schemachecking=off\n",
+        server.ldap()
+    );
+    Slapd::with(&SlapdSetup {
+        database: &lines,
+        ..SlapdSetup::default()
+    })
+}
+
+type Entries = BTreeMap<String, BTreeSet<String>>;
+
+/// All entries of a server, with all that a copy has to have.
+fn entries(client: &mut Client) -> Entries {
+    let attributes = [
+        "*",
+        "entryUUID",
+        "entryCSN",
+        "creatorsName",
+        "createTimestamp",
+    ];
+    let attributes = attributes
+        .iter()
+        .chain(&["modifiersName", "modifyTimestamp"]);
+    let list: OctetStringsBuf = attributes.collect();
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest {
+        attributes: list.view(),
+        ..SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter())
+    };
+    let answers = client.ask_all(Request::Search(request), &[]);
+    let found = answers.iter().filter_map(|answer| {
+        let dn = answer.entry.clone()?;
+        let lines = answer.attributes.iter().flat_map(|(name, values)| {
+            let text = move |value: &Vec<u8>| format!("{name}: {}", String::from_utf8_lossy(value));
+            values.iter().map(text)
+        });
+        Some((dn, lines.collect()))
+    });
+    found.collect()
+}
+
+/// Waits until both have the same. A consumer that does not get there is waited for in vain.
+#[track_caller]
+fn become_equal(server: &Running, slapd: &Slapd) {
+    let expected = entries(&mut Client::admin(server.address()));
+    let mut copy = Entries::new();
+    for _ in 0..1200 {
+        copy = entries(&mut Client::admin(slapd.address()));
+        if copy == expected {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(copy, expected);
+}
+
+/// Adds, changes, renames and deletes.
+fn change(server: &Running, round: &str) {
+    let mut client = Client::admin(server.address());
+    let new = format!("new-{round}");
+    client.tell(&person(&new)).succeeded();
+    let gone = format!("gone-{round}");
+    client.tell(&person(&gone)).succeeded();
+    let changes: &[requests::Change<'_>] = &[
+        (Replace, "sn", &["second"]),
+        (Add, "description", &[round]),
+        (
+            Replace,
+            "userPassword",
+            &["{SSHA}BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"],
+        ),
+    ];
+    client
+        .tell(&requests::modify(1, &dn("p0"), changes))
+        .succeeded();
+    client
+        .tell(&message(1, Request::Delete(&dn(&gone))))
+        .succeeded();
+    let (unit, renamed) = (
+        format!("ou=Unit {round},{SUFFIX}"),
+        format!("ou=Renamed {round}"),
+    );
+    let attributes = [("objectClass", "organizationalUnit"), ("ou", round)];
+    client
+        .tell(&requests::add(1, &unit, &attributes))
+        .succeeded();
+    let below = format!("ou=Below,{unit}");
+    let attributes = [("objectClass", "organizationalUnit"), ("ou", "Below")];
+    client
+        .tell(&requests::add(1, &below, &attributes))
+        .succeeded();
+    let rename = message(1, requests::rename(&unit, &renamed));
+    client.tell(&rename).succeeded();
+    let moved = format!("uid=moved-{round}");
+    let rename = message(1, requests::rename(&dn(&new), &moved));
+    client.tell(&rename).succeeded();
+    // Last, as slapd 2.5 cannot rename an entry after another one was moved below it, by whomever it is asked to.
+    let name = dn(&format!("moved-{round}"));
+    let Request::ModifyDn(request) = requests::rename(&name, &moved) else {
+        panic!("no rename")
+    };
+    let unit = format!("{renamed},{SUFFIX}");
+    let request = ModifyDnRequest {
+        new_superior: Some(&unit),
+        ..request
+    };
+    client
+        .tell(&message(1, Request::ModifyDn(request)))
+        .succeeded();
+}
+
+fn slapd_follows(kind: &str) {
+    let (_folder, server) = provider(20);
+    let mut slapd = consumer(&server, kind);
+    become_equal(&server, &slapd);
+    change(&server, "one");
+    become_equal(&server, &slapd);
+    // It goes on where it was.
+    slapd.kill();
+    change(&server, "two");
+    slapd.start_again();
+    become_equal(&server, &slapd);
+    change(&server, "three");
+    become_equal(&server, &slapd);
+}
+
+#[test]
+fn slapd_follows_by_asking_again_and_again() {
+    slapd_follows("refreshOnly interval=00:00:00:01");
+}
+
+#[test]
+fn slapd_follows_by_staying() {
+    slapd_follows("refreshAndPersist");
+}
+
+#[test]
+fn ldapsearch_that_stays_is_told_changes_as_they_are_made() {
+    let (_folder, server) = provider(1);
+    let mut search = ldapsearch(&server, "!sync=rp")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(search.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    // Everything is told, then it waits.
+    assert!(
+        lines.any(|line| line.contains("SyncInfo Received")),
+        "no end of the refresh"
+    );
+    let mut client = Client::admin(server.address());
+    client.tell(&person("late")).succeeded();
+    let name = format!("dn: {}", dn("late"));
+    assert!(lines.any(|line| line == name), "it was not told");
+    client
+        .tell(&message(1, Request::Delete(&dn("late"))))
+        .succeeded();
+    assert!(
+        lines.any(|line| line == name),
+        "it was not told that it has gone"
+    );
+    search.kill().unwrap();
+    search.wait().unwrap();
+}
