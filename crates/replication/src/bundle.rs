@@ -1,6 +1,19 @@
 //! What a replica tells another one: all that has changed since the other one's vector.
 
-use crate::{Bundle, Change, EntryChanges, Node, Replica, Uuid, Vector, What};
+use crate::{Change, Conflict, EntryChanges, Node, Replica, Uuid, Vector, What};
+
+/// What brings a replica from one vector to another. It is applied as a whole, in one commit, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle {
+    /// What the receiver had when this was made for it. It may have more by now, but not less.
+    pub since: Vector,
+    /// What the sender has, all of which the receiver has when it has applied this.
+    pub upto: Vector,
+    /// What has changed, entry by entry.
+    pub entries: Vec<EntryChanges>,
+    /// Lines of the sender's conflict log.
+    pub conflicts: Vec<Conflict>,
+}
 
 /// Why somebody cannot be told only what has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use sapwood_ldap::csn::Csn;
 
-use crate::{Conflict, Vector};
-
 /// entryUUID (RFC 4530): what an entry is known by on all replicas, whatever it is called. It is not used again after
 /// the entry was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,17 +133,4 @@ pub struct EntryChanges {
     pub stamp: Stamp,
     /// The changes.
     pub changes: Vec<Change>,
-}
-
-/// What brings a replica from one vector to another. It is applied as a whole, in one commit, or not at all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bundle {
-    /// What the receiver had when this was made for it. It may have more by now, but not less.
-    pub since: Vector,
-    /// What the sender has, all of which the receiver has when it has applied this.
-    pub upto: Vector,
-    /// What has changed, entry by entry.
-    pub entries: Vec<EntryChanges>,
-    /// Lines of the sender's conflict log.
-    pub conflicts: Vec<Conflict>,
 }

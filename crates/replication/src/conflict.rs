@@ -10,7 +10,7 @@ use std::fmt;
 
 use sapwood_ldap::csn::Csn;
 
-use crate::{Attribute, Attributes, Kind, Replica, Uuid, Value, What};
+use crate::{Attribute, Attributes, Uuid, Value, What};
 
 /// What has lost.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,9 +30,9 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// What is lost if a change has no effect; `None` if there was nothing to be lost.
-    pub fn of<R: Replica>(replica: &R, what: &What) -> Option<Lost> {
-        let is_secret = |attribute: &Attribute| replica.kind(attribute) == Kind::Secret;
+    /// What is lost if a change has no effect; `None` if there was nothing to be lost. `is_secret` tells of which
+    /// attributes nobody may see values.
+    pub(crate) fn of(what: &What, is_secret: impl Fn(&Attribute) -> bool) -> Option<Lost> {
         match what {
             What::Moved(_) => Some(Lost::Place),
             What::Value {

@@ -24,10 +24,9 @@ mod replica;
 mod seen;
 mod vector;
 
-pub use bundle::SinceError;
+pub use bundle::{Bundle, SinceError};
 pub use change::{
-    Attribute, Attributes, Bundle, Change, EntryChanges, Kind, Place, Resolution, Stamp, Uuid,
-    Value, What,
+    Attribute, Attributes, Change, EntryChanges, Kind, Place, Resolution, Stamp, Uuid, Value, What,
 };
 pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};

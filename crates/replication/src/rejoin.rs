@@ -201,7 +201,7 @@ impl<R: Replica, O: Replica<Error = R::Error>> Rejoin<'_, R, O> {
                 },
             ) => return Ok(Some(what)),
             (Fate::Changed(winner), What::Deleted) => (winner, Some(Lost::Delete)),
-            (Fate::Changed(winner) | Fate::Gone(winner), _) => (winner, Lost::of(self.copy, &what)),
+            (Fate::Changed(winner) | Fate::Gone(winner), _) => (winner, self.copy.loss(&what)),
         };
         if let Some(lost) = lost {
             self.log(entry, (csn, lost), winner)?;
@@ -269,7 +269,7 @@ impl<R: Replica, O: Replica<Error = R::Error>> Rejoin<'_, R, O> {
         };
         for was in self.present(entry)? {
             if is_replaced(&was.what)
-                && let Some(lost) = Lost::of(self.copy, &was.what)
+                && let Some(lost) = self.copy.loss(&was.what)
             {
                 self.log(entry, (was.csn, lost), csn)?;
             }

@@ -3,7 +3,8 @@
 use sapwood_ldap::csn::Csn;
 
 use crate::{
-    Attribute, Attributes, Change, Conflict, Kind, Place, Resolution, Stamp, Uuid, Value, Vector,
+    Attribute, Attributes, Change, Conflict, Kind, Lost, Place, Resolution, Stamp, Uuid, Value,
+    Vector, What,
 };
 
 /// How an entry is seen.
@@ -72,6 +73,11 @@ pub trait Replica {
 
     /// How the values of an attribute are kept apart. All replicas have to say the same.
     fn kind(&self, attribute: &str) -> Kind;
+
+    /// What is lost if a change has no effect; `None` if there was nothing to be lost.
+    fn loss(&self, what: &What) -> Option<Lost> {
+        Lost::of(what, |attribute| self.kind(attribute) == Kind::Secret)
+    }
 
     /// The values that an RDN names, with their attributes.
     fn naming_values(&self, rdn: &Value) -> Vec<(Attribute, Value)>;

@@ -29,7 +29,7 @@ impl<R: Replica> Merge<'_, R> {
     fn log_if_deleted(&mut self, entry: Uuid, change: &Change) -> Result<(), R> {
         if let Some(deleted) = self.node(entry)?.and_then(|node| node.deleted)
             && change.csn < deleted
-            && let Some(lost) = Lost::of(self.replica, &change.what)
+            && let Some(lost) = self.replica.loss(&change.what)
         {
             self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
         }
@@ -82,7 +82,7 @@ impl<R: Replica> Merge<'_, R> {
         let is_conflict = change.csn < old.csn || !self.sender.covers(old.csn);
         if is_conflict
             && loser.what != winner.what
-            && let Some(lost) = Lost::of(self.replica, &loser.what)
+            && let Some(lost) = self.replica.loss(&loser.what)
         {
             self.log(entry, (loser.csn, lost), winner.csn, Rule::Later)?;
         }

@@ -43,7 +43,7 @@ impl<R: Replica> Merge<'_, R> {
         for change in fresh {
             match (was_deleted, deleted) {
                 (Some(deleted), _) => {
-                    if let Some(lost) = Lost::of(self.replica, &change.what) {
+                    if let Some(lost) = self.replica.loss(&change.what) {
                         self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
                     }
                 }
@@ -66,7 +66,7 @@ impl<R: Replica> Merge<'_, R> {
         for change in registers.into_iter().chain(moves) {
             if !self.sender.covers(change.csn)
                 && self.known.covers(change.csn)
-                && let Some(lost) = Lost::of(self.replica, &change.what)
+                && let Some(lost) = self.replica.loss(&change.what)
             {
                 self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
             }
@@ -157,7 +157,7 @@ impl<R: Replica> Merge<'_, R> {
         let is_conflict = !is_later || !self.sender.covers(old_csn);
         if is_conflict && loser != winner && old != values {
             let what = What::Whole(attribute.clone(), lost.to_vec());
-            if let Some(lost) = Lost::of(self.replica, &what) {
+            if let Some(lost) = self.replica.loss(&what) {
                 self.log(entry, (loser, lost), winner, Rule::Later)?;
             }
         }

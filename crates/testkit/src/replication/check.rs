@@ -180,7 +180,7 @@ impl Ledger<'_> {
             })
         };
         let is_told = || {
-            let lost = Lost::of(self.states[0], made.what);
+            let lost = self.states[0].loss(made.what);
             lost.is_some_and(|lost| self.is_told(made.csn, entry, &lost))
         };
         match made.what {
