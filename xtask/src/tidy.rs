@@ -71,18 +71,9 @@ const CIRCLES_LEFT: &[(&str, &[&str])] = &[
         "lmdb-abi",
         &["cursor", "env", "free_list", "readers", "txn"],
     ),
-    ("replication", &["change", "conflict", "replica"]),
     (
         "directory",
-        &[
-            "access",
-            "directory",
-            "password_policy",
-            "search",
-            "target",
-            "update",
-            "virtual_attributes",
-        ],
+        &["directory", "password_policy", "search", "update"],
     ),
 ];
 

@@ -1,5 +1,7 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
+mod access;
+mod acting;
 mod change_reader;
 pub(crate) mod feed_generation;
 mod index_builder;
@@ -19,7 +21,7 @@ use sapwood_ldap::message::Request;
 use crate::access::Access;
 use crate::accounts::Accounts;
 use crate::changes::clock::HybridClock;
-use crate::changes::{ChangesKept, watermark};
+use crate::changes::watermark;
 use crate::config::Settings;
 use crate::definition::{self, Config};
 use crate::engine::{
@@ -28,13 +30,12 @@ use crate::engine::{
 use crate::error::{self, Error, Result};
 use crate::examined::Examined;
 use crate::names::DnCache;
+use crate::options::Options;
 use crate::schema::Schema;
 use crate::search::Learned;
-use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
-use crate::synthetic::root_dse::RootDse;
 use crate::update::rules::RuleSet;
 use crate::update::{
     Allowance, Applied, Batch, Prepared, Update, UpdateRequest, Work, WriterState,
@@ -45,41 +46,6 @@ pub use self::feed_generation::renew_feed;
 pub(crate) use self::index_builder::Builder;
 use self::snapshot::Seen;
 pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
-
-/// What a directory is opened with; not kept.
-#[derive(Clone)]
-pub struct Options {
-    /// The schema of the program, which the data of a directory may add to.
-    pub schema: Schema,
-    /// What the root DSE says about the server.
-    pub root_dse: RootDse,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// Where entryUUID comes from.
-    pub uuids: Arc<dyn UuidSource>,
-    /// Checks the passwords that are stored; with `None` any value is.
-    pub passwords: Option<Arc<dyn PasswordHasher>>,
-    /// Its number among the replicas of the directory, of 12 bits, which stands in the change sequence numbers that it
-    /// makes; 0 while it is not replicated.
-    pub replica: u16,
-    /// How far back the change feed reaches.
-    pub changes_kept: ChangesKept,
-}
-
-impl Options {
-    /// The system's clock, UUIDs of the time, passwords stored as they come.
-    pub fn new(schema: Schema) -> Options {
-        Options {
-            schema,
-            root_dse: RootDse::default(),
-            clock: Arc::new(SystemClock),
-            uuids: Arc::new(TimedUuids),
-            passwords: None,
-            replica: 0,
-            changes_kept: ChangesKept::default(),
-        }
-    }
-}
 
 /// A directory. Clones share it.
 pub struct Directory<E: Engine = Embedded> {

@@ -29,6 +29,7 @@ mod indexes;
 mod large;
 mod names;
 mod operational;
+mod options;
 mod outcome;
 mod password_policy;
 mod policy;
@@ -57,8 +58,8 @@ pub use config::{
 };
 pub use definition::{Config, Partition};
 pub use directory::{
-    ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, Options,
-    PositionError, RetiredSnapshot, Snapshot, renew_feed,
+    ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, PositionError,
+    RetiredSnapshot, Snapshot, renew_feed,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
@@ -70,6 +71,7 @@ pub use import::{
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use operational::EntryVersion;
+pub use options::Options;
 pub use outcome::{AwaitedChange, Outcome, Settlement};
 pub use password_policy::{
     AccountChange, BindFailure, BindVerdict, PasswordChange,

@@ -18,21 +18,18 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::url::Scope;
 
 use super::condition::{Asked, COMPILING_WORK, FINDING_WORK, group_filter};
-use super::{Identity, Requester, Sight, Slot};
+use super::{Evaluate, Identity, Requester, Slot};
 use crate::config::AuthzPolicy;
-use crate::directory::Snapshot;
-use crate::engine::{Engine, EntryId, Read, Table};
+use crate::engine::{EntryId, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::Operational;
-use crate::password_policy;
 use crate::policy::entry_test::EntryTest;
 use crate::policy::mapping::{Mapped, UserName};
 use crate::policy::regex::{self, MATCHING_WORK};
 use crate::policy::{DnScope, Rights};
 use crate::schema::{AuthzRule, AuthzScope, NormalDn, OperationalAttribute, Schema};
-use crate::search::look::Look;
 use crate::state::State;
 
 /// Most work of one decision, in about as many nanoseconds: what stands in the way of others who are served by the same
@@ -51,17 +48,20 @@ const EXPRESSIONS_MAX: u32 = 64;
 const ACTING_DEPTH_MAX: usize = 2;
 
 /// What is asked of the data.
-struct Data<'a, R: Read> {
+pub(crate) struct Acting<'a, R: Evaluate> {
     view: &'a R,
     schema: &'a Schema,
     state: &'a State,
-    now_micros: u64,
+    is_disabled: IsDisabled<'a>,
     /// Regular expressions that may still be tried.
     expressions_left: Cell<u32>,
 }
 
 /// Makes somebody anew, with what the rules grant by the data that decide.
 type ByRules<'a> = &'a dyn Fn(&Arc<Requester>) -> Result<Arc<Requester>>;
+/// Whether nobody is to be an entry at the moment, whatever the password: password policies say so. A lock for failed
+/// binds is none of this: it keeps passwords from being tried, and anybody can bring it about.
+pub(super) type IsDisabled<'a> = &'a dyn Fn(EntryId) -> Result<bool>;
 
 /// Somebody who has a name, and perhaps an entry.
 struct Somebody {
@@ -70,28 +70,35 @@ struct Somebody {
 }
 
 /// Takes work away; whether there was as much.
-fn take(work: &mut u64, cost: u64) -> bool {
+pub(crate) fn take(work: &mut u64, cost: u64) -> bool {
     let left = work.checked_sub(cost);
     *work = left.unwrap_or_default();
     left.is_some()
 }
 
-impl<'a, R: Read> Data<'a, R> {
-    fn new(view: &'a R, schema: &'a Schema, state: &'a State, now_micros: u64) -> Data<'a, R> {
-        Data {
+impl<'a, R: Evaluate> Acting<'a, R> {
+    pub(crate) fn new(
+        view: &'a R,
+        (schema, state): (&'a Schema, &'a State),
+        is_disabled: IsDisabled<'a>,
+    ) -> Acting<'a, R> {
+        Acting {
             view,
             schema,
             state,
-            now_micros,
+            is_disabled,
             expressions_left: Cell::new(EXPRESSIONS_MAX),
         }
     }
 
-    /// The entry with a DN.
+    /// The entry with a DN. An update whose permission follows from it is guarded by it, wherever it is.
     fn find(&self, dn: &NormalDn) -> Result<Option<EntryId>> {
         let walk = names::walk(self.view, &self.state.contexts, dn)?;
-        let found = walk.and_then(|walk| walk.found());
-        Ok(found.map(|found| found.id))
+        let Some(found) = walk.and_then(|walk| walk.found()) else {
+            return Ok(None);
+        };
+        self.view.rely_on(Table::Entry, &found.id.to_key());
+        Ok(Some(found.id))
     }
 
     /// Who has an identity; `None` for nobody, and for a user whose entry was deleted.
@@ -100,6 +107,7 @@ impl<'a, R: Read> Data<'a, R> {
         match identity {
             Identity::Anonymous => Ok(None),
             Identity::User { entry, .. } => {
+                self.view.rely_on(Table::Entry, &entry.to_key());
                 if self.view.get(Table::Entry, &entry.to_key())?.is_none() {
                     return Ok(None);
                 }
@@ -159,8 +167,7 @@ impl<'a, R: Read> Data<'a, R> {
         Ok(may && !self.is_disabled(&other, work)?)
     }
 
-    /// Whether nobody is to be somebody at the moment, whatever their password. A lock for failed binds is none of
-    /// this: it keeps passwords from being tried, and anybody can bring it about.
+    /// Whether nobody is to be somebody at the moment.
     fn is_disabled(&self, somebody: &Somebody, work: &mut u64) -> Result<bool> {
         let Some(id) = somebody.entry else {
             return Ok(false);
@@ -168,9 +175,7 @@ impl<'a, R: Read> Data<'a, R> {
         if !take(work, FINDING_WORK) {
             return Ok(true);
         }
-        let data = (self.schema, self.state, self.view);
-        let governing = password_policy::governing(data, id)?;
-        Ok(governing.is_some_and(|governing| governing.is_disabled(self.now_micros)))
+        (self.is_disabled)(id)
     }
 
     /// Whether a value that an entry has is true of somebody.
@@ -363,22 +368,14 @@ impl<'a, R: Read> Data<'a, R> {
         if may_search.is_some_and(|granted| !granted.has(Slot::ENTRY, Rights::SEARCH)) {
             return Ok(false);
         }
-        let look = Look {
-            schema: self.schema,
-            attributes: &self.state.attributes,
-            grants,
-            sight: match on_entry {
-                Some(_) => Sight::Decided,
-                None => Sight::All,
-            },
-            on_entry: on_entry.as_ref(),
-            collective: None,
-        };
-        Ok(*work > 0 && look.asserts(self.view, id, filter.as_filter(), work)? == Some(true))
+        let known = (self.schema, &self.state.attributes);
+        let granted = (grants, on_entry.as_ref());
+        let filter = filter.as_filter();
+        Ok(*work > 0 && self.view.evaluate(known, granted, id, filter, work)? == Some(true))
     }
 
     /// Whether who acts for somebody still may.
-    fn is_authorized(
+    pub(crate) fn is_authorized(
         &self,
         requester: &Requester,
         by_rules: ByRules<'_>,
@@ -395,7 +392,7 @@ impl<'a, R: Read> Data<'a, R> {
     }
 
     /// Whether somebody may act as another one, with what the rules grant to them.
-    fn may_ask(
+    pub(crate) fn may_ask(
         &self,
         asker: &Arc<Requester>,
         target: &Identity,
@@ -408,6 +405,11 @@ impl<'a, R: Read> Data<'a, R> {
 }
 
 impl Requester {
+    /// Whether they may act for somebody at all: who acts for others already does so only up to a depth.
+    pub(crate) fn may_act_further(&self) -> bool {
+        self.depth() < ACTING_DEPTH_MAX
+    }
+
     /// How often somebody acts for somebody here.
     fn depth(&self) -> usize {
         self.asked_by.as_ref().map_or(0, |asker| 1 + asker.depth())
@@ -415,94 +417,19 @@ impl Requester {
 
     /// Whether who acts for somebody still may, as it is in a transaction; of who acts for nobody else that is always
     /// so. What it takes is taken from `work`.
-    pub(crate) fn is_authorized<R: Read>(
+    pub(crate) fn is_authorized<R: Evaluate>(
         &self,
-        (schema, now_micros): (&Schema, u64),
+        schema: &Schema,
         (view, state): (&R, &Arc<State>),
+        is_disabled: IsDisabled<'_>,
         work: &mut u64,
     ) -> Result<bool> {
-        let data = Data::new(view, schema, state, now_micros);
+        let data = Acting::new(view, (schema, state), is_disabled);
         let rules = &self.grants.set;
         let by_rules = |asker: &Arc<Requester>| match rules.is_of(asker) {
             true => Ok(asker.clone()),
             false => rules.renewed(schema, asker, (view, state)),
         };
         data.is_authorized(self, &by_rules, work)
-    }
-}
-
-impl<E: Engine> Snapshot<E> {
-    /// The identity that a DN names, unless it is the administrator's; `None` for a DN that no entry has, and for what
-    /// is no DN.
-    pub fn identity_of(&self, dn: &str) -> Result<Option<Identity>> {
-        let mut normal = NormalDn::new();
-        if normal.parse(self.schema(), dn.as_bytes()).is_err() {
-            return Ok(None);
-        }
-        if normal.is_empty() {
-            return Ok(Some(Identity::Anonymous));
-        }
-        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
-        let Some(found) = walk.and_then(|walk| walk.found()) else {
-            return Ok(None);
-        };
-        let dn = names::dn_of(self.view(), found.id)?;
-        Ok(Some(Identity::User {
-            entry: found.id,
-            dn,
-        }))
-    }
-
-    /// Somebody who acts as another one: `None` for who may not. What that takes is taken from `work`; it is no more
-    /// than [`ACTING_WORK_MAX`].
-    pub fn acting(
-        &self,
-        asker: &Arc<Requester>,
-        identity: Identity,
-        work: &mut u64,
-    ) -> Result<Option<Arc<Requester>>> {
-        if asker.depth() >= ACTING_DEPTH_MAX {
-            return Ok(None);
-        }
-        self.within(work, |data, left| {
-            let by_rules = &|known: &Arc<Requester>| self.current(known);
-            let may = data.is_authorized(asker, by_rules, left)?
-                && data.may_ask(asker, &identity, by_rules, left)?;
-            if !may {
-                return Ok(None);
-            }
-            // Only now what the rules grant is found out, which takes longest.
-            let acting = self.directory().acting_from(asker, identity);
-            Ok(self.takes_grants(&acting, left)?.then_some(acting))
-        })
-    }
-
-    /// Whether who acts for somebody still may. What that takes is taken from `work`; it is no more than
-    /// [`ACTING_WORK_MAX`].
-    pub fn is_authorized(&self, acting: &Arc<Requester>, work: &mut u64) -> Result<bool> {
-        self.within(work, |data, left| {
-            let by_rules = &|known: &Arc<Requester>| self.current(known);
-            Ok(data.is_authorized(acting, by_rules, left)? && self.takes_grants(acting, left)?)
-        })
-    }
-
-    /// Finds out what the rules grant to somebody, and counts it: whether there was as much work left.
-    fn takes_grants(&self, acting: &Arc<Requester>, left: &mut u64) -> Result<bool> {
-        Ok(take(left, self.current(acting)?.grants().work()))
-    }
-
-    /// Decides something with a part of the work.
-    fn within<T>(
-        &self,
-        work: &mut u64,
-        decide: impl FnOnce(&Data<'_, E::Snapshot>, &mut u64) -> Result<T>,
-    ) -> Result<T> {
-        let mut left = (*work).min(ACTING_WORK_MAX);
-        let before = left;
-        let now_micros = self.now_micros();
-        let data = Data::new(self.view(), self.schema(), self.state(), now_micros);
-        let decided = decide(&data, &mut left);
-        *work = work.saturating_sub(before - left);
-        decided
     }
 }

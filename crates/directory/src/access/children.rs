@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use super::compile::Slot;
 use super::condition::Asked;
+use super::evaluate::Evaluate;
 use super::grants::{Grants, OwnValues, RuleFor, decide};
-use crate::engine::{EntryId, Read, Table};
+use crate::engine::{EntryId, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
@@ -17,7 +18,7 @@ use crate::schema::{NormalDn, Schema};
 
 impl Grants {
     /// The number of children of an entry whose existence may be told. `dn` is the entry's.
-    pub(crate) fn children_count<R: Read>(
+    pub(crate) fn children_count<R: Evaluate>(
         &self,
         schema: &Schema,
         view: &R,
@@ -99,7 +100,7 @@ impl Grants {
 }
 
 /// The entry above one that may have been deleted.
-fn parent_of<R: Read>(view: &R, id: EntryId) -> Result<Option<EntryId>> {
+fn parent_of<R: Evaluate>(view: &R, id: EntryId) -> Result<Option<EntryId>> {
     let Some(record) = view.get(Table::Entry, &id.to_key())? else {
         return Ok(None);
     };

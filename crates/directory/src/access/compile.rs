@@ -11,11 +11,12 @@ use std::sync::{Arc, LazyLock};
 use sapwood_ldap::filter_text;
 
 use super::condition::Condition;
+use super::evaluate::Evaluate;
 use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
 use super::limits::CompiledLimits;
 use super::who::CompiledWho;
 use super::{Connection, Identity};
-use crate::engine::{Embedded, Engine, EntryId, Read};
+use crate::engine::{Embedded, Engine, EntryId};
 use crate::error::{Error, Result};
 use crate::policy::entry_test::EntryTest;
 use crate::policy::expansion::Source;
@@ -308,7 +309,7 @@ impl AccessRules {
     }
 
     /// The same by the data. `real` is who has authenticated.
-    pub(super) fn grants_with<R: Read>(
+    pub(super) fn grants_with<R: Evaluate>(
         self: &Arc<AccessRules>,
         schema: &Schema,
         (identity, real): (&Identity, &Identity),
@@ -496,7 +497,7 @@ impl CompiledRule {
     }
 
     /// What of the rule is about one identity.
-    fn for_one<R: Read>(
+    fn for_one<R: Evaluate>(
         &self,
         asker: &Asker<'_>,
         data: Data<'_, R>,

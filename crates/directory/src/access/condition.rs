@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::filter_text;
 
-use super::grants::{Grants, Sight};
+use super::evaluate::Evaluate;
+use super::grants::Grants;
 use super::group::GroupTest;
 use super::set::Set;
 use crate::engine::{EntryId, Read, Table};
@@ -16,7 +17,6 @@ use crate::policy::expansion::{Expansion, escaped};
 use crate::policy::regex::{self, MATCHING_WORK, Regex};
 use crate::policy::{DnScope, TextStyle};
 use crate::schema::{NormalDn, Schema};
-use crate::search::look::Look;
 use crate::state::State;
 
 /// An entry that rights are asked on.
@@ -88,7 +88,7 @@ pub(super) fn naming_filter(attribute: &str, dn: &str) -> std::result::Result<Fi
 }
 
 /// Whether an entry matches a filter. No access rule is asked. What it takes is added to `work`.
-pub(super) fn matches<R: Read>(
+pub(super) fn matches<R: Evaluate>(
     (view, schema): (&R, &Schema),
     state: &State,
     id: EntryId,
@@ -99,22 +99,21 @@ pub(super) fn matches<R: Read>(
         return Ok(false);
     }
     static ABOVE: OnceLock<Grants> = OnceLock::new();
-    let look = Look {
-        schema,
-        attributes: &state.attributes,
-        grants: ABOVE.get_or_init(Grants::unlimited),
-        sight: Sight::All,
-        on_entry: None,
-        collective: None,
-    };
+    let granted = (ABOVE.get_or_init(Grants::unlimited), None);
     let mut left = u64::MAX;
-    let matches = look.asserts(view, id, filter.as_filter(), &mut left)?;
+    let matches = view.evaluate(
+        (schema, &state.attributes),
+        granted,
+        id,
+        filter.as_filter(),
+        &mut left,
+    )?;
     *work = work.saturating_add(u64::MAX - left);
     Ok(matches == Some(true))
 }
 
 /// Whether the entry with a DN matches a filter; there need not be one.
-pub(super) fn entry_matches<R: Read>(
+pub(super) fn entry_matches<R: Evaluate>(
     (view, schema): (&R, &Schema),
     state: &State,
     dn: &NormalDn,
@@ -133,7 +132,7 @@ pub(super) fn entry_matches<R: Read>(
 
 impl Condition {
     /// Whether an entry meets it. What that takes is added to `work`, in about as many nanoseconds.
-    pub(super) fn holds<R: Read>(
+    pub(super) fn holds<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         state: &State,

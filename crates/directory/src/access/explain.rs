@@ -1,17 +1,11 @@
 //! Why somebody may do something: the rules that were tried, one after the other.
 
-use std::sync::Arc;
-
-use super::Requester;
 use super::compile::Slot;
 use super::condition::Asked;
+use super::evaluate::Evaluate;
 use super::grants::{Grants, Met};
-use crate::directory::Snapshot;
-use crate::engine::{Engine, Read};
-use crate::error::{Error, Result};
-use crate::names;
+use crate::error::Result;
 use crate::policy::{ListScope, Rights, Rule, Then};
-use crate::schema::NormalDn;
 
 /// What rules say of somebody, an entry and an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +47,11 @@ pub enum Tried {
 
 impl Grants {
     /// How the rights on a slot of an entry come about.
-    fn explain<R: Read>(&self, asked: &Asked<'_, R>, slot: Slot) -> Result<Explanation> {
+    pub(crate) fn explain<R: Evaluate>(
+        &self,
+        asked: &Asked<'_, R>,
+        slot: Slot,
+    ) -> Result<Explanation> {
         let mut explanation = Explanation {
             rights: Rights::NONE,
             is_above_rules: self.is_unlimited(),
@@ -111,47 +109,5 @@ impl Grants {
             }
         }
         Ok(explanation)
-    }
-}
-
-impl<E: Engine> Snapshot<E> {
-    /// Why somebody has which rights on an attribute of an entry, on the entry itself (`entry`), or on what is directly
-    /// below it (`children`).
-    ///
-    /// # Errors
-    /// When there is no such entry or attribute, or the engine fails.
-    pub fn explain_access(
-        &self,
-        requester: &Arc<Requester>,
-        dn: &str,
-        attribute: &str,
-    ) -> Result<Explanation> {
-        let requester = self.current(requester)?;
-        let schema = self.schema();
-        let mut normal = NormalDn::new();
-        let parsed = normal.parse(schema, dn.as_bytes());
-        parsed.map_err(|error| Error::Config(format!("{dn:?} is not a DN: {error}")))?;
-        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
-        let found = walk.and_then(|walk| walk.found());
-        let found = found.ok_or_else(|| Error::Config(format!("there is no entry {dn:?}")))?;
-        let slot = match attribute {
-            "entry" => Slot::ENTRY,
-            "children" => Slot::CHILDREN,
-            name => match schema.attribute_type(name.as_bytes()) {
-                Some(known) => requester.grants().slot(known.id()),
-                None => {
-                    return Err(Error::Config(format!(
-                        "there is no attribute type {name:?}"
-                    )));
-                }
-            },
-        };
-        let asked = Asked {
-            view: self.view(),
-            schema,
-            dn: &normal,
-            id: found.id,
-        };
-        requester.grants().explain(&asked, slot)
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::Requester;
 use super::compile::{AccessRules, NO_STATE, Slot};
 use super::condition::{Asked, Condition};
+use super::evaluate::Evaluate;
 use crate::attributes::AttributeTable;
-use crate::engine::{AttributeNo, EntryId, Read};
+use crate::engine::{AttributeNo, EntryId};
 use crate::error::Result;
 use crate::names::Superior;
 use crate::policy::entry_test::EntryTest;
@@ -317,7 +318,7 @@ impl Grants {
 
     /// Whether the rules ask for the data, so that what they grant is found out for each commit.
     #[inline]
-    pub(super) fn needs_data(&self) -> bool {
+    pub(crate) fn needs_data(&self) -> bool {
         self.set.needs_data
     }
 
@@ -329,13 +330,13 @@ impl Grants {
 
     /// What the limits say of size and time that are about the identity, if any are.
     #[inline]
-    pub(super) fn limits(&self) -> Option<SearchBounds> {
+    pub(crate) fn limits(&self) -> Option<SearchBounds> {
         self.limits
     }
 
     /// What finding out what is granted took, in about as many nanoseconds.
     #[inline]
-    pub(super) fn work(&self) -> u64 {
+    pub(crate) fn work(&self) -> u64 {
         self.work
     }
 
@@ -387,7 +388,7 @@ impl Grants {
     }
 
     /// The rights on a slot of an entry.
-    pub(crate) fn rights<R: Read>(&self, asked: &Asked<'_, R>, slot: Slot) -> Result<Rights> {
+    pub(crate) fn rights<R: Evaluate>(&self, asked: &Asked<'_, R>, slot: Slot) -> Result<Rights> {
         if self.is_unlimited {
             return Ok(Rights::ALL);
         }
@@ -395,7 +396,7 @@ impl Grants {
     }
 
     /// The same; what it takes is taken from `work`, of which nothing may be left.
-    pub(super) fn rights_within<R: Read>(
+    pub(crate) fn rights_within<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         slot: Slot,
@@ -416,12 +417,12 @@ impl Grants {
     }
 
     /// The same, of which some is known.
-    fn rights_of<R: Read>(&self, met: &Met<'_, '_, R>, slot: Slot) -> Result<Rights> {
+    fn rights_of<R: Evaluate>(&self, met: &Met<'_, '_, R>, slot: Slot) -> Result<Rights> {
         self.rights_on(met, slot, OwnValues::default())
     }
 
     /// Those to change values.
-    fn rights_on<R: Read>(
+    fn rights_on<R: Evaluate>(
         &self,
         met: &Met<'_, '_, R>,
         slot: Slot,
@@ -445,7 +446,7 @@ impl Grants {
 
     /// The first of some slots of an entry on which there are not the rights that stand beside it, to change values
     /// that name those. Each slot is decided once for either, however often it comes.
-    pub(crate) fn missing<R: Read>(
+    pub(crate) fn missing<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         wanted: impl Iterator<Item = (Slot, Rights, OwnValues)>,
@@ -469,13 +470,13 @@ impl Grants {
     }
 
     /// Whether the existence of an entry may be told.
-    pub(crate) fn discloses<R: Read>(&self, asked: &Asked<'_, R>) -> Result<bool> {
+    pub(crate) fn discloses<R: Evaluate>(&self, asked: &Asked<'_, R>) -> Result<bool> {
         Ok(self.rights(asked, Slot::ENTRY)?.has(Rights::DISCLOSE))
     }
 
     /// Whether a referral or an alias leads somebody elsewhere: they may know of the entry, and read it and the
     /// attribute that it leads by.
-    pub(crate) fn follows<R: Read>(
+    pub(crate) fn follows<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         by: AttributeTypeId,
@@ -491,12 +492,12 @@ impl Grants {
     }
 
     /// The rights on all of an entry.
-    pub(crate) fn on_entry<R: Read>(&self, asked: &Asked<'_, R>) -> Result<EntryGrants> {
+    pub(crate) fn on_entry<R: Evaluate>(&self, asked: &Asked<'_, R>) -> Result<EntryGrants> {
         self.on_entry_within(asked, &mut 0)
     }
 
     /// The same; what it takes is taken from `work`, of which nothing may be left.
-    pub(super) fn on_entry_within<R: Read>(
+    pub(super) fn on_entry_within<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         work: &mut u64,
@@ -535,7 +536,7 @@ impl Grants {
 }
 
 /// Which conditions an entry meets, as far as somebody asked.
-pub(super) struct Met<'m, 'a, R: Read> {
+pub(super) struct Met<'m, 'a, R: Evaluate> {
     grants: &'m Grants,
     asked: &'m Asked<'a, R>,
     /// What [`AccessRules::list_of`] says of the entry.
@@ -545,7 +546,7 @@ pub(super) struct Met<'m, 'a, R: Read> {
     work: Cell<u64>,
 }
 
-impl<'m, 'a, R: Read> Met<'m, 'a, R> {
+impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
     pub(super) fn new(grants: &'m Grants, asked: &'m Asked<'a, R>) -> Met<'m, 'a, R> {
         Met {
             grants,
@@ -744,7 +745,7 @@ impl Decider {
     }
 
     /// What is granted on an entry, besides what is granted on all; `None` on one whose name cannot be read.
-    pub(crate) fn decide<R: Read>(
+    pub(crate) fn decide<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
         id: EntryId,
@@ -767,7 +768,7 @@ impl Decider {
     }
 
     /// The place of the decision for an entry whose siblings do not tell.
-    fn decide_by_name<R: Read>(
+    fn decide_by_name<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
         id: EntryId,
@@ -805,7 +806,7 @@ impl Decider {
     }
 
     /// The place of the decision for the entry whose name was read.
-    fn decision<R: Read>(
+    fn decision<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
         id: EntryId,

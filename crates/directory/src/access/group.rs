@@ -8,9 +8,10 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
 
 use super::condition::{FINDING_WORK, entry_matches, group_filter, matches};
+use super::evaluate::Evaluate;
 use super::set::VALUES_MAX;
 use super::values::{VALUE_WORK, ValueReader};
-use crate::engine::{EntryId, Read};
+use crate::engine::EntryId;
 use crate::error::Result;
 use crate::policy::DnScope;
 use crate::policy::entry_test::EntryTest;
@@ -69,7 +70,7 @@ impl GroupTest {
     }
 
     /// Whether they are a member of the group with a DN. What that takes is added to `work`.
-    pub(super) fn holds<R: Read>(
+    pub(super) fn holds<R: Evaluate>(
         &self,
         (view, schema): (&R, &Schema),
         state: &State,
@@ -90,7 +91,7 @@ impl GroupTest {
     }
 
     /// The group with a DN, if it is one of the class.
-    fn group<R: Read>(
+    fn group<R: Evaluate>(
         &self,
         reader: &ValueReader<'_, R>,
         dn: &NormalDn,
@@ -107,7 +108,7 @@ impl GroupTest {
 
     /// Whether they are a member of a group, or of one that it names, and so on. Groups are looked for among so many
     /// members in all.
-    fn is_nested<R: Read>(
+    fn is_nested<R: Evaluate>(
         &self,
         reader: &ValueReader<'_, R>,
         group: &NormalDn,
@@ -145,7 +146,7 @@ impl GroupTest {
     }
 
     /// Whether a search by one of the URLs of a group would find their entry, as slapd decides it.
-    fn is_found<R: Read>(
+    fn is_found<R: Evaluate>(
         &self,
         reader: &ValueReader<'_, R>,
         group: &NormalDn,
@@ -167,7 +168,7 @@ impl GroupTest {
         Ok(is_found)
     }
 
-    fn is_found_by<R: Read>(
+    fn is_found_by<R: Evaluate>(
         &self,
         reader: &ValueReader<'_, R>,
         url: &[u8],

@@ -1,14 +1,10 @@
 //! How much the searches of somebody may take (slapd.conf(5), "limits"): a list, of which the first that is about who
 //! asks counts. Where none is, or none says it, `olcSizeLimit` and `olcTimeLimit` do.
 
-use std::sync::Arc;
-
-use super::Requester;
 use super::compile::{Asker, Data, Need};
+use super::evaluate::Evaluate;
 use super::who::CompiledWho;
 use crate::config::Settings;
-use crate::directory::Snapshot;
-use crate::engine::{Engine, Read};
 use crate::error::Result;
 use crate::policy::expansion::Source;
 use crate::policy::limits::{Bound, Limits, SearchBounds};
@@ -52,6 +48,19 @@ impl Range {
 }
 
 impl SearchLimits {
+    /// Those of somebody about whom limits say this, if any do.
+    pub(crate) fn of(limits: Option<SearchBounds>, settings: &Settings) -> SearchLimits {
+        match limits {
+            Some(bounds) => SearchLimits {
+                entries: Range::of(bounds.size, settings.search_entries_max),
+                seconds: Range::of(bounds.time, settings.search_seconds_max),
+                candidates: bounds.candidates.unwrap_or_default(),
+                page: bounds.page.unwrap_or_default(),
+            },
+            None => SearchLimits::usual(settings),
+        }
+    }
+
     /// Those of everybody.
     fn usual(settings: &Settings) -> SearchLimits {
         let range = |limit| Range {
@@ -122,7 +131,7 @@ impl CompiledLimits {
 
 impl CompiledLimits {
     /// What the first of some limits says that are about somebody.
-    pub(super) fn first<R: Read>(
+    pub(super) fn first<R: Evaluate>(
         all: &[CompiledLimits],
         asker: &Asker<'_>,
         data: Data<'_, R>,
@@ -138,33 +147,6 @@ impl CompiledLimits {
             }
         }
         Ok(None)
-    }
-}
-
-impl<E: Engine> Snapshot<E> {
-    /// What bounds the searches of somebody: nothing those of the administrator.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn search_limits(&self, requester: &Arc<Requester>) -> Result<SearchLimits> {
-        let settings = self.settings();
-        if requester.grants().is_unlimited() {
-            return Ok(SearchLimits::default());
-        }
-        let usual = SearchLimits::usual(settings);
-        if settings.limits.is_empty() {
-            return Ok(usual);
-        }
-        let requester = self.current(requester)?;
-        Ok(match requester.grants().limits() {
-            Some(bounds) => SearchLimits {
-                entries: Range::of(bounds.size, settings.search_entries_max),
-                seconds: Range::of(bounds.time, settings.search_seconds_max),
-                candidates: bounds.candidates.unwrap_or_default(),
-                page: bounds.page.unwrap_or_default(),
-            },
-            None => usual,
-        })
     }
 }
 

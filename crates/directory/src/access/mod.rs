@@ -6,6 +6,7 @@
 //! | `parse`, `print` | their text |
 //! | `compile`, `who` | from rules to what they grant to an identity |
 //! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
+//! | `evaluate` | how they ask whether an entry matches a filter |
 //! | `group`, `set`, `values` | whom groups and sets are about, and the values that say so |
 //! | `grants` | what is granted, on all entries and on one |
 //! | `limits` | what bounds searches |
@@ -23,6 +24,7 @@ mod acting;
 mod children;
 mod compile;
 mod condition;
+mod evaluate;
 mod explain;
 mod grants;
 mod group;
@@ -39,19 +41,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use self::acting::{ACTING_WORK_MAX, NOT_AUTHORIZED};
+pub(crate) use self::acting::{Acting, take};
 pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::Asked;
+pub(crate) use self::evaluate::Evaluate;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{
     Decider, EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible,
 };
 pub use self::limits::SearchLimits;
 pub(crate) use self::seen::as_seen;
-use crate::directory::{Credentials, Directory, Snapshot};
-use crate::engine::{CommitNo, Engine, EntryId, Read};
+use crate::engine::{CommitNo, EntryId};
 use crate::error::Result;
-use crate::names;
 pub use crate::policy::{
     Attributes, AuthzRegexp, Bound, By, DnPattern, DnScope, Grant, Group, GroupStyle, Limits,
     ListScope, Mapped, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList, SearchBounds,
@@ -164,19 +166,25 @@ impl Requester {
         }
     }
 
-    /// Whether somebody else acts as it, which is to be [allowed](Snapshot::is_authorized) by the data of each
+    /// Whether somebody else acts as it, which is to be [allowed](crate::Snapshot::is_authorized) by the data of each
     /// operation.
     #[inline]
     pub fn is_acted_as(&self) -> bool {
         self.asked_by.is_some()
     }
 
-    fn who(&self) -> (Identity, Option<Arc<Requester>>) {
+    /// Who it is, and who acts as it.
+    pub(crate) fn who(&self) -> (Identity, Option<Arc<Requester>>) {
         (self.identity.clone(), self.asked_by.clone())
     }
 
+    /// Over which connection they ask.
+    pub(crate) fn from(&self) -> Option<&Arc<Connection>> {
+        self.from.as_ref()
+    }
+
     /// The same somebody by the same rules and other data.
-    pub(crate) fn renewed_by<R: Read>(
+    pub(crate) fn renewed_by<R: Evaluate>(
         &self,
         schema: &Schema,
         data: (&R, &Arc<State>),
@@ -273,7 +281,7 @@ impl AccessRules {
     }
 
     /// The same somebody by these rules, and by the data if they ask for them.
-    pub(crate) fn renewed<R: Read>(
+    pub(crate) fn renewed<R: Evaluate>(
         self: &Arc<AccessRules>,
         schema: &Schema,
         requester: &Requester,
@@ -285,157 +293,33 @@ impl AccessRules {
         Ok(Arc::new(Requester::new(who, from, grants)))
     }
 
+    /// The same, found out once for all operations on a commit; without a commit, anew.
+    #[cold]
+    pub(crate) fn renewed_once<R: Evaluate>(
+        self: &Arc<AccessRules>,
+        schema: &Schema,
+        requester: &Requester,
+        data: (&R, &Arc<State>),
+        commit: Option<CommitNo>,
+    ) -> Result<Arc<Requester>> {
+        let Some(commit) = commit else {
+            return self.renewed(schema, requester, data);
+        };
+        let known = requester.known.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some((version, of, known)) = &*known
+            && (*version, *of) == (self.version, commit)
+        {
+            return Ok(known.clone());
+        }
+        let renewed = self.renewed(schema, requester, data)?;
+        *known = Some((self.version, commit, renewed.clone()));
+        Ok(renewed)
+    }
+
     /// Whether somebody has what these rules grant.
     pub(crate) fn is_of(&self, requester: &Requester) -> bool {
         let is_same = requester.grants.version() == self.version && !self.needs_data;
         is_same || requester.grants.is_unlimited()
-    }
-}
-
-impl<E: Engine> Directory<E> {
-    /// Puts access rules in force. Operations that begin later heed them, and searches under way from their next step
-    /// on.
-    ///
-    /// # Errors
-    /// When a rule names what the schema does not know; the rules before stay in force.
-    pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
-        let access = self.access();
-        access.set(&self.schema(), policy.clone(), access.commit())
-    }
-
-    /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
-    pub fn requester(&self, identity: Identity) -> Arc<Requester> {
-        self.requester_from(identity, None)
-    }
-
-    /// The same of who comes over a connection.
-    pub fn requester_from(
-        &self,
-        identity: Identity,
-        from: Option<Arc<Connection>>,
-    ) -> Arc<Requester> {
-        self.access()
-            .rules()
-            .requester(&self.schema(), (identity, None), from)
-    }
-
-    /// The same somebody over another connection.
-    pub fn requester_over(&self, requester: &Requester, from: Arc<Connection>) -> Arc<Requester> {
-        let (identity, asked_by) = requester.who();
-        let asked_by = asked_by.map(|asker| self.requester_over(&asker, from.clone()));
-        let rules = self.access().rules();
-        rules.requester(&self.schema(), (identity, asked_by), Some(from))
-    }
-
-    /// Somebody who acts as another one, whether or not they may.
-    pub(crate) fn acting_from(&self, asker: &Arc<Requester>, identity: Identity) -> Arc<Requester> {
-        let rules = self.access().rules();
-        let who = (identity, Some(asker.clone()));
-        rules.requester(&self.schema(), who, asker.from.clone())
-    }
-
-    /// The same somebody by the rules that are in force now.
-    pub fn renewed(&self, requester: &Requester) -> Arc<Requester> {
-        let rules = self.access().rules();
-        rules.requester(&self.schema(), requester.who(), requester.from.clone())
-    }
-
-    /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
-    /// then that is done for each operation.
-    #[inline]
-    pub fn is_current(&self, requester: &Requester) -> bool {
-        self.access().is_current(requester)
-    }
-}
-
-impl<E: Engine> Snapshot<E> {
-    /// Somebody with what the rules in force grant.
-    #[inline]
-    pub(crate) fn current(&self, requester: &Arc<Requester>) -> Result<Arc<Requester>> {
-        match self.directory().is_current(requester) && !requester.grants.needs_data() {
-            true => Ok(requester.clone()),
-            false => self.current_by_data(requester),
-        }
-    }
-
-    #[cold]
-    fn current_by_data(&self, requester: &Arc<Requester>) -> Result<Arc<Requester>> {
-        let rules = self.directory().access().rules();
-        let commit = self.commit();
-        let mut known = requester
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some((version, of, known)) = &*known
-            && (*version, *of) == (rules.version, commit)
-            // The commit is the first store's: others may have changed.
-            && self.directory().stores() == 1
-        {
-            return Ok(known.clone());
-        }
-        let renewed = rules.renewed(self.schema(), requester, (self.view(), self.state()))?;
-        *known = Some((rules.version, commit, renewed.clone()));
-        Ok(renewed)
-    }
-
-    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly. What the rules take is
-    /// taken from `work`, of which nothing may be left.
-    pub fn may_authenticate(
-        &self,
-        requester: &Arc<Requester>,
-        target: &Credentials,
-        work: &mut u64,
-    ) -> crate::Result<bool> {
-        let requester = self.current(requester)?;
-        let grants = requester.grants();
-        let slot = grants.slot(self.schema().well_known().user_password);
-        if grants.everywhere(slot, Rights::AUTH) == Everywhere::Always {
-            return Ok(true);
-        }
-        let dn = names::normal_dn_of(self.view(), self.schema(), target.entry)?;
-        let asked = Asked {
-            view: self.view(),
-            schema: self.schema(),
-            dn: &dn,
-            id: target.entry,
-        };
-        let rights = grants.rights_within(&asked, slot, work)?;
-        Ok(rights.has(Rights::AUTH))
-    }
-
-    /// Whether the password of an entry may be set, so that nobody works for who may not: the update is judged again
-    /// when it is applied. `None` for who may not know of the entry.
-    pub fn may_set_password(
-        &self,
-        requester: &Arc<Requester>,
-        target: &Credentials,
-    ) -> crate::Result<Option<bool>> {
-        self.may_change_password(requester, target.entry, Rights::WRITE)
-    }
-
-    /// Whether the password of an entry may be changed by who has these rights. `None` for who may not know of the
-    /// entry.
-    pub fn may_change_password(
-        &self,
-        requester: &Arc<Requester>,
-        entry: EntryId,
-        rights: Rights,
-    ) -> crate::Result<Option<bool>> {
-        let requester = self.current(requester)?;
-        let grants = requester.grants();
-        if grants.is_unlimited() {
-            return Ok(Some(true));
-        }
-        let dn = names::normal_dn_of(self.view(), self.schema(), entry)?;
-        let slot = grants.slot(self.schema().well_known().user_password);
-        let asked = Asked {
-            view: self.view(),
-            schema: self.schema(),
-            dn: &dn,
-            id: entry,
-        };
-        let may_change = grants.rights(&asked, slot)?.has(rights);
-        let is_seen = grants.discloses(&asked)?;
-        Ok((may_change || is_seen).then_some(may_change))
     }
 }

@@ -1,7 +1,6 @@
 //! What somebody sees of a name.
 
-use super::{Asked, Requester};
-use crate::engine::Read;
+use super::{Asked, Evaluate, Requester};
 use crate::entry::EntryFlags;
 use crate::error::Result;
 use crate::names::{Child, Walk};
@@ -10,7 +9,7 @@ use crate::schema::{AttributeTypeId, NormalDn, Schema};
 /// What somebody sees of a walk along a DN: an entry that may not be disclosed to them is as if it were not there, and
 /// so is one that leads elsewhere and whose `ref` or aliasedObjectName they may not read. `leads_by` says which of
 /// these attributes an entry leads by. An entry above one that is seen need not be. `None` when nothing is left.
-pub(crate) fn as_seen<R: Read>(
+pub(crate) fn as_seen<R: Evaluate>(
     (view, schema): (&R, &Schema),
     mut walk: Walk,
     dn: &NormalDn,

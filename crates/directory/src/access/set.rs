@@ -17,8 +17,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::condition::{Asked, FINDING_WORK};
+use super::evaluate::Evaluate;
 use super::values::{VALUE_WORK, ValueReader, text_of};
-use crate::engine::{EntryId, Read};
+use crate::engine::EntryId;
 use crate::error::{Error, Result};
 use crate::policy::expansion::{Expansion, Written};
 use crate::policy::set::{Join, OriginOf, PartOf, SetOf, StepOf};
@@ -66,7 +67,7 @@ impl Set {
 
     /// Whether there is something in it, for an entry and for who asks, whose name is `user`. What that takes is added
     /// to `work`.
-    pub(super) fn is_met<R: Read>(
+    pub(super) fn is_met<R: Evaluate>(
         &self,
         reading: (&R, &Schema, &State),
         asked: Option<&Asked<'_, R>>,
@@ -112,7 +113,7 @@ impl From<Error> for Stop {
 }
 
 /// An expression while it is evaluated.
-struct Asking<'a, R: Read> {
+struct Asking<'a, R: Evaluate> {
     reading: (&'a R, &'a Schema, &'a State),
     /// The entry; none for an expression that does not ask for it.
     asked: Option<&'a Asked<'a, R>>,
@@ -122,7 +123,7 @@ struct Asking<'a, R: Read> {
     work: u64,
 }
 
-impl<R: Read> Asking<'_, R> {
+impl<R: Evaluate> Asking<'_, R> {
     fn set(&mut self, set: &Set) -> std::result::Result<Texts, Stop> {
         let mut rest = set.rest.iter();
         let mut texts = match rest.clone().next() {

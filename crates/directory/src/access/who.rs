@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::Connection;
 use super::compile::{Asker, Data, Need};
 use super::condition::{Condition, naming_filter, text_is};
+use super::evaluate::Evaluate;
 use super::group::{GroupTest, Members};
 use super::set::{Attribute, Set, Text};
-use crate::engine::Read;
 use crate::error::{Error, Result};
 use crate::policy::entry_test::EntryTest;
 use crate::policy::expansion::{Expansion, Source};
@@ -19,7 +19,6 @@ use crate::policy::{
     DnPattern, DnScope, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Who,
 };
 use crate::schema::{NormalDn, Schema};
-use crate::virtual_attributes::VirtualAttribute;
 
 /// Whom a clause is about.
 #[derive(Debug)]
@@ -196,7 +195,7 @@ impl CompiledWho {
     }
 
     /// Whether it may be somebody, and what of that depends on the entry.
-    pub(super) fn may_be<R: Read>(
+    pub(super) fn may_be<R: Evaluate>(
         &self,
         asker: &Asker<'_>,
         data: Data<'_, R>,
@@ -313,7 +312,7 @@ fn set(schema: &Schema, pattern: &str, source: Option<&Source>) -> Made<Set> {
             Some(known) if schema.is_protected(known.id()) => {
                 Err(format!("sets do not look at {name}"))
             }
-            Some(known) if VirtualAttribute::of(schema, known.id()).is_some() => {
+            Some(known) if schema.is_computed(known.id()) => {
                 Err(format!("{name} is computed, and not there for sets"))
             }
             Some(known) => Ok(Attribute::Type(known.id())),

@@ -18,21 +18,14 @@ use crate::schema::Schema;
 use crate::state::State;
 
 /// An entry that somebody wants to bind or to act as, and what governs it.
-pub(crate) struct Governing {
+pub(super) struct Governing {
     pub(super) policy: PasswordPolicy,
     pub(super) account: Account,
     pub(super) has_password: bool,
 }
 
-impl Governing {
-    /// See [`PasswordPolicy::is_disabled`].
-    pub(crate) fn is_disabled(&self, now_micros: u64) -> bool {
-        self.policy.is_disabled(&self.account, now_micros)
-    }
-}
-
 /// What governs the passwords of an entry; none where policies are not asked for.
-pub(crate) fn governing<R: Read>(
+pub(super) fn governing<R: Read>(
     (schema, state, view): (&Schema, &State, &R),
     entry: EntryId,
 ) -> Result<Option<Governing>> {
@@ -64,6 +57,16 @@ pub(crate) fn governing<R: Read>(
         account,
         has_password,
     }))
+}
+
+/// Whether nobody is to be an entry now, whatever the password: see [`PasswordPolicy::is_disabled`].
+pub(crate) fn is_disabled<R: Read>(
+    sources: (&Schema, &State, &R),
+    entry: EntryId,
+    now_micros: u64,
+) -> Result<bool> {
+    let governing = governing(sources, entry)?;
+    Ok(governing.is_some_and(|known| known.policy.is_disabled(&known.account, now_micros)))
 }
 
 impl<E: Engine> Snapshot<E> {

@@ -30,6 +30,6 @@ pub(crate) use self::account::Account;
 pub use self::bind::{AccountChange, BindFailure, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};
-pub(crate) use self::judge::governing;
+pub(crate) use self::judge::is_disabled;
 pub(crate) use self::policy::{Governed, PasswordPolicy};
 pub use self::values::read_values;

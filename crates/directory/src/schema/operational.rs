@@ -296,6 +296,12 @@ impl Schema {
         all.find(|attribute| self.operational(*attribute) == id)
     }
 
+    /// Whether values of a type are computed when they are read, and stand nowhere.
+    pub(crate) fn is_computed(&self, id: AttributeTypeId) -> bool {
+        let known = self.as_operational(id);
+        known.is_some_and(|known| known.source() == Source::Computed)
+    }
+
     /// Whether a description is of a collective attribute (RFC 3671), with options or without.
     pub fn is_collective(&self, description: &[u8]) -> bool {
         let name = description.split(|byte| *byte == b';').next();

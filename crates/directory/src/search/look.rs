@@ -7,7 +7,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{EntryGrants, Grants, Sight};
+use crate::access::{EntryGrants, Evaluate, Grants, Sight};
 use crate::attributes::AttributeTable;
 use crate::collective::Collective;
 use crate::engine::{EntryId, Read, Table};
@@ -167,6 +167,30 @@ impl Look<'_> {
             candidate.restrict(self.grants, self.on_entry);
         }
         look(&mut candidate)
+    }
+}
+
+impl<R: Read> Evaluate for R {
+    fn evaluate(
+        &self,
+        (schema, attributes): (&Schema, &AttributeTable),
+        (grants, on_entry): (&Grants, Option<&EntryGrants>),
+        id: EntryId,
+        filter: Filter<'_>,
+        work: &mut u64,
+    ) -> Result<Option<bool>> {
+        let look = Look {
+            schema,
+            attributes,
+            grants,
+            sight: match on_entry {
+                Some(_) => Sight::Decided,
+                None => Sight::All,
+            },
+            on_entry,
+            collective: None,
+        };
+        look.asserts(self, id, filter, work)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::access::{
 use crate::engine::{EntryId, Table, Write};
 use crate::names::{self, NamingContext};
 use crate::outcome::Stop;
+use crate::password_policy;
 use crate::schema::{AttributeType, NormalDn, Schema, Syntax};
 use crate::target::Target;
 
@@ -66,9 +67,11 @@ impl<'r, T: Write> Run<'r, T> {
         let state = self.shared.of(self.state);
         let mut work = self.assertion_work.min(ACTING_WORK_MAX);
         let before = work;
-        let by = (self.schema, self.now());
-        let data = (&*self.txn, &state);
-        self.is_authorized = self.requester.is_authorized(by, data, &mut work)?;
+        let (schema, now, txn) = (self.schema, self.now(), &*self.txn);
+        let is_disabled = |id| password_policy::is_disabled((schema, &state, txn), id, now);
+        let requester = &self.requester;
+        let may = requester.is_authorized(schema, (txn, &state), &is_disabled, &mut work)?;
+        self.is_authorized = may;
         self.assertion_work -= before - work;
         match self.is_authorized {
             true => Ok(()),

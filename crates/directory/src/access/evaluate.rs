@@ -1,0 +1,25 @@
+//! What access rules ask of those who know how to evaluate filters.
+
+use sapwood_ldap::filter::Filter;
+
+use super::grants::{EntryGrants, Grants};
+use crate::attributes::AttributeTable;
+use crate::engine::{EntryId, Read};
+use crate::error::Result;
+use crate::schema::Schema;
+
+/// A view that tells whether an entry matches a filter. Searches evaluate filters, and ask access rules what they may
+/// look at; rules ask for filters, and know nothing of searches.
+pub(crate) trait Evaluate: Read {
+    /// Whether a filter is true of an entry for somebody to whom this is granted, on all entries and on this one;
+    /// without the latter, nothing is hidden. Collective attributes are left out. `None` when that takes more work
+    /// than `work`, which becomes what is left of it.
+    fn evaluate(
+        &self,
+        known: (&Schema, &AttributeTable),
+        granted: (&Grants, Option<&EntryGrants>),
+        id: EntryId,
+        filter: Filter<'_>,
+        work: &mut u64,
+    ) -> Result<Option<bool>>;
+}
