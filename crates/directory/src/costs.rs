@@ -15,8 +15,8 @@ use sapwood_testkit::{Answer, requests};
 use crate::access::Sight;
 use crate::engine::Embedded;
 use crate::indexes;
+use crate::matching::filter::{Compiler, Node, Truth};
 use crate::schema::{MatchingRule, NormalDn, Schema, SubstringPattern};
-use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
     Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions,

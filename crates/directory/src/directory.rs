@@ -5,6 +5,8 @@ mod acting;
 mod change_reader;
 pub(crate) mod feed_generation;
 mod index_builder;
+mod learned;
+mod password_policy;
 mod replica;
 mod schema_change;
 mod shards;
@@ -32,7 +34,6 @@ use crate::examined::Examined;
 use crate::names::DnCache;
 use crate::options::Options;
 use crate::schema::Schema;
-use crate::search::Learned;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
@@ -44,6 +45,7 @@ use crate::update::{
 pub use self::change_reader::{ChangePosition, ChangeReader, ChangeSet, PositionError};
 pub use self::feed_generation::renew_feed;
 pub(crate) use self::index_builder::Builder;
+pub(crate) use self::learned::{Found, Learned};
 use self::snapshot::Seen;
 pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
 

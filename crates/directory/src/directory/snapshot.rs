@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Directory, Known};
+use super::{Directory, Known, Learned};
 use crate::collective::Collective;
 use crate::config::Settings;
 use crate::engine::{CommitNo, Embedded, Engine, EntryId, Read, Table};
@@ -11,8 +11,8 @@ use crate::error::{self, Error, Result};
 use crate::examined::Examined;
 use crate::names::{self, DnCache};
 use crate::operational::Vocabulary;
+use crate::plan::classes;
 use crate::schema::{NormalDn, Schema};
-use crate::search::{self, Learned};
 use crate::second_factor::{self, SecondFactor};
 use crate::state::State;
 use crate::synthetic::root_dse::Channel;
@@ -156,7 +156,7 @@ impl<E: Engine> Snapshot<E> {
         let find = || {
             let (schema, state, view) = (self.schema(), self.state(), self.view());
             let attributes = &state.attributes;
-            let candidates = search::subentries(schema, state, view)?;
+            let candidates = classes::subentries(schema, state, view)?;
             Collective::of((view, Vocabulary { schema, attributes }), candidates)
         };
         self.learned().collective(find)

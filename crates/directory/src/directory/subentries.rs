@@ -5,8 +5,8 @@ use crate::engine::{self, Bundle, Engine, EntryId, StoreSet, Table, Verdict, Wri
 use crate::entry::{Entry, EntryFlags, set_flags};
 use crate::error::{Error, Result};
 use crate::names::{Child, name_key};
+use crate::plan::classes;
 use crate::schema::{NormalDn, Schema};
-use crate::search;
 use crate::state::State;
 
 /// Flags those that lack it. There are few subentries, and hardly ever one without.
@@ -21,7 +21,7 @@ pub(crate) fn flag<E: Engine>(
 ) -> Result<()> {
     use crate::engine::Read;
     let mut entries = Vec::new();
-    for id in search::subentries(schema, state, view)? {
+    for id in classes::subentries(schema, state, view)? {
         if let Some(record) = view.get(Table::Entry, &id.to_key())?
             && Entry::new(&record).is_ok_and(|entry| !entry.flags().is_subentry())
         {

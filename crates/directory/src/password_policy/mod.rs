@@ -8,20 +8,21 @@
 //! | `change` | what it says of a new password, before that is hashed |
 //! | `history` | passwords that were used |
 //! | `usability` | whether a password can be used, for who asks without it |
-//! | `judge` | binds and changes of a directory, judged by what it has |
+//! | `governing` | what governs the password of an entry |
 //! | `values` | reads stored values, for the fuzzer |
 //!
 //! What is kept of a password with its entry is changed by a rule: [`crate::update::rules`].
 //!
-//! Failures and successes of binds, which no entry is rewritten for, are kept by [`crate::accounts`].
+//! The directory judges binds and changes by what it has: `directory/password_policy.rs`. Failures and successes of
+//! binds, which no entry is rewritten for, are kept by [`crate::accounts`].
 //!
 //! Nothing of this is asked where `cn=config` has no overlay ppolicy.
 
 mod account;
 mod bind;
 mod change;
+mod governing;
 pub(crate) mod history;
-mod judge;
 mod policy;
 mod usability;
 mod values;
@@ -30,6 +31,6 @@ pub(crate) use self::account::Account;
 pub use self::bind::{AccountChange, BindFailure, BindVerdict};
 pub use self::change::PasswordChange;
 pub(crate) use self::change::{Refused, too_many_values};
-pub(crate) use self::judge::is_disabled;
+pub(crate) use self::governing::{Governing, governing, is_disabled};
 pub(crate) use self::policy::{Governed, PasswordPolicy};
 pub use self::values::read_values;

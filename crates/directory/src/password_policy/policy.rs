@@ -9,8 +9,8 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names::{self, DnCache};
 use crate::operational::Vocabulary;
+use crate::plan::classes;
 use crate::schema::{NormalDn, Schema};
-use crate::search;
 use crate::state::State;
 use crate::subtree::{Subtree, has_class};
 
@@ -218,7 +218,7 @@ fn nearest<R: Read>(
     let mut names = DnCache::default();
     let superior = names.superior(view, parent)?.map(|superior| &**superior);
     let mut found: Option<(usize, EntryId)> = None;
-    for subentry in search::password_policies(schema, state, view)? {
+    for subentry in classes::password_policies(schema, state, view)? {
         let Some(record) = view.get(Table::Entry, &subentry.to_key())? else {
             continue;
         };

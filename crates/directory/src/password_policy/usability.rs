@@ -5,35 +5,19 @@ use sapwood_ldap::controls::{AccountUsability, Unusable};
 
 use super::account::Locked;
 use super::bind::bounded;
-use super::judge::{Governing, governing};
 use super::{Account, PasswordPolicy};
 use crate::accounts::AccountState;
-use crate::directory::Snapshot;
-use crate::engine::{Engine, EntryId};
-use crate::error::Result;
 
 const MICROS: u64 = 1_000_000;
 
-impl<E: Engine> Snapshot<E> {
-    /// Whether the password of an entry can be used now; none where it has none, or no policy governs it.
-    pub(crate) fn usability(&self, id: EntryId) -> Result<Option<AccountUsability>> {
-        let sources = (self.schema(), &**self.state(), self.view());
-        let Some(governing) = governing(sources, id)? else {
-            return Ok(None);
-        };
-        if !governing.has_password || governing.policy == PasswordPolicy::default() {
-            return Ok(None);
-        }
-        let binds = self.directory().accounts().state(self.view(), id)?;
-        let Governing {
-            policy, account, ..
-        } = &governing;
-        Ok(Some(policy.usability(account, &binds, self.now_micros())))
-    }
-}
-
 impl PasswordPolicy {
-    fn usability(&self, account: &Account, binds: &AccountState, micros: u64) -> AccountUsability {
+    /// Whether a password can be used at a time, in microseconds since 1970.
+    pub(crate) fn usability(
+        &self,
+        account: &Account,
+        binds: &AccountState,
+        micros: u64,
+    ) -> AccountUsability {
         let now = micros / MICROS;
         let mut why = Unusable {
             inactive: self.is_locked(account, binds, micros),

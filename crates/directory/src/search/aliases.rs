@@ -14,8 +14,8 @@ use std::sync::Arc;
 use sapwood_ldap::result::ResultCode;
 
 use super::locate::{Locator, Manner};
-use super::plan::{Planner, Term};
-use super::scope::{self, Covered};
+use super::plan::{Planner, Term, classes};
+use super::scope::Covered;
 use super::stream::{Pace, Stream};
 use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
@@ -272,7 +272,7 @@ fn lead<R: Read>(
 /// The ids of all aliases.
 fn aliases<R: Read>(planner: &Planner<'_, R>) -> Result<Term> {
     let alias = planner.schema.class_of(planner.schema.well_known().alias);
-    scope::class_term(planner, alias.name())
+    classes::class_term(planner, alias.name())
 }
 
 fn too_many() -> Outcome {

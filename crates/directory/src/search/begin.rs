@@ -14,16 +14,17 @@ use super::filter::Compiler;
 use super::locate::{Locator, Manner};
 use super::page::{self, Level, Position};
 use super::plan::{self, Planner, Progress, Term};
-use super::scope::{self, Covered};
+use super::scope::Covered;
 use super::selection::Selection;
 use super::stream::Lists;
-use super::{Limits, Running, SearchOptions, Source, subentry_term};
+use super::{Limits, Running, SearchOptions, Source};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::{Error, Result};
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
+use crate::plan::classes::{class_term, subentry_term};
 use crate::schema::Schema;
 use crate::state::State;
 
@@ -551,7 +552,7 @@ fn choose<E: Engine>(
                 term,
                 snapshot
                     .learned()
-                    .referrals(|| scope::class_term(planner, referral_class(planner.schema)))?,
+                    .referrals(|| class_term(planner, referral_class(planner.schema)))?,
             ),
         };
         let cardinality = term.cardinality();

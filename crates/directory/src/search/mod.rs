@@ -6,42 +6,26 @@
 //! | `unbegun` | one that cannot begin yet |
 //! | `begin` | begins one: what is asked for, the base, the plan |
 //! | `prefetch` | begins those of a burst together |
-//! | `locate` | finds the base |
-//! | `filter` | makes a filter ready |
-//! | `plan` | asks the indexes for candidates |
-//! | `stream` | reads the lists of candidates, a step at a time |
 //! | `scope` | which entries are covered |
 //! | `aliases` | where aliases lead from there |
 //! | `walk` | goes through the candidates |
-//! | `evaluate` | the filter on an entry |
-//! | `selection` | the attributes to send |
-//! | `sink` | where they go: into messages, or elsewhere |
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | where a page ended |
 //! | `limits` | how much a search may find, look at and take |
-//! | `look` | one entry by itself, for controls |
 //! | `persistent` | goes on with what changes |
 //! | `synchronisation` | tells those who hold copies of entries what has changed |
-//! | `learned` | what the searches of a commit tell each other |
+//!
+//! Below it, [`crate::locate`] finds the base, [`crate::plan`] asks the indexes for candidates and reads their lists,
+//! and [`crate::matching`] evaluates the filter on one and sends what is asked of it.
 
 mod aliases;
 mod base;
 mod begin;
-mod candidate;
-mod evaluate;
-pub(crate) mod filter;
-mod learned;
 mod limits;
-mod locate;
-pub(crate) mod look;
 mod page;
 mod persistent;
-mod plan;
 mod prefetch;
 mod scope;
-mod selection;
-mod sink;
-mod stream;
 mod synchronisation;
 mod synthetic;
 mod unbegun;
@@ -58,23 +42,21 @@ use sapwood_ldap::result::ResultCode;
 use crate::access::{Asked, Decider, Requester, Sight};
 use crate::collective::Collective;
 use crate::directory::Snapshot;
-use crate::engine::{Embedded, Engine, EntryId, Index, IndexKind, Place, Read, Table};
+use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::{Entry, EntryFlags};
 use crate::error::{Error, Result};
 use crate::examined::Known;
-use crate::indexes::Completeness;
+use crate::locate;
+use crate::matching::{candidate, evaluate, filter, look, selection, sink};
 use crate::names;
 use crate::outcome::Outcome;
-use crate::schema::{ObjectClassId, Schema};
-use crate::state::State;
+use crate::plan::{self, stream};
 use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
-use evaluate::Evaluator;
-pub(crate) use evaluate::Interrupted;
+use evaluate::{Evaluator, Interrupted};
 use filter::Node;
-pub(crate) use learned::Learned;
 use limits::Limits;
 use look::{Look, assertion_failed};
 use page::Position;
@@ -87,64 +69,6 @@ pub use sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use stream::Lists;
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
-
-/// All subentries of a snapshot; none if the index of object classes is being built.
-pub(crate) fn subentries<R: Read>(
-    schema: &Schema,
-    state: &State,
-    view: &R,
-) -> Result<Vec<EntryId>> {
-    let class = schema.well_known().subentry;
-    of_class((schema, state, view), class)
-}
-
-/// All password policies, subentries or not; none if the index of object classes is being built.
-pub(crate) fn password_policies<R: Read>(
-    schema: &Schema,
-    state: &State,
-    view: &R,
-) -> Result<Vec<EntryId>> {
-    let class = schema.well_known().password_policy;
-    of_class((schema, state, view), class)
-}
-
-/// The index that entries of a class are found by, if it is complete.
-pub(crate) fn class_index(schema: &Schema, state: &State) -> Option<Index> {
-    let indexes = state.indexes.of(schema.well_known().object_class)?;
-    let is_complete = indexes.equality == Completeness::Complete;
-    is_complete.then(|| indexes.index(IndexKind::Equality))
-}
-
-/// All entries of an object class.
-fn of_class<R: Read>(
-    (schema, state, view): (&Schema, &State, &R),
-    class: ObjectClassId,
-) -> Result<Vec<EntryId>> {
-    let planner = Planner {
-        schema,
-        state,
-        view,
-    };
-    match class_term(&planner, class)? {
-        Some(term) => scope::entries_of(view, &term),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// The candidates for subentries; `None` if the index of object classes is being built.
-fn subentry_term<R: Read>(planner: &Planner<'_, R>) -> Result<Option<Term>> {
-    class_term(planner, planner.schema.well_known().subentry)
-}
-
-/// The candidates for entries of a class; `None` if the index of object classes is being built.
-fn class_term<R: Read>(planner: &Planner<'_, R>, class: ObjectClassId) -> Result<Option<Term>> {
-    let (schema, indexes) = (planner.schema, &planner.state.indexes);
-    let indexes = indexes.of(schema.well_known().object_class);
-    if indexes.is_none_or(|indexes| indexes.equality != Completeness::Complete) {
-        return Ok(None);
-    }
-    scope::class_term(planner, schema.class_of(class).name()).map(Some)
-}
 
 /// Whether a search sees subentries, or normal entries, as its control says, if it has one (RFC 3672 §3).
 fn sees(control: Option<bool>, scope: Scope, is_subentry: bool) -> bool {

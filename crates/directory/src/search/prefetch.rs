@@ -9,12 +9,11 @@ use std::sync::Arc;
 use sapwood_ldap::message::SearchRequest;
 
 use super::begin::{Begun, Draft, Drafted};
-use super::learned::Found;
 use super::plan::Term;
 use super::unbegun::Unbegun;
 use super::{Running, Search, SearchOptions, Source, Stage};
 use crate::access::Requester;
-use crate::directory::Snapshot;
+use crate::directory::{Found, Snapshot};
 use crate::engine::{Embedded, Engine, EntryId, Index, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child, name_key};

@@ -4,11 +4,8 @@ use std::collections::HashSet;
 
 use sapwood_ldap::message::Scope;
 
-use crate::engine::{EntryId, Read};
-use crate::error::{Error, Result};
+use crate::engine::EntryId;
 use crate::names::Superior;
-use crate::search::plan::{Planner, Term};
-use crate::search::stream::{Pace, Stream};
 
 /// The entries a search covers.
 #[derive(Debug)]
@@ -156,33 +153,4 @@ impl Covered {
 #[inline]
 fn has(ids: &HashSet<EntryId>, id: EntryId) -> bool {
     !ids.is_empty() && ids.contains(&id)
-}
-
-/// Every entry of a term.
-pub(super) fn entries_of<R: Read>(view: &R, term: &Term) -> Result<Vec<EntryId>> {
-    let pace = Pace::new(u64::MAX);
-    let mut stream = Stream::open(view, term, None, &pace);
-    let mut entries = Vec::new();
-    let mut next = stream.find(EntryId::ROOT)?;
-    while let Some(entry) = next {
-        entries.push(entry);
-        next = stream.find(EntryId(entry.0.saturating_add(1)))?;
-    }
-    Ok(entries)
-}
-
-/// The entries of an object class, by its name.
-pub(crate) fn class_term<R: Read>(planner: &Planner<'_, R>, class: &str) -> Result<Term> {
-    let object_class = planner.schema.well_known().object_class;
-    let rule = planner
-        .schema
-        .type_of(object_class)
-        .equality()
-        .ok_or_else(|| Error::State("objectClass has no equality rule".into()))?;
-    let mut normal = Vec::new();
-    rule.normalise(planner.schema, class.as_bytes(), &mut normal)
-        .map_err(|invalid| Error::State(format!("object class {class}: {invalid}")))?;
-    planner
-        .equality(object_class, &normal)?
-        .ok_or_else(|| Error::State("the index of objectClass is not complete".into()))
 }

@@ -18,13 +18,13 @@ use crate::collective::Collective;
 use crate::definition;
 use crate::engine::{self, Bundle, CommitNo, EntryId, StoreSet, Verdict, Write};
 use crate::error::Error;
+use crate::matching::look::ASSERTION_WORK_MAX;
 use crate::names::DnCache;
 use crate::options::Options;
 use crate::outcome::{AwaitedChange, Outcome, Stop};
 use crate::reindex;
 use crate::schema::Schema;
 use crate::schema_change::Settled;
-use crate::search::look::ASSERTION_WORK_MAX;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 

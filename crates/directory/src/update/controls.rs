@@ -12,11 +12,11 @@ use super::Run;
 use crate::access::{Asked, EntryGrants, Rights, Sight, Slot};
 use crate::collective::Collective;
 use crate::engine::{EntryId, IndexKind, Write};
+use crate::matching::look::{Look, assertion_failed, assertion_too_long};
 use crate::names;
 use crate::operational::Vocabulary;
 use crate::outcome::Stop;
-use crate::search;
-use crate::search::look::{Look, assertion_failed, assertion_too_long};
+use crate::plan::classes;
 
 /// The controls of an update, but for those that the session has dealt with before.
 pub(super) fn own_controls<'m>(message: &RequestMessage<'m>) -> Result<RequestControls<'m>, Stop> {
@@ -112,7 +112,7 @@ impl<T: Write> Run<'_, T> {
         }
         let (schema, state, view) = (self.schema, &*self.state, &*self.txn);
         let attributes = &state.attributes;
-        let candidates = search::subentries(schema, state, view)?;
+        let candidates = classes::subentries(schema, state, view)?;
         let read = Collective::of((view, Vocabulary { schema, attributes }), candidates)?;
         Ok(self.collective.insert(read).clone())
     }

@@ -1,8 +1,9 @@
 //! What an engine that others write to as well asks of bundles: that two of which neither has touched what the other
 //! depends on go together, that they are no larger than it takes, and that they do not mind which ids it gives.
 
+use sapwood_directory::access::ACTING_WORK_MAX;
 use sapwood_directory::engine::{Embedded, Engine, Footprint, Shy};
-use sapwood_directory::{Directory, Identity, IndexDefinition, Ticket, UpdateRequest};
+use sapwood_directory::{Directory, Identity, IndexDefinition, Ticket, Update, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode::{self, AdminLimitExceeded, Success};
@@ -163,6 +164,66 @@ fn depends_on(dn: &dyn Fn(&str) -> String, group: &str, who: &str) {
     assert!(allowed.conflicts_with(&by_admin(delete(&dn("a")))));
     let other = by_admin(modify(&dn("b"), &[(Replace, "sn", &["x"])]));
     assert!(!allowed.conflicts_with(&other));
+}
+
+/// Who acts for somebody else may not do so beside an update that takes away what allows it: a value of who acts, the
+/// membership that it asks for, or one of the two entries.
+#[test]
+fn an_update_in_the_name_of_another_depends_on_what_allows_it() {
+    let dn = |uid: &str| format!("uid={uid},ou=People,{TOP}");
+    let group = below("cn=editors");
+    let directory = || {
+        let directory = branches();
+        for uid in ["a", "b", "c"] {
+            succeed(&directory, person(uid));
+        }
+        let lines = format!(
+            "objectClass: groupOfNames\ncn: editors\nmember: {}\nmember: {}",
+            dn("b"),
+            dn("c")
+        );
+        succeed(&directory, add(&group, &lines));
+        let allowed = format!("group:{group}");
+        let config = "olcDatabase={1}mdb,cn=config";
+        for (entry, attribute, value) in [
+            ("cn=config", "olcAuthzPolicy", "to"),
+            (config, "olcAccess", "to * by users write by * none"),
+            (&*dn("a"), "authzTo", &*allowed),
+        ] {
+            succeed(&directory, modify(entry, &[(Replace, attribute, &[value])]));
+        }
+        directory
+    };
+    let in_the_name_of_b = {
+        let directory = directory();
+        let snapshot = directory.snapshot().unwrap();
+        let identity = |uid: &str| {
+            let found = snapshot.through(|snapshot| snapshot.identity_of(&dn(uid)));
+            found.unwrap().unwrap()
+        };
+        let (a, b) = (directory.requester(identity("a")), identity("b"));
+        let acting = snapshot.through(|snapshot| {
+            let mut work = ACTING_WORK_MAX;
+            snapshot.acting(&a, b.clone(), &mut work)
+        });
+        let update = Update {
+            requester: acting.unwrap().unwrap(),
+            request: modify(&below("ou=leaf"), &[(Replace, "description", &["x"])]),
+        };
+        let applied = directory.apply(&[update]).unwrap();
+        assert_eq!(applied.outcomes[0].code, Success);
+        directory.engine().footprint()
+    };
+    let beside = |request: UpdateRequest| {
+        let directory = directory();
+        succeed(&directory, request);
+        in_the_name_of_b.conflicts_with(&directory.engine().footprint())
+    };
+    assert!(beside(modify(&dn("a"), &[(Delete, "authzTo", &[])])));
+    assert!(beside(modify(&group, &[(Delete, "member", &[&dn("b")])])));
+    assert!(beside(delete(&group)));
+    assert!(beside(delete(&dn("b"))));
+    assert!(!beside(modify(&dn("c"), &[(Replace, "sn", &["x"])])));
 }
 
 /// Applies all updates, as often as it takes; the result codes, and how many were done each time.

@@ -36,7 +36,7 @@ impl Rule for PasswordRule {
     }
 
     fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
-        crate::search::class_index(&state.schema, state).into_iter()
+        crate::plan::classes::class_index(&state.schema, state).into_iter()
     }
 
     fn check(&self, _: &Schema, _: &State) -> Result<()> {

@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::collections::{BTreeMap, HashMap};
 
+use super::{LIST_WORK, Term, UNION_SMALL_MAX};
 use crate::engine::{EntryId, Index, Postings, Read};
 use crate::error::Result;
-use crate::search::plan::{LIST_WORK, Term, UNION_SMALL_MAX};
 use crate::steps;
 
 /// Work of asking a list for its first id from another one on, in about as many nanoseconds.
@@ -73,9 +73,9 @@ impl Next {
 /// What is kept of the candidates' lists between the steps of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    pub(super) kept: Option<Box<Kept>>,
+    pub(crate) kept: Option<Box<Kept>>,
     /// Whether they are being asked for their first ids, so that no candidate has been looked at.
-    pub(super) is_beginning: bool,
+    pub(crate) is_beginning: bool,
 }
 
 /// A term being read, whose ranges were read.

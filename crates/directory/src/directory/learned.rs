@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::locate::Manner;
-use super::plan::Term;
 use crate::collective::Collective;
 use crate::error::Result;
+use crate::locate::Manner;
 use crate::names::{Child, Superior};
+use crate::plan::Term;
 
 /// Shared by all snapshots of a commit. Of each thing the first that was found stays: most searches of a directory are
 /// for the same.
@@ -20,7 +20,7 @@ pub(crate) struct Learned {
 
 /// A base that was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     dn: String,
     follow_aliases: bool,
     manage_dsa_it: bool,
@@ -28,7 +28,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn new(dn: &str, manner: Manner, base: Child) -> Found {
+    pub(crate) fn new(dn: &str, manner: Manner, base: Child) -> Found {
         Found {
             dn: dn.to_owned(),
             follow_aliases: manner.follow_aliases,
@@ -38,7 +38,7 @@ impl Found {
     }
 
     /// The entry, if it was looked for under this DN and in this manner.
-    pub(super) fn of(&self, dn: &str, manner: Manner) -> Option<Child> {
+    pub(crate) fn of(&self, dn: &str, manner: Manner) -> Option<Child> {
         let is_same = self.dn == dn
             && self.follow_aliases == manner.follow_aliases
             && self.manage_dsa_it == manner.manage_dsa_it;
@@ -48,7 +48,7 @@ impl Found {
 
 impl Learned {
     /// The referral objects, as `find` finds them.
-    pub(super) fn referrals(&self, find: impl FnOnce() -> Result<Term>) -> Result<&Term> {
+    pub(crate) fn referrals(&self, find: impl FnOnce() -> Result<Term>) -> Result<&Term> {
         if let Some(known) = self.referrals.get() {
             return Ok(known);
         }
@@ -69,12 +69,12 @@ impl Learned {
     }
 
     /// The base that a DN names, if it is the one that is known.
-    pub(super) fn base(&self, dn: &str, manner: Manner) -> Option<Child> {
+    pub(crate) fn base(&self, dn: &str, manner: Manner) -> Option<Child> {
         self.base.get()?.of(dn, manner)
     }
 
     /// Notes a base below which was searched.
-    pub(super) fn learn_base(&self, dn: &str, manner: Manner, base: Child) {
+    pub(crate) fn learn_base(&self, dn: &str, manner: Manner, base: Child) {
         if self.base.get().is_none() {
             // Another thread may have been faster.
             let _ = self.base.set(Found::new(dn, manner, base));

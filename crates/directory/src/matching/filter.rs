@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
+use super::evaluate::NUMBERS_TO_LOOK_UP_MAX;
 use crate::access::{Everywhere, Grants, Sight};
 use crate::attributes::AttributeTable;
 use crate::engine::AttributeNo;
@@ -17,7 +18,6 @@ use crate::schema::{
     Assertion, AttributeType, AttributeTypeId, MatchingRule, Purpose, RuleKind, Schema,
     SubstringPattern,
 };
-use crate::search::evaluate::NUMBERS_TO_LOOK_UP_MAX;
 use crate::steps;
 use crate::virtual_attributes::VirtualAttribute;
 

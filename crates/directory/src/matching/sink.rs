@@ -19,7 +19,7 @@ pub trait Sink {
     /// Whether it is [asked](Self::admit) about each entry before it comes.
     const IS_ASKED: bool = false;
 
-    /// Bytes that wait in it. A [budget](super::Budget::out_bytes) bounds them.
+    /// Bytes that wait in it. A budget bounds them.
     fn bytes(&self) -> usize;
 
     /// Bytes that an entry takes at most, besides its DN and its attributes in BER.
@@ -107,12 +107,12 @@ impl<'o> Wire<'o> {
 
 impl Wire<'_> {
     /// The controls that its messages carry.
-    pub(super) fn controls(&self) -> Controls<'_> {
+    pub(crate) fn controls(&self) -> Controls<'_> {
         self.controls
     }
 
     /// Appends an IntermediateResponse of a name with a value, for which there is room (RFC 4511 §4.13).
-    pub(super) fn put_intermediate(&mut self, name: &str, value: &[u8]) {
+    pub(crate) fn put_intermediate(&mut self, name: &str, value: &[u8]) {
         let response = IntermediateResponse {
             name: Some(name),
             value: Some(value),
@@ -126,7 +126,7 @@ impl Wire<'_> {
     }
 
     /// Begins an entry with other controls on its message.
-    pub(super) fn begin_entry_carrying<'c>(
+    pub(crate) fn begin_entry_carrying<'c>(
         &'c mut self,
         controls: Controls<'c>,
         dn: &[u8],
@@ -139,7 +139,7 @@ impl Wire<'_> {
     }
 
     /// The same with other controls on its messages.
-    pub(super) fn carrying<'c>(&'c mut self, controls: Controls<'c>) -> Wire<'c> {
+    pub(crate) fn carrying<'c>(&'c mut self, controls: Controls<'c>) -> Wire<'c> {
         Wire {
             out: self.out,
             message_id: self.message_id,

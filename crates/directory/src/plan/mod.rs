@@ -1,8 +1,11 @@
-//! Choosing where candidates come from.
+//! Choosing where candidates come from. `stream` reads their lists, and `classes` finds all entries of a class.
 //!
 //! Every indexed item of the filter is asked how many entries it would give. The cheapest drives, the next cheapest
 //! are intersected with it while they are selective, and the whole filter is evaluated on each entry that is left: an
 //! index may answer with too many, never with too few.
+
+pub(crate) mod classes;
+pub(crate) mod stream;
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,8 +14,8 @@ use std::fmt;
 use crate::engine::{Cursor, Direction, EntryId, Index, IndexKind, Range, Read, Table};
 use crate::error::{Error, Result};
 use crate::indexes::{self, AttributeIndexes, Completeness};
+use crate::matching::filter::{Item, Node, Target, Test, Truth};
 use crate::schema::{Assertion, AttributeTypeId, Schema, SubstringPattern};
-use crate::search::filter::{Item, Node, Target, Test, Truth};
 use crate::state::State;
 use crate::steps;
 
@@ -22,7 +25,7 @@ const SELECTIVE_FACTOR: u64 = 16;
 /// Most lists of an intersection.
 const INTERSECTED_MAX: usize = 8;
 /// Terms of a union that are looked at one by one for each candidate.
-pub(super) const UNION_SMALL_MAX: usize = 8;
+const UNION_SMALL_MAX: usize = 8;
 /// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search
 /// lasts.
 const RANGE_IDS_MAX: u64 = 1 << 17;
@@ -30,7 +33,7 @@ const RANGE_IDS_MAX: u64 = 1 << 17;
 /// more.
 const GRAMS_MAX: usize = 64;
 /// Work of asking an index for a list, in about as many nanoseconds.
-pub(super) const LIST_WORK: u64 = 1 << 10;
+const LIST_WORK: u64 = 1 << 10;
 /// Work of reading an id of a range, and of sorting it among thousands.
 const ID_WORK: u64 = 1 << 7;
 /// When a step has read the ids of a range as far as it may, so many of them become a list of their own: all of a long
@@ -138,7 +141,7 @@ pub(crate) struct Progress {
     /// Lists that were asked for in this step.
     lists: Cell<u64>,
     /// When the term that drives is known: its ranges are being read.
-    pub(super) reader: Option<Box<RangeReader>>,
+    pub(crate) reader: Option<Box<RangeReader>>,
 }
 
 /// What the indexes say of a filter.

@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::OctetStrings;
 
+use super::candidate::{Candidate, Seen};
+use super::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
 use crate::schema::{MatchingRule, Schema};
-use crate::search::candidate::{Candidate, Seen};
-use crate::search::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
 use crate::steps;
 use crate::virtual_attributes::Values;
 
@@ -35,7 +35,7 @@ pub(crate) struct Evaluator<'e> {
     normal: Vec<u8>,
     text: String,
     values: Values,
-    /// What is left of the step's work, in about as many nanoseconds; see [`Budget::work`](super::Budget::work).
+    /// What is left of the step's work, in about as many nanoseconds; see `Budget::work`.
     work: u64,
     interrupted: Interrupted,
 }

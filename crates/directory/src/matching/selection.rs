@@ -7,14 +7,14 @@ use sapwood_ldap::ber;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::EntryWriter;
 
+use super::candidate::{Candidate, Seen};
+use super::sink::{EntrySink, Sink, WireEntry};
 use crate::access::{Sight, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
 use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
-use crate::search::candidate::{Candidate, Seen};
-use crate::search::sink::{EntrySink, Sink, WireEntry};
 use crate::steps;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 

@@ -2,72 +2,19 @@
 
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{PasswordPolicyError, PasswordPolicyResponse};
+use sapwood_ldap::controls::{AccountUsability, PasswordPolicyError, PasswordPolicyResponse};
 use sapwood_ldap::dn::Dn;
 
-use super::{Account, BindFailure, BindVerdict, Governed, PasswordChange, PasswordPolicy};
+use super::{Directory, Snapshot};
 use crate::access::{Asked, Identity, Requester, Rights};
 use crate::accounts::{AccountState, Unwritten};
-use crate::directory::{Directory, Snapshot};
-use crate::engine::{self, Bundle, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict, Write};
-use crate::entry::Entry;
-use crate::error::{Error, Result};
+use crate::engine::{self, Bundle, Engine, EntryId, StoreSet, Table, Ticket, Verdict, Write};
+use crate::error::Result;
 use crate::names;
-use crate::operational::Vocabulary;
-use crate::schema::Schema;
-use crate::state::State;
-
-/// An entry that somebody wants to bind or to act as, and what governs it.
-pub(super) struct Governing {
-    pub(super) policy: PasswordPolicy,
-    pub(super) account: Account,
-    pub(super) has_password: bool,
-}
-
-/// What governs the passwords of an entry; none where policies are not asked for.
-pub(super) fn governing<R: Read>(
-    (schema, state, view): (&Schema, &State, &R),
-    entry: EntryId,
-) -> Result<Option<Governing>> {
-    if state.settings.password_policy.is_none() {
-        return Ok(None);
-    }
-    let Some(record) = view.get(Table::Entry, &entry.to_key())? else {
-        return Ok(None);
-    };
-    let read = Entry::new(&record)
-        .map_err(|damaged| Error::corrupt(format!("entry {entry}: {damaged}")))?;
-    let attributes = &state.attributes;
-    let account = Account::of(Vocabulary { schema, attributes }, entry, &read)?;
-    let place = Governed {
-        id: entry,
-        parent: read.parent(),
-        entry: Some(&read),
-    };
-    let policy = PasswordPolicy::governing((schema, state, view), place, &account)?;
-    // Without one the last bind is still kept.
-    let policy = policy.unwrap_or_default();
-    let password = attributes.number(schema.well_known().user_password, "");
-    let has_password = match password {
-        Some(number) => read.attribute(number).is_ok_and(|stored| stored.is_some()),
-        None => false,
-    };
-    Ok(Some(Governing {
-        policy,
-        account,
-        has_password,
-    }))
-}
-
-/// Whether nobody is to be an entry now, whatever the password: see [`PasswordPolicy::is_disabled`].
-pub(crate) fn is_disabled<R: Read>(
-    sources: (&Schema, &State, &R),
-    entry: EntryId,
-    now_micros: u64,
-) -> Result<bool> {
-    let governing = governing(sources, entry)?;
-    Ok(governing.is_some_and(|known| known.policy.is_disabled(&known.account, now_micros)))
-}
+use crate::password_policy::{
+    Account, BindFailure, BindVerdict, Governed, Governing, PasswordChange, PasswordPolicy,
+    governing,
+};
 
 impl<E: Engine> Snapshot<E> {
     fn governing(&self, entry: EntryId) -> Result<Option<Governing>> {
@@ -98,6 +45,21 @@ impl<E: Engine> Snapshot<E> {
         let state = self.directory().accounts().state(self.view(), entry)?;
         let is_locked = policy.is_locked(&account, &state, self.now_micros());
         Ok(is_locked.then(|| self.told_of_lock()))
+    }
+
+    /// Whether the password of an entry can be used now; none where it has none, or no policy governs it.
+    pub(crate) fn usability(&self, id: EntryId) -> Result<Option<AccountUsability>> {
+        let Some(governing) = self.governing(id)? else {
+            return Ok(None);
+        };
+        if !governing.has_password || governing.policy == PasswordPolicy::default() {
+            return Ok(None);
+        }
+        let binds = self.directory().accounts().state(self.view(), id)?;
+        let Governing {
+            policy, account, ..
+        } = &governing;
+        Ok(Some(policy.usability(account, &binds, self.now_micros())))
     }
 
     /// Notes that a bind as an entry has failed, for its password was wrong. The snapshot must be one that was just

@@ -12,9 +12,9 @@ use sapwood_testkit::{Answer, requests};
 use super::*;
 use crate::access::Sight;
 use crate::engine::{Embedded, Engine, Shy, Ticket as _};
+use crate::matching::filter::Compiler;
+use crate::plan::{Planned, Planner, Progress};
 use crate::schema::Schema;
-use crate::search::filter::Compiler;
-use crate::search::plan::{Planned, Planner, Progress};
 use crate::steps::counted;
 use crate::{
     Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions, Step,

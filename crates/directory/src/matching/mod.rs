@@ -1,0 +1,17 @@
+//! One candidate by itself: whether a filter matches it, and what of it is sent.
+//!
+//! | file | its part |
+//! | --- | --- |
+//! | `filter` | makes a filter ready |
+//! | `candidate` | an entry, and what somebody sees of it |
+//! | `evaluate` | the filter on an entry |
+//! | `selection` | the attributes to send |
+//! | `sink` | where they go: into messages, or elsewhere |
+//! | `look` | one entry by itself, for controls and for access rules |
+
+pub(crate) mod candidate;
+pub(crate) mod evaluate;
+pub(crate) mod filter;
+pub(crate) mod look;
+pub(crate) mod selection;
+pub(crate) mod sink;
