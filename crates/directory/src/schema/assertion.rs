@@ -5,9 +5,9 @@
 use std::cmp::Ordering;
 
 use super::prepare::{Case, Part, ascii_words_equal};
-use super::rule::{Method, parse_i64};
+use super::rule::{Method, Place, parse_i64};
 use super::syntax::substring_parts;
-use super::{InvalidValue, MatchingRule, Schema};
+use super::{InvalidValue, MatchingRule, NormalDn, Schema};
 use crate::steps;
 
 /// An equality or ordering assertion made ready: made once per filter item, compared with each value.
@@ -33,6 +33,7 @@ enum Test {
     Keyword,
     BitAnd(i64),
     BitOr(i64),
+    Place(Place),
 }
 
 impl Assertion {
@@ -51,6 +52,7 @@ impl Assertion {
             Method::Keyword => Test::Keyword,
             Method::BitAnd => Test::BitAnd(parse_i64(value).unwrap_or_default()),
             Method::BitOr => Test::BitOr(parse_i64(value).unwrap_or_default()),
+            Method::Place(place) => Test::Place(place),
             _ => Test::Key,
         };
         Ok(Assertion { rule, key, test })
@@ -68,7 +70,10 @@ impl Assertion {
 
     /// Whether most stored values are compared as they are, without making their normal form.
     pub(crate) fn is_decided_in_place(&self) -> bool {
-        !matches!(self.test, Test::Key | Test::Word | Test::Keyword)
+        !matches!(
+            self.test,
+            Test::Key | Test::Word | Test::Keyword | Test::Place(_)
+        )
     }
 
     /// Whether the values that match are those with the same normal form.
@@ -98,6 +103,9 @@ impl Assertion {
             }),
             Test::BitAnd(bits) => parse_i64(stored).is_some_and(|number| number & bits == *bits),
             Test::BitOr(bits) => parse_i64(stored).is_some_and(|number| number & bits != 0),
+            Test::Place(place) => self
+                .prepared(schema, stored, scratch)
+                .is_some_and(|name| is_at(name, *place, &self.key)),
         }
     }
 
@@ -122,6 +130,18 @@ impl Assertion {
         scratch.clear();
         self.rule.normalise(schema, stored, scratch).ok()?;
         Some(scratch)
+    }
+}
+
+/// Whether a name is at a place, seen from another; both are normal forms, and one that lies below another begins with
+/// it.
+fn is_at(name: &[u8], place: Place, other: &[u8]) -> bool {
+    let below = |name: &[u8], other: &[u8]| name.len() > other.len() && name.starts_with(other);
+    match place {
+        Place::Child => name.strip_prefix(other).is_some_and(NormalDn::is_one_rdn),
+        Place::Within => name.starts_with(other),
+        Place::Below => below(name, other),
+        Place::Above => below(other, name),
     }
 }
 

@@ -130,6 +130,14 @@ impl NormalDn {
         append_rdns(schema, dn, Nesting::Outer, out).inspect_err(|_| out.truncate(start))
     }
 
+    /// Whether what the bytes of a name have beyond those of a name above it is exactly one RDN.
+    pub(super) fn is_one_rdn(bytes: &[u8]) -> bool {
+        // An RDN begins with the name of a type, and a value has no zero byte without 0xFF behind it: both bytes of the
+        // first pair of zeros end an RDN.
+        let end = bytes.windows(2).position(|pair| pair == RDN_END);
+        end.is_some_and(|end| end + RDN_END.len() == bytes.len())
+    }
+
     /// Number of RDNs.
     pub fn len(&self) -> usize {
         self.ends.len()

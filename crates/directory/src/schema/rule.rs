@@ -59,6 +59,21 @@ pub(super) enum Method {
     BitAnd,
     /// One of the asserted bits is set.
     BitOr,
+    /// The place of the value in the tree, seen from the asserted name.
+    Place(Place),
+}
+
+/// Where a name is, seen from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One RDN below it.
+    Child,
+    /// The same, or below.
+    Within,
+    /// Below.
+    Below,
+    /// Above.
+    Above,
 }
 
 macro_rules! rules {
@@ -117,6 +132,10 @@ rules! {
     Equality "1.3.6.1.4.1.4203.666.4.12" authzMatch Authz Method::Authz;
     Equality "1.2.840.113556.1.4.803" integerBitAndMatch Integer Method::BitAnd;
     Equality "1.2.840.113556.1.4.804" integerBitOrMatch Integer Method::BitOr;
+    Equality "1.3.6.1.4.1.4203.666.4.8" dnOneLevelMatch Dn Method::Place(Place::Child);
+    Equality "1.3.6.1.4.1.4203.666.4.9" dnSubtreeMatch Dn Method::Place(Place::Within);
+    Equality "1.3.6.1.4.1.4203.666.4.10" dnSubordinateMatch Dn Method::Place(Place::Below);
+    Equality "1.3.6.1.4.1.4203.666.4.11" dnSuperiorMatch Dn Method::Place(Place::Above);
 }
 
 impl std::fmt::Debug for MatchingRule {
@@ -168,11 +187,12 @@ impl MatchingRule {
     }
 
     /// Whether [`normalise`](Self::normalise) decides the rule, so that an index can serve it. Not so for
-    /// rules that match parts of a value (`wordMatch`) or compute (`integerBitAndMatch`).
+    /// rules that match parts of a value (`wordMatch`), compute (`integerBitAndMatch`) or match several names
+    /// (`dnSubtreeMatch`).
     pub fn is_indexable(&self) -> bool {
         !matches!(
             self.method,
-            Method::Word | Method::Keyword | Method::BitAnd | Method::BitOr
+            Method::Word | Method::Keyword | Method::BitAnd | Method::BitOr | Method::Place(_)
         )
     }
 
@@ -323,7 +343,7 @@ impl Method {
                 Ok(())
             }
             Method::Time => syntax::time::generalized_time_key(value, out),
-            Method::Dn => dn_key(schema, value, out),
+            Method::Dn | Method::Place(_) => dn_key(schema, value, out),
             Method::NameAndOptionalUid => {
                 let (name, uid) = syntax::split_optional_uid(value);
                 dn_key(schema, name, out)?;

@@ -189,6 +189,12 @@ fn filters_have_three_values() {
     assert_eq!(count("(gidNumber:integerOrderingMatch:=1001)"), 1);
     assert_eq!(count("(gidNumber:1.2.840.113556.1.4.803:=992)"), 1);
     assert_eq!(count("(gidNumber:1.2.840.113556.1.4.803:=3)"), 0);
+    let people = |rule: &str| count(&format!("(entryDN:{rule}:=ou=people,{SUFFIX})"));
+    let below = people("dnSubordinateMatch");
+    assert!(below > 0);
+    assert_eq!(people("dnOneLevelMatch"), below);
+    assert_eq!(people("1.3.6.1.4.1.4203.666.4.9"), below + 1);
+    assert_eq!(people("dnSuperiorMatch"), 1);
 }
 
 #[test]

@@ -209,6 +209,42 @@ fn first_components() {
 }
 
 #[test]
+fn places_of_names() {
+    let names = [
+        "o=x",
+        "ou=a,o=x",
+        "OU=A,O=X",
+        "userPassword=\\00\\00+sn=c,ou=a,o=x",
+        "cn=d,userPassword=\\00,ou=a,o=x",
+        "ou=ab,o=x",
+    ];
+    let found = |rule: &str, asserted: &str| -> Vec<bool> {
+        let at = |name: &&str| matches(rule, name, asserted).expect("the assertion is a name");
+        names.iter().map(at).collect()
+    };
+    let asserted = "ou=a, o=X";
+    for (rule, expected) in [
+        ("dnOneLevelMatch", [false, false, false, true, false, false]),
+        ("dnSubtreeMatch", [false, true, true, true, true, false]),
+        (
+            "dnSubordinateMatch",
+            [false, false, false, true, true, false],
+        ),
+        ("dnSuperiorMatch", [true, false, false, false, false, false]),
+    ] {
+        assert_eq!(found(rule, asserted), expected, "{rule}");
+    }
+    // All names are below the root, the name of no RDN.
+    assert_eq!(found("dnSubordinateMatch", ""), [true; 6]);
+    assert_eq!(found("dnSuperiorMatch", ""), [false; 6]);
+    assert_eq!(matches("dnOneLevelMatch", "o=x", ""), Some(true));
+    assert_eq!(matches("dnOneLevelMatch", "", ""), Some(false));
+    assert_eq!(matches("dnSubtreeMatch", "", ""), Some(true));
+    assert_eq!(matches("dnSubtreeMatch", "not a name", ""), Some(false));
+    assert_eq!(matches("dnSubtreeMatch", "o=x", "not a name"), None);
+}
+
+#[test]
 fn names() {
     let same = |one: &str, other: &str| matches("distinguishedNameMatch", one, other);
     assert_eq!(
