@@ -104,7 +104,7 @@ pub(crate) struct Pages {
     pub(crate) used: u64,
     /// All others.
     pub(crate) free: u64,
-    /// Those of them that may be used again whoever looks at what.
+    /// Those of them that may be used again, as nobody looks at them.
     pub(crate) ready: u64,
 }
 

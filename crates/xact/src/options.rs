@@ -146,7 +146,7 @@ impl Options {
         room.min(PAGES_MAX).max(pages)
     }
 
-    /// Where the plain memory of a new space is, in whatever process and whenever, so that pointers into the space can
+    /// Where the plain memory of a new space is, in every process and at any time, so that pointers into the space can
     /// be stored in it: a multiple of 4 GiB, such as `0x2000_0000_0000`, from which on nothing is for as many bytes as
     /// [`Options::reserve_bytes`] says. One that is there already knows its address, and is not opened at another one.
     ///

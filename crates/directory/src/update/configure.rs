@@ -341,7 +341,8 @@ impl<T: Write> Run<'_, T> {
             || controls.permissive_modify.is_some()
             || controls.no_op.is_some()
         {
-            let diagnostic = "an update of cn=config or of the schema takes none of the controls assertion, pre-read, post-read, permissive modify and no-op";
+            let diagnostic = "an update of cn=config or of the schema takes none of the controls assertion, \
+                              pre-read, post-read, permissive modify and no-op";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         Ok(())

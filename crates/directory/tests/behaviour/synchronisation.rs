@@ -642,7 +642,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever happens, and in whichever way a consumer asks, its copy is what a search finds.
+    /// However a consumer asks, and after every change, its copy is what a search finds.
     #[test]
     fn a_consumer_has_what_there_is(
         events in events(),

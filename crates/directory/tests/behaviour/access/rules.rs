@@ -442,7 +442,7 @@ fn assertions_tell_nothing_of_a_root_dse_that_is_hidden() {
     assert_eq!(outcome(is_there), ResultCode::AssertionFailed);
 }
 
-/// A rule with a filter looks at the entry, for whoever names it in a bind.
+/// A rule with a filter looks at the entry, for everybody who names it in a bind.
 #[test]
 fn a_bind_is_charged_for_the_rules_that_decide_of_it() {
     let directory = directory();
