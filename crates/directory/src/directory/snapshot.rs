@@ -219,10 +219,18 @@ impl<E: Engine> Snapshot<E> {
     /// no such DN.
     pub fn credentials(&self, dn: &str, values_max: usize) -> Result<Option<Credentials>> {
         let mut normal = NormalDn::new();
-        if normal.parse(self.schema(), dn.as_bytes()).is_err() {
-            return Ok(None);
+        match normal.parse(self.schema(), dn.as_bytes()) {
+            Ok(()) => self.credentials_of(&normal, values_max),
+            Err(_) => Ok(None),
         }
-        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
+    }
+
+    /// The same by the normal form of the DN.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn credentials_of(&self, dn: &NormalDn, values_max: usize) -> Result<Option<Credentials>> {
+        let walk = names::walk(self.view(), &self.state().contexts, dn)?;
         let Some(child) = walk.and_then(|walk| walk.found()) else {
             return Ok(None);
         };
@@ -246,7 +254,7 @@ impl<E: Engine> Snapshot<E> {
         let mut built = self.take_names();
         let above = built.superior(self.view(), read.parent());
         let dn = above.map(|above| match above {
-            Some(above) => format!("{rdn},{}", above.dn),
+            Some(above) => [rdn, &above.dn].join(","),
             None => rdn.to_owned(),
         });
         self.put_back_names(built);

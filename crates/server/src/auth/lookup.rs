@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sapwood_directory::access::Mapped;
 use sapwood_directory::engine::{self, Engine};
+use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{
     Budget, Credentials, Error, Identity, Outcome, Requester, Search, SearchOptions, Snapshot,
     Step, Wire,
@@ -49,7 +50,7 @@ pub(crate) trait Entries {
     /// The entry with a DN and the first `values_max` of its passwords, if the access rules let `nobody` bind as it.
     fn bindable(
         &self,
-        dn: &str,
+        dn: &NormalDn,
         nobody: &Arc<Requester>,
         values_max: usize,
     ) -> Result<Option<Credentials>, Outcome>;
@@ -67,11 +68,11 @@ pub(crate) struct User {
 /// `work`.
 pub(crate) fn bindable<E: Engine>(
     snapshot: &Snapshot<E>,
-    (dn, values_max): (&str, usize),
+    (dn, values_max): (&NormalDn, usize),
     nobody: &Arc<Requester>,
     work: &mut u64,
 ) -> Result<Option<Credentials>, Error> {
-    let Some(mut found) = snapshot.credentials(dn, values_max)? else {
+    let Some(mut found) = snapshot.credentials_of(dn, values_max)? else {
         return Ok(None);
     };
     if !snapshot.may_authenticate(nobody, &found, work)? {

@@ -94,11 +94,13 @@ pub(crate) fn nobody(dn: Option<&NormalDn>, name: &str) -> Owner {
 /// The passwords of the entry with a DN, if the access rules let it be bound by them: otherwise it is as if there were
 /// no such entry.
 pub(super) fn credentials(asked: &Asked<'_>, dn: &str) -> Result<Option<Credentials>, Outcome> {
-    if dn.len() > NAME_BYTES_MAX || asked.settings.is_admin(asked.schema, dn) {
-        return Ok(None);
+    match normal(asked.schema, dn) {
+        Some(dn) if dn != asked.settings.admin_name => {
+            let values_max = asked.settings.config.limits.password_values_max;
+            asked.entries.bindable(&dn, &asked.nobody, values_max)
+        }
+        _ => Ok(None),
     }
-    let values_max = asked.settings.config.limits.password_values_max;
-    asked.entries.bindable(dn, &asked.nobody, values_max)
 }
 
 #[cfg(test)]

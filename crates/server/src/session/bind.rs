@@ -358,7 +358,7 @@ impl<E: Engine> Session<E> {
         let came = Instant::now();
         let dn = names::normal(&self.service.directory.schema(), name);
         let nobody = nobody.unwrap_or_else(|| names::nobody(dn.as_ref(), name));
-        let found = self.bindable((name, dn.as_ref()), password)?;
+        let found = self.bindable(dn.as_ref(), password)?;
         let claim = match &found {
             Some(found) => self.claim(&found.identity),
             None => Claim {
@@ -412,7 +412,7 @@ impl<E: Engine> Session<E> {
     /// Who may have the password; `None` for a name that nobody has.
     fn bindable(
         &self,
-        (name, dn): (&str, Option<&NormalDn>),
+        dn: Option<&NormalDn>,
         password: &[u8],
     ) -> Result<Option<Bindable>, Outcome> {
         let Some(dn) = dn.filter(|_| password.len() <= PASSWORD_BYTES_MAX) else {
@@ -433,7 +433,7 @@ impl<E: Engine> Session<E> {
         }
         // Who may not be bound as is not there, also in the time that it takes.
         let values_max = self.settings.config.limits.password_values_max;
-        let found = Entries::bindable(self, name, &self.context.nobody, values_max)?;
+        let found = Entries::bindable(self, dn, &self.context.nobody, values_max)?;
         Ok(found.map(|found| {
             let Credentials {
                 entry,

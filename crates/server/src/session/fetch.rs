@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use sapwood_directory::access::{ACTING_WORK_MAX, Mapped};
 use sapwood_directory::engine::{self, Engine};
+use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{Credentials, Error, Identity, Outcome, Requester, Snapshot};
 
 use super::search::STEP_WORK;
@@ -105,14 +106,10 @@ impl<E: Engine> Session<E> {
         &self,
         read: impl FnOnce(&Snapshot<E>) -> Result<T, Error>,
     ) -> Result<T, Outcome> {
-        let snapshot = match E::REMOTE {
-            true => self.newest(Reader::Request)?,
-            false => {
-                let newest = self.service.directory.snapshot();
-                newest.map_err(|error| refusal(&error))?
-            }
-        };
-        self.read_in(&snapshot, read)
+        let snapshot = self.newest(Reader::Request)?;
+        let read = self.read_in(&snapshot, read);
+        self.last_snapshot.0.set(snapshot.end());
+        read
     }
 
     /// The same on a snapshot that is there.
@@ -324,7 +321,7 @@ impl<E: Engine> Entries for Session<E> {
 
     fn bindable(
         &self,
-        dn: &str,
+        dn: &NormalDn,
         nobody: &Arc<Requester>,
         values_max: usize,
     ) -> Result<Option<Credentials>, Outcome> {
