@@ -114,6 +114,8 @@ pub struct Requester {
     asked_by: Option<Arc<Requester>>,
     from: Option<Arc<Connection>>,
     grants: Grants,
+    /// Whether it is another replica of the directory.
+    is_replica: bool,
     /// With rules that ask for the data: who it is by the data of a commit, and the version of the rules.
     known: Mutex<Option<(u64, CommitNo, Arc<Requester>)>>,
 }
@@ -139,6 +141,17 @@ impl Requester {
         Arc::new(Requester::new((identity, None), None, grants))
     }
 
+    /// Another replica of the directory. Its updates were allowed where they were made: no access rules are asked, and
+    /// of the rules of updates only those that heed replicas. Entries that do not say who changed them name `dn`.
+    pub fn replica(dn: impl Into<String>) -> Arc<Requester> {
+        let identity = Identity::Admin { dn: dn.into() };
+        let requester = Requester::new((identity, None), None, Grants::unlimited());
+        Arc::new(Requester {
+            is_replica: true,
+            ..requester
+        })
+    }
+
     fn new(
         (identity, asked_by): (Identity, Option<Arc<Requester>>),
         from: Option<Arc<Connection>>,
@@ -149,6 +162,7 @@ impl Requester {
             asked_by,
             from,
             grants,
+            is_replica: false,
             known: Mutex::default(),
         }
     }
@@ -176,6 +190,10 @@ impl Requester {
     /// Who it is, and who acts as it.
     pub(crate) fn who(&self) -> (Identity, Option<Arc<Requester>>) {
         (self.identity.clone(), self.asked_by.clone())
+    }
+
+    pub(crate) fn is_replica(&self) -> bool {
+        self.is_replica
     }
 
     /// Over which connection they ask.

@@ -335,7 +335,7 @@ impl Batch<'_> {
             rules_made: &mut self.rules,
             queue: &mut self.writer.queue,
             forgotten: &mut self.writer.forgotten,
-            origin: Origin::Client,
+            origin: Origin::of(requester),
             is_authorized: false,
             in_transaction,
             record_bytes_left: TRANSACTION_RECORD_BYTES_MAX,

@@ -254,7 +254,7 @@ impl<'r, T: Write> Run<'r, T> {
     fn make_all_queued(&mut self) -> Result<(), Stop> {
         // What was prefetched is what clients asked for.
         self.prefetched.forget();
-        self.origin = Origin::Rule;
+        let origin = std::mem::replace(&mut self.origin, Origin::Rule);
         let mut made = Ok(());
         while made.is_ok()
             && let Some(message) = self.queue.next()
@@ -262,7 +262,7 @@ impl<'r, T: Write> Run<'r, T> {
             let request = RequestView::Message(&message);
             made = self.update_alone(request, None).map(drop);
         }
-        self.origin = Origin::Client;
+        self.origin = origin;
         self.queue.clear();
         made
     }
@@ -604,6 +604,12 @@ impl<'r, T: Write> Run<'r, T> {
         })
     }
 
+    /// The rules, if any is to be shown a draft in which this is touched.
+    fn heeding(&self, touched: Touched) -> Option<&'r RuleSet> {
+        self.rules
+            .filter(|rules| rules.sees_drafts(self.origin, touched))
+    }
+
     /// Shows a draft to the rules, which may add to it. `old` is the entry as it was, if it was there.
     fn ask_rules(
         &mut self,
@@ -612,7 +618,7 @@ impl<'r, T: Write> Run<'r, T> {
         (id, parent): (EntryId, EntryId),
         old: Option<[Entry<'_>; 2]>,
     ) -> Result<(), Stop> {
-        let Some(rules) = self.rules.filter(|rules| rules.sees_drafts(touched)) else {
+        let Some(rules) = self.heeding(touched) else {
             return Ok(());
         };
         let now = self.now();
@@ -624,6 +630,7 @@ impl<'r, T: Write> Run<'r, T> {
             schema: self.schema,
             state: self.state,
             draft,
+            origin: self.origin,
             touched,
             id,
             parent,

@@ -194,7 +194,7 @@ impl<T: Write> Run<'_, T> {
         let who = self.modifier()?;
         let touched = || touched(schema, changes);
         // A rule may add operational attributes.
-        let adds_none = !self.rules.is_some_and(|rules| rules.sees_drafts(touched()));
+        let adds_none = self.rules.is_none() || self.heeding(touched()).is_none();
         let brief = adds_none.then(|| self.brief(&user, changes)).flatten();
         let brief = brief.and_then(|brief| brief.changed(drawn.csn, &who));
         let spelled;

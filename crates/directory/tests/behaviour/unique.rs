@@ -7,13 +7,14 @@ use crate::On;
 use crate::made::{Directory, create, engine, engine_in, in_memory, in_stores, over};
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::{
-    Config, IndexDefinition, Settings, Ticket, Transaction, UniqueRule, UpdateRequest,
+    Config, IndexDefinition, Requester, Settings, Ticket, Transaction, UniqueRule, Update,
+    UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::*;
-use sapwood_testkit::{Random, SUFFIX};
+use sapwood_testkit::{ADMIN, Random, SUFFIX};
 
 use crate::query::{query, search};
 
@@ -118,6 +119,23 @@ fn updates_that_come_together_see_each_other() {
     let codes: Vec<_> = codes.iter().map(|outcome| outcome.code).collect();
     let (done, refused) = (ResultCode::Success, ResultCode::ConstraintViolation);
     assert_eq!(codes, [done, refused, done, done, done, done]);
+}
+
+/// Two replicas may give the same value to two entries before they hear of each other. Neither can be refused then:
+/// the replicas would stay different.
+#[test]
+fn what_another_replica_tells_is_not_refused() {
+    let directory = directory(vec![rule(&["uid"], "")]);
+    succeed(&directory, person("ann", PEOPLE, &["x"]));
+    let requester = Requester::replica(ADMIN);
+    let request = person("bob", OTHERS, &["x"]);
+    let told = Update { requester, request };
+    let as_of_client = as_admin(person("eve", OTHERS, &["x"]));
+    let outcomes = directory.apply(&[told, as_of_client]).unwrap().outcomes;
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome.code).collect();
+    let expected = [ResultCode::Success, ResultCode::ConstraintViolation];
+    assert_eq!(codes, expected, "{outcomes:?}");
+    clean(&directory);
 }
 
 fn transaction(requests: Vec<UpdateRequest>) -> UpdateRequest {

@@ -1,11 +1,12 @@
 //! While a change of the schema is coming, no update brings a use of what would change: what was not found in an entry
-//! does not come to it later ([`crate::schema_change`]).
+//! does not come to it later ([`crate::schema_change`]). That holds for the updates of other
+//! replicas, too.
 
 use std::sync::Arc;
 
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, Rule};
+use super::{After, Origin, Rule};
 use crate::engine::{Index, Read};
 use crate::error::{Error, Result};
 use crate::operational::Vocabulary;
@@ -20,6 +21,10 @@ pub(super) struct ComingSchema(pub(super) Arc<SchemaChange>);
 
 impl Rule for ComingSchema {
     fn is_local(&self) -> bool {
+        true
+    }
+
+    fn heeds(&self, _: Origin) -> bool {
         true
     }
 

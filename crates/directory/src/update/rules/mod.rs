@@ -16,6 +16,7 @@ use self::coming_schema::ComingSchema;
 use self::password_policy::PasswordRule;
 use self::unique::Unique;
 use super::draft::Draft;
+use crate::access::Requester;
 use crate::accounts::Forgotten;
 use crate::engine::{EntryId, Index, Read, Write};
 use crate::entry::Entry;
@@ -45,6 +46,18 @@ pub(crate) enum Origin {
     Client,
     /// A rule, in answer to another update.
     Rule,
+    /// Another replica of the directory, where the update was made and the rules met it.
+    Replica,
+}
+
+impl Origin {
+    /// That of the updates of somebody.
+    pub(crate) fn of(requester: &Requester) -> Origin {
+        match requester.is_replica() {
+            true => Origin::Replica,
+            false => Origin::Client,
+        }
+    }
 }
 
 /// What a rule does. Each has a state of its own, made of the configuration.
@@ -53,6 +66,12 @@ trait Rule {
     /// in which order, and in which store, different entries are updated.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// Whether it takes part in updates of this origin. An update of another replica has met the rules where it was
+    /// made, and what they added arrives with it. Rules that met it again could make the replicas differ.
+    fn heeds(&self, origin: Origin) -> bool {
+        origin != Origin::Replica
     }
 
     /// The indexes that it reads.
@@ -93,6 +112,10 @@ macro_rules! rules {
         impl AnyRule {
             fn is_local(&self) -> bool {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.is_local(),)* }
+            }
+
+            fn heeds(&self, origin: Origin) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.heeds(origin),)* }
             }
 
             fn sees_drafts(&self, touched: Touched) -> bool {
@@ -153,6 +176,7 @@ pub(crate) struct Before<'b, 'd, R> {
     pub(crate) state: &'b State,
     /// To be added to by the rule as it likes.
     pub(crate) draft: &'b mut Draft<'d>,
+    pub(crate) origin: Origin,
     pub(crate) touched: Touched,
     /// The entry; [`EntryId::ROOT`] if it is being added.
     pub(crate) id: EntryId,
@@ -249,25 +273,32 @@ impl RuleSet {
         self.rules.iter().try_for_each(|rule| rule.open(txn, state))
     }
 
-    /// Whether drafts in which this is touched are to be shown to any.
-    pub(crate) fn sees_drafts(&self, touched: Touched) -> bool {
-        self.rules.iter().any(|rule| rule.sees_drafts(touched))
+    /// Those that take part in updates of an origin.
+    fn heeding(&self, origin: Origin) -> impl Iterator<Item = &AnyRule> {
+        self.rules.iter().filter(move |rule| rule.heeds(origin))
     }
 
-    /// Shows the draft of an entry to all.
+    /// Whether drafts of this origin in which this is touched are to be shown to any.
+    pub(crate) fn sees_drafts(&self, origin: Origin, touched: Touched) -> bool {
+        self.heeding(origin).any(|rule| rule.sees_drafts(touched))
+    }
+
+    /// Shows the draft of an entry to all that heed its origin.
     pub(crate) fn before<R: Read>(
         &self,
         update: &mut Before<'_, '_, R>,
     ) -> std::result::Result<(), Stop> {
-        self.rules.iter().try_for_each(|rule| rule.before(update))
+        self.heeding(update.origin)
+            .try_for_each(|rule| rule.before(update))
     }
 
-    /// Shows an update that was made to all.
+    /// Shows an update that was made to all that heed its origin.
     pub(crate) fn after<R: Read>(
         &self,
         update: &mut After<'_, R>,
     ) -> std::result::Result<(), Stop> {
-        self.rules.iter().try_for_each(|rule| rule.after(update))
+        self.heeding(update.origin)
+            .try_for_each(|rule| rule.after(update))
     }
 }
 

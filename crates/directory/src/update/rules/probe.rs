@@ -30,6 +30,10 @@ fn descriptions<R: Read>(update: &After<'_, R>, side: &super::Side<'_>) -> Vec<S
 }
 
 impl Rule for Probe {
+    fn heeds(&self, _: Origin) -> bool {
+        true
+    }
+
     fn indexes(&self, _: &State) -> impl Iterator<Item = Index> {
         std::iter::empty()
     }
@@ -86,6 +90,7 @@ impl Rule for Probe {
             let origin = match update.origin {
                 Origin::Client => "a client",
                 Origin::Rule => "a rule",
+                Origin::Replica => "a replica",
             };
             match wish.split_once(' ') {
                 Some(("tell", whom)) => {

@@ -42,7 +42,10 @@ fn admin() -> Arc<Requester> {
 }
 
 fn apply_request(directory: &Directory, request: UpdateRequest) -> Outcome {
-    let requester = admin();
+    apply_as(directory, admin(), request)
+}
+
+fn apply_as(directory: &Directory, requester: Arc<Requester>, request: UpdateRequest) -> Outcome {
     let mut applied = directory.apply(&[Update { requester, request }]).unwrap();
     if let Some(ticket) = applied.ticket {
         ticket.wait().unwrap();
@@ -141,6 +144,31 @@ fn what_is_queued_is_done_in_the_same_transaction() {
     let delete = |name: &str| requests::message(1, Request::Delete(&dn(name)));
     assert_eq!(apply(&directory, delete("bob")).code, ResultCode::Success);
     assert_eq!(count(&directory, "(|(cn=bob)(cn=eve))"), 0);
+}
+
+#[test]
+fn a_rule_knows_where_an_update_comes_from() {
+    let directory = directory();
+    let tell = |requester, whom: &str| {
+        let request = UpdateRequest::Message(describe("ann", whom));
+        let outcome = apply_as(&directory, requester, request);
+        assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    };
+    tell(Requester::replica("cn=admin"), "tell bob");
+    assert_eq!(
+        count(&directory, "(&(cn=bob)(description=by a replica))"),
+        1
+    );
+    tell(admin(), "tell eve");
+    assert_eq!(count(&directory, "(&(cn=eve)(description=by a client))"), 1);
+    // The second one still comes from there when rules have answered the first.
+    let both = [describe("ann", "tell bob"), describe("ann", "tell eve")];
+    let updates = (1..).zip(both.map(UpdateRequest::Message)).collect();
+    let is_trial = false;
+    let both = UpdateRequest::Transaction(Transaction { updates, is_trial });
+    let outcome = apply_as(&directory, Requester::replica("cn=admin"), both);
+    assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    assert_eq!(count(&directory, "(description=by a replica)"), 2);
 }
 
 #[test]
