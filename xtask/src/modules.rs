@@ -12,25 +12,10 @@ use crate::source::Source;
 /// Which room uses which, and in which file.
 type Uses = BTreeMap<String, BTreeMap<String, BTreeSet<PathBuf>>>;
 
-/// What is wrong with the modules of a crate, whose sources are given by their paths below `src`. The modules of a
-/// circle that is `left` may use each other, as long as there is a circle.
-pub(crate) fn circles(files: &BTreeMap<PathBuf, Source>, left: &[&[&str]]) -> Vec<String> {
-    let mut uses = uses(files);
+/// What is wrong with the modules of a crate, whose sources are given by their paths below `src`.
+pub(crate) fn circles(files: &BTreeMap<PathBuf, Source>) -> Vec<String> {
+    let uses = uses(files);
     let mut found = Vec::new();
-    for circle in left {
-        let among = uses.clone().into_iter().map(|(from, mut used)| {
-            used.retain(|to, _| circle.contains(&to.as_str()));
-            (from, used)
-        });
-        let among: Uses = among.collect();
-        let untied = circle
-            .iter()
-            .filter(|room| shortest(&among, room).is_none());
-        found.extend(
-            untied.map(|room| format!("no circle at {room} any more: xtask/src/tidy.rs names one")),
-        );
-        uses = as_one(uses, circle);
-    }
     let mut unseen: BTreeSet<&str> = uses.keys().map(String::as_str).collect();
     while let Some(&room) = unseen.first() {
         let Some(circle) = shortest(&uses, room) else {
@@ -47,26 +32,6 @@ pub(crate) fn circles(files: &BTreeMap<PathBuf, Source>, left: &[&[&str]]) -> Ve
         unseen.retain(|room| !circle.contains(room));
     }
     found
-}
-
-/// Takes some rooms for one.
-fn as_one(uses: Uses, rooms: &[&str]) -> Uses {
-    let name = |room: String| match rooms.contains(&room.as_str()) {
-        true => rooms.join(" + "),
-        false => room,
-    };
-    let mut joined = Uses::new();
-    for (from, used) in uses {
-        let from = name(from);
-        for (to, files) in used {
-            let to = name(to);
-            if to != from {
-                let at = joined.entry(from.clone()).or_default();
-                at.entry(to).or_default().extend(files);
-            }
-        }
-    }
-    joined
 }
 
 /// The shortest way from a room back to it.
@@ -148,13 +113,9 @@ mod tests {
     use crate::source::without_tests;
 
     fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
-        circles_beside(&[], files)
-    }
-
-    fn circles_beside(left: &[&[&str]], files: &[(&str, &str)]) -> Vec<String> {
         let texts = files.iter();
         let texts = texts.map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
-        circles(&without_tests(texts.collect()), left)
+        circles(&without_tests(texts.collect()))
     }
 
     #[test]
@@ -170,35 +131,6 @@ mod tests {
             ("c.rs", "pub struct C;\nmod inner { use super::C; }\n"),
         ]);
         assert_eq!(found, Vec::<String>::new());
-    }
-
-    #[test]
-    fn nothing_joins_a_circle_that_is_left() {
-        let files = [
-            ("lib.rs", ""),
-            ("a.rs", "use crate::b;"),
-            ("b.rs", "use crate::a;"),
-            ("c.rs", "use crate::a;"),
-        ];
-        let left: &[&[&str]] = &[&["a", "b"]];
-        assert_eq!(circles_beside(left, &files), Vec::<String>::new());
-        let joined = [files.as_slice(), &[("b/inner.rs", "use crate::c;")]].concat();
-        let found = circles_beside(left, &joined);
-        let [found] = found.as_slice() else {
-            panic!("{found:?}");
-        };
-        assert!(found.contains("a + b uses c in b/inner.rs"), "{found}");
-    }
-
-    #[test]
-    fn a_circle_that_is_left_is_one() {
-        let files = [
-            ("a.rs", "use crate::b;"),
-            ("b.rs", "use crate::c;"),
-            ("c.rs", ""),
-        ];
-        let found = circles_beside(&[&["a", "b"]], &files);
-        assert_eq!(found.len(), 2, "{found:?}");
     }
 
     #[test]

@@ -64,13 +64,6 @@ const OF_A_SYSTEM: &[&str] = &[
     "cfg(windows)",
 ];
 
-/// Circles of modules that are left: of each the crate, and the modules in it. No other module may join one, and no
-/// other crate may have one.
-const CIRCLES_LEFT: &[(&str, &[&str])] = &[(
-    "lmdb-abi",
-    &["cursor", "env", "free_list", "readers", "txn"],
-)];
-
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
 
@@ -238,9 +231,7 @@ fn circles(faults: &mut Vec<String>) -> Result<()> {
             Some(read(path).map(|text| (below.to_owned(), text)))
         });
         let files = source::without_tests(below.collect::<Result<_>>()?);
-        let left = CIRCLES_LEFT.iter().filter(|(of, _)| of == name);
-        let left: Vec<_> = left.map(|(_, circle)| *circle).collect();
-        let found = modules::circles(&files, &left).into_iter();
+        let found = modules::circles(&files).into_iter();
         faults.extend(found.map(|circle| format!("crates/{name} has {circle}")));
     }
     Ok(())

@@ -14,12 +14,10 @@ use crate::lent;
 use crate::txn::{Stored, Txn, Value};
 use crate::values::db_flags::{DUPFIXED, DUPSORT};
 use crate::values::write_flags::{CURRENT, NODUPDATA};
-use crate::values::{CursorOp, Val};
+use crate::values::{CursorOp, Shown, Val};
 
-/// `MDB_cursor`
-pub struct Cursor {
-    /// Null when it has ended, before the cursors of a read transaction. Only [`crate::abi`] follows it.
-    txn: *mut Txn,
+/// What there is to an `MDB_cursor` besides the pointers that [`crate::abi`] follows.
+pub(crate) struct Cursor {
     dbi: u32,
     is_writing: bool,
     place: Place,
@@ -44,29 +42,9 @@ enum Place {
 /// Key and value of a record.
 type Record = (Box<[u8]>, Box<[u8]>);
 
-/// A record, where it lies in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
-    /// `None` where the program's own key stays as it is.
-    pub(crate) key: Option<Val>,
-    pub(crate) value: Val,
-}
-
-impl Shown {
-    /// The record that a cursor stands on.
-    #[inline]
-    fn of(cursor: &TreeCursor<'_>) -> Result<Self> {
-        let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
-        Ok(Self {
-            key: Some(Val::to(key)),
-            value: Val::to(value),
-        })
-    }
-}
-
 impl Cursor {
-    /// `mdb_cursor_open`; `own` is where the transaction stands.
-    pub(crate) fn open(txn: &mut Txn, own: *mut Txn, dbi: u32) -> Result<Self> {
+    /// `mdb_cursor_open`
+    pub(crate) fn open(txn: &mut Txn, dbi: u32) -> Result<Self> {
         if dbi == FREE && !txn.is_reading() {
             return Err(Code::EINVAL);
         }
@@ -76,7 +54,6 @@ impl Cursor {
             txn.view(dbi)?;
         }
         Ok(Self {
-            txn: own,
             dbi,
             is_writing: !txn.is_reading(),
             place: Place::None,
@@ -86,20 +63,15 @@ impl Cursor {
     }
 
     /// `mdb_cursor_renew`: what the cursor is from now on.
-    pub(crate) fn renewed(&self, txn: &mut Txn, own: *mut Txn) -> Result<Self> {
+    pub(crate) fn renewed(&self, txn: &mut Txn) -> Result<Self> {
         if self.is_writing || !txn.is_reading() {
             return Err(Code::EINVAL);
         }
-        Self::open(txn, own, self.dbi)
-    }
-
-    pub(crate) fn txn(&self) -> *mut Txn {
-        self.txn
+        Self::open(txn, self.dbi)
     }
 
     /// Its transaction has ended.
     pub(crate) fn leave_txn(&mut self) {
-        self.txn = std::ptr::null_mut();
         self.place = Place::None;
     }
 
@@ -216,7 +188,7 @@ impl Cursor {
             cursor.last()?;
             return Err(Code::NOTFOUND);
         }
-        Shown::of(cursor)
+        show(cursor)
     }
 
     fn check_op(
@@ -543,7 +515,7 @@ impl Walk<'_> {
         if self.op == Op::NextMultiple {
             return Self::show_many(cursor, TreeCursor::duplicates_here);
         }
-        Shown::of(cursor)
+        show(cursor)
     }
 
     /// Whether there is a record. The key of several values is not shown where the cursor moves among them.
@@ -603,6 +575,16 @@ impl Walk<'_> {
             value: Val::to(values),
         })
     }
+}
+
+/// The record that a cursor stands on.
+#[inline]
+fn show(cursor: &TreeCursor<'_>) -> Result<Shown> {
+    let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
+    Ok(Shown {
+        key: Some(Val::to(key)),
+        value: Val::to(value),
+    })
 }
 
 /// A cursor without the lifetime of its snapshot.

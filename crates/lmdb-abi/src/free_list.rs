@@ -9,10 +9,9 @@ use std::mem::size_of;
 
 use sapwood_store::page::PAGE_BYTES;
 
-use crate::cursor::Shown;
 use crate::env::{Open, txn_id};
 use crate::error::{Code, Result};
-use crate::values::{CursorOp, Stat, Val};
+use crate::values::{CursorOp, Shown, Stat, Val};
 
 /// The list as of one moment.
 pub(crate) struct FreeList {

@@ -17,8 +17,7 @@ pub mod tools;
 mod txn;
 pub mod values;
 
-pub use cursor::Cursor;
+pub use abi::{MdbCursor, MdbTxn};
 pub use env::Env;
 pub use error::Code;
-pub use txn::Txn;
 pub use values::{EnvInfo, Stat, Val};

@@ -11,7 +11,6 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use sapwood_store::Tree;
@@ -182,7 +181,7 @@ fn open(env: &Env, path: &OsStr, flags: u32, named: u32) -> Done<Arc<Open>> {
 
 /// Begins to read.
 fn read(open: &Arc<Open>) -> Done<Txn> {
-    Txn::begin_read(open, null_mut()).map_err(failed("mdb_txn_begin"))
+    Txn::begin_read(open).map_err(failed("mdb_txn_begin"))
 }
 
 /// Opens an environment for reading only, and begins to read.

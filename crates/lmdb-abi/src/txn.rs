@@ -1,6 +1,7 @@
 //! Transactions: begun, nested, reset and ended.
 
 mod databases;
+mod reader;
 mod records;
 
 use std::sync::Arc;
@@ -8,29 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_store::{Durability, Savepoint, Snapshot, WriteTxn};
 
-use crate::cursor::Cursor;
 use crate::database;
-use crate::env::{Env, Open, txn_id};
+use crate::env::{Open, txn_id};
 use crate::error::{Code, Result};
 use crate::lent::Lent;
-use crate::readers::Held;
-use crate::values::env_flags::{MAPASYNC, NOLOCK, NOMETASYNC, NOSYNC, NOTLS, RDONLY, WRITEMAP};
+use crate::values::env_flags::{MAPASYNC, NOMETASYNC, NOSYNC, RDONLY, WRITEMAP};
 
 use databases::Database;
+use reader::Reader;
 pub(crate) use records::{Stored, Value};
 
-/// `MDB_txn`
-pub struct Txn {
+/// What there is to an `MDB_txn` besides the pointers that [`crate::abi`] follows.
+pub(crate) struct Txn {
     pub(crate) open: Arc<Open>,
     /// Where it stands itself, once it does.
     own: *mut Txn,
-    /// What `mdb_txn_env` gives.
-    env: *mut Env,
-    /// The transaction around this one, null if there is none. Only [`crate::abi`] follows pointers.
-    parent: *mut Txn,
-    child: *mut Txn,
-    /// The open cursors. A write transaction ends them; a read transaction tells them when it ends or is reset.
-    pub(crate) cursors: Vec<*mut Cursor>,
     flags: u32,
     state: State,
     has_failed: bool,
@@ -53,7 +46,7 @@ pub struct Txn {
 
 enum State {
     Reading {
-        slot: Arc<Held>,
+        slot: Arc<Reader>,
         /// None once it is reset.
         snapshot: Option<Snapshot>,
     },
@@ -71,29 +64,18 @@ struct Writing {
 
 impl Txn {
     /// `mdb_txn_begin` of a read transaction.
-    pub(crate) fn begin_read(open: &Arc<Open>, env: *mut Env) -> Result<Self> {
-        let slot = if open.flags() & NOLOCK != 0 {
-            open.readers.unlisted()
-        } else if open.flags() & NOTLS != 0 {
-            open.readers.hold()?
-        } else {
-            open.readers.of_thread()?
+    pub(crate) fn begin_read(open: &Arc<Open>) -> Result<Self> {
+        let state = State::Reading {
+            slot: Reader::new(open)?,
+            snapshot: None,
         };
-        let mut txn = Self::new(
-            open,
-            env,
-            RDONLY,
-            State::Reading {
-                slot,
-                snapshot: None,
-            },
-        );
+        let mut txn = Self::new(open, RDONLY, state);
         txn.renew()?;
         Ok(txn)
     }
 
     /// `mdb_txn_begin` of a write transaction, which waits for its turn.
-    pub(crate) fn begin_write(open: &Arc<Open>, env: *mut Env, flags: u32) -> Result<Self> {
+    pub(crate) fn begin_write(open: &Arc<Open>, flags: u32) -> Result<Self> {
         if open.flags() & RDONLY != 0 {
             return Err(Code::EACCES);
         }
@@ -108,11 +90,11 @@ impl Txn {
         };
         open.set_writing(true);
         let state = State::Writing(Some(Box::new(writing)));
-        Ok(Self::new(open, env, flags, state))
+        Ok(Self::new(open, flags, state))
     }
 
-    /// `mdb_txn_begin` within another transaction; `own` is where that stands.
-    pub(crate) fn begin_child(&mut self, own: *mut Txn, flags: u32) -> Result<Self> {
+    /// `mdb_txn_begin` within another transaction.
+    pub(crate) fn begin_child(&mut self, flags: u32) -> Result<Self> {
         if self.is_reading() {
             return Err(Code::EINVAL);
         }
@@ -128,21 +110,16 @@ impl Txn {
         writing.savepoints.push(savepoint);
         let state = State::Writing(Some(writing));
         let open = self.open.clone();
-        let mut child = Self::new(&open, self.env, flags | self.flags, state);
-        child.parent = own;
+        let mut child = Self::new(&open, flags | self.flags, state);
         child.root = self.root;
         Ok(child)
     }
 
-    fn new(open: &Arc<Open>, env: *mut Env, flags: u32, state: State) -> Self {
+    fn new(open: &Arc<Open>, flags: u32, state: State) -> Self {
         let turn = next_turn();
         Self {
             open: open.clone(),
             own: std::ptr::null_mut(),
-            env,
-            parent: std::ptr::null_mut(),
-            child: std::ptr::null_mut(),
-            cursors: Vec::new(),
             flags,
             state,
             has_failed: false,
@@ -160,24 +137,8 @@ impl Txn {
     pub(crate) fn stand_at(&mut self, own: *mut Txn) {
         self.own = own;
         if let State::Reading { slot, .. } = &self.state {
-            slot.set_reader(own);
+            slot.set_place(own);
         }
-    }
-
-    pub(crate) fn env(&self) -> *mut Env {
-        self.env
-    }
-
-    pub(crate) fn parent(&self) -> *mut Txn {
-        self.parent
-    }
-
-    pub(crate) fn child(&self) -> *mut Txn {
-        self.child
-    }
-
-    pub(crate) fn set_child(&mut self, child: *mut Txn) {
-        self.child = child;
     }
 
     pub(crate) fn turn(&self) -> u64 {
@@ -212,7 +173,7 @@ impl Txn {
             State::Reading { snapshot, .. } => snapshot.is_some(),
             State::Writing(writing) => writing.is_some(),
         };
-        if is_usable && !self.has_failed && self.child.is_null() {
+        if is_usable && !self.has_failed {
             Ok(())
         } else {
             Err(Code::BAD_TXN)
@@ -247,8 +208,7 @@ impl Txn {
                 return refused.map_or_else(|error| Err(error.into()), |_| Err(Code::MAP_RESIZED));
             }
         };
-        slot.set(txn_id(begun.commit().0));
-        slot.set_reader(self.own);
+        slot.set(txn_id(begun.commit().0), self.own);
         *snapshot = Some(begun);
         self.turn = next_turn();
         self.databases.clear();
@@ -368,7 +328,6 @@ impl Txn {
     /// Goes on after a child. Trees that it created or dropped are looked up anew.
     fn take_back(&mut self, writing: Box<Writing>) {
         self.state = State::Writing(Some(writing));
-        self.child = std::ptr::null_mut();
         self.databases.clear();
     }
 

@@ -21,6 +21,14 @@ impl Val {
     }
 }
 
+/// A record, where it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// `None` where the program's own key stays as it is.
+    pub(crate) key: Option<Val>,
+    pub(crate) value: Val,
+}
+
 /// `MDB_stat`: the size of a database.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

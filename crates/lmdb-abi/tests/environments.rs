@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 
 use lmdb::values::{CursorOp as Op, db_flags, env_flags};
-use lmdb::{Code, Env, EnvInfo, Stat, Txn, Val};
+use lmdb::{Code, Env, EnvInfo, MdbTxn as Txn, Stat, Val};
 
 use program::*;
 

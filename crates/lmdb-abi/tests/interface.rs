@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use lmdb::values::{CursorOp as Op, db_flags, env_flags, write_flags};
-use lmdb::{Code, Cursor};
+use lmdb::{Code, MdbCursor as Cursor};
 
 use program::*;
 

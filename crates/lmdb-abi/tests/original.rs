@@ -13,7 +13,7 @@ use std::ptr::{null, null_mut};
 
 use lmdb::abi::Pair;
 use lmdb::values::{CursorOp as Op, db_flags, env_flags, write_flags};
-use lmdb::{Code, Cursor, Env, EnvInfo, Txn};
+use lmdb::{Code, Env, EnvInfo, MdbCursor as Cursor, MdbTxn as Txn};
 
 use program::*;
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use lmdb::values::env_flags::{NOLOCK, NOSYNC, RDONLY};
-use lmdb::{Env, Txn, Val};
+use lmdb::{Env, MdbTxn as Txn, Val};
 use sapwood_testkit::children::{self, Child, command, mounted, pause, play};
 
 use program::*;

@@ -1,27 +1,31 @@
 //! Cursors.
 
 use std::ffi::{c_int, c_uint};
+use std::ptr;
 
 use super::data::{tell, value};
-use super::pointers::{Handle, Item, Place, bytes};
+use super::pointers::{Handle, Item, MdbCursor, MdbTxn, Place, bytes};
 use super::{answer, answer_at};
-use crate::cursor::{Cursor, Shown};
+use crate::cursor::Cursor;
 use crate::error::{Code, Result};
 use crate::txn::Txn;
 use crate::values::write_flags::{CURSOR_PUT, MULTIPLE, NODUPDATA};
-use crate::values::{CursorOp, Val};
+use crate::values::{CursorOp, Shown, Val};
 
 /// `mdb_cursor_open`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_cursor_open(
-    mut txn: Handle<Txn>,
+    mut txn: Handle<MdbTxn>,
     dbi: c_uint,
-    cursor: Place<Handle<Cursor>>,
+    cursor: Place<Handle<MdbCursor>>,
 ) -> c_int {
     answer_at(cursor, || {
         let own = txn.pointer();
         let txn = txn.get_mut()?;
-        let opened = Handle::new(Cursor::open(txn, own, dbi)?);
+        let opened = Handle::new(MdbCursor {
+            cursor: Cursor::open(&mut txn.txn, dbi)?,
+            txn: own,
+        });
         txn.cursors.push(opened.pointer());
         Ok(opened)
     })
@@ -29,7 +33,7 @@ pub extern "C" fn mdb_cursor_open(
 
 /// `mdb_cursor_close`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_close(mut cursor: Handle<Cursor>) {
+pub extern "C" fn mdb_cursor_close(mut cursor: Handle<MdbCursor>) {
     answer(|| {
         part(&mut cursor)?;
         drop(cursor.take()?);
@@ -39,19 +43,25 @@ pub extern "C" fn mdb_cursor_close(mut cursor: Handle<Cursor>) {
 
 /// `mdb_cursor_renew`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_renew(mut txn: Handle<Txn>, mut cursor: Handle<Cursor>) -> c_int {
+pub extern "C" fn mdb_cursor_renew(
+    mut txn: Handle<MdbTxn>,
+    mut cursor: Handle<MdbCursor>,
+) -> c_int {
     answer(|| {
         let own = txn.pointer();
-        let renewed = cursor.get()?.renewed(txn.get_mut()?, own)?;
+        let renewed = cursor.get()?.cursor.renewed(&mut txn.get_mut()?.txn)?;
         part(&mut cursor)?;
         txn.get_mut()?.cursors.push(cursor.pointer());
-        *cursor.get_mut()? = renewed;
+        *cursor.get_mut()? = MdbCursor {
+            cursor: renewed,
+            txn: own,
+        };
         Ok(())
     })
 }
 
 /// Has its transaction forget a cursor, unless that has ended.
-fn part(cursor: &mut Handle<Cursor>) -> Result {
+fn part(cursor: &mut Handle<MdbCursor>) -> Result {
     let own = cursor.pointer();
     if let Ok(txn) = txn_of(cursor.get()?).get_mut()
         && let Some(at) = txn.cursors.iter().rposition(|&other| other == own)
@@ -63,26 +73,26 @@ fn part(cursor: &mut Handle<Cursor>) -> Result {
 
 /// `mdb_cursor_txn`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_txn(cursor: Handle<Cursor>) -> *mut Txn {
-    cursor.get().map_or(std::ptr::null_mut(), Cursor::txn)
+pub extern "C" fn mdb_cursor_txn(cursor: Handle<MdbCursor>) -> *mut MdbTxn {
+    cursor.get().map_or(ptr::null_mut(), |cursor| cursor.txn)
 }
 
 /// `mdb_cursor_dbi`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_dbi(cursor: Handle<Cursor>) -> c_uint {
-    cursor.get().map_or(0, Cursor::dbi)
+pub extern "C" fn mdb_cursor_dbi(cursor: Handle<MdbCursor>) -> c_uint {
+    cursor.get().map_or(0, |cursor| cursor.cursor.dbi())
 }
 
 /// The transaction of a cursor; null if it has ended.
-fn txn_of(cursor: &Cursor) -> Handle<Txn> {
+fn txn_of(cursor: &MdbCursor) -> Handle<MdbTxn> {
     // SAFETY: a transaction that ends has its cursors forget it, or ends them too.
-    unsafe { Handle::again(cursor.txn()) }
+    unsafe { Handle::again(cursor.txn) }
 }
 
 /// `mdb_cursor_get`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_cursor_get(
-    mut cursor: Handle<Cursor>,
+    mut cursor: Handle<MdbCursor>,
     key: Item,
     data: Item,
     op: c_uint,
@@ -90,7 +100,7 @@ pub extern "C" fn mdb_cursor_get(
     answer(|| {
         let cursor = cursor.get_mut()?;
         let mut txn = txn_of(cursor);
-        let txn = txn.get_mut()?;
+        let (cursor, txn) = (&mut cursor.cursor, &mut txn.get_mut()?.txn);
         let op = CursorOp::from_number(op).ok_or(Code::EINVAL)?;
         if op == CursorOp::Next
             && let Some(shown) = cursor.step(txn)
@@ -138,7 +148,7 @@ fn show(shown: Shown, key: Item, data: Item) {
 /// `mdb_cursor_put`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_cursor_put(
-    mut cursor: Handle<Cursor>,
+    mut cursor: Handle<MdbCursor>,
     key: Item,
     data: Item,
     flags: c_uint,
@@ -146,7 +156,7 @@ pub extern "C" fn mdb_cursor_put(
     answer(|| {
         let cursor = cursor.get_mut()?;
         let mut txn = txn_of(cursor);
-        let txn = txn.get_mut()?;
+        let (cursor, txn) = (&mut cursor.cursor, &mut txn.get_mut()?.txn);
         let key = key.bytes().ok_or(Code::EINVAL)?;
         if flags & !CURSOR_PUT != 0 || data.is_null() {
             return Err(Code::EINVAL);
@@ -189,21 +199,23 @@ fn put_multiple(
 
 /// `mdb_cursor_del`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_del(mut cursor: Handle<Cursor>, flags: c_uint) -> c_int {
+pub extern "C" fn mdb_cursor_del(mut cursor: Handle<MdbCursor>, flags: c_uint) -> c_int {
     answer(|| {
         let cursor = cursor.get_mut()?;
         if flags & !NODUPDATA != 0 {
             return Err(Code::EINVAL);
         }
-        cursor.delete(txn_of(cursor).get_mut()?, flags)
+        let mut txn = txn_of(cursor);
+        cursor.cursor.delete(&mut txn.get_mut()?.txn, flags)
     })
 }
 
 /// `mdb_cursor_count`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cursor_count(mut cursor: Handle<Cursor>, count: Place<usize>) -> c_int {
+pub extern "C" fn mdb_cursor_count(mut cursor: Handle<MdbCursor>, count: Place<usize>) -> c_int {
     answer_at(count, || {
         let cursor = cursor.get_mut()?;
-        Ok(cursor.count(txn_of(cursor).get_mut()?)? as usize)
+        let mut txn = txn_of(cursor);
+        Ok(cursor.cursor.count(&mut txn.get_mut()?.txn)? as usize)
     })
 }

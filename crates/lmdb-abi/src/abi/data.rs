@@ -5,39 +5,43 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 
 use sapwood_store::Comparators;
 
-use super::pointers::{Handle, Item, Place, Text};
+use super::pointers::{Handle, Item, MdbTxn, Place, Text};
 use super::{answer, answer_at, comparator};
 use crate::env::Env;
 use crate::error::{Code, Result};
-use crate::txn::{Stored, Txn, Value};
+use crate::txn::{Stored, Value};
 use crate::values::write_flags::{PUT, RESERVE};
 use crate::values::{Compare, Stat, Val};
 
 /// `mdb_dbi_open`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_dbi_open(
-    mut txn: Handle<Txn>,
+    mut txn: Handle<MdbTxn>,
     name: Text,
     flags: c_uint,
     dbi: Place<c_uint>,
 ) -> c_int {
     let open = || {
         let name = name.get().map(CStr::to_bytes);
-        txn.get_mut()?.open_database(name, flags)
+        txn.get_mut()?.txn.open_database(name, flags)
     };
     answer_at(dbi, open)
 }
 
 /// `mdb_stat`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_stat(mut txn: Handle<Txn>, dbi: c_uint, stat: Place<Stat>) -> c_int {
-    answer_at(stat, || txn.get_mut()?.stat(dbi))
+pub extern "C" fn mdb_stat(mut txn: Handle<MdbTxn>, dbi: c_uint, stat: Place<Stat>) -> c_int {
+    answer_at(stat, || txn.get_mut()?.txn.stat(dbi))
 }
 
 /// `mdb_dbi_flags`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_dbi_flags(mut txn: Handle<Txn>, dbi: c_uint, flags: Place<c_uint>) -> c_int {
-    answer_at(flags, || txn.get_mut()?.database_flags(dbi))
+pub extern "C" fn mdb_dbi_flags(
+    mut txn: Handle<MdbTxn>,
+    dbi: c_uint,
+    flags: Place<c_uint>,
+) -> c_int {
+    answer_at(flags, || txn.get_mut()?.txn.database_flags(dbi))
 }
 
 /// `mdb_dbi_close`
@@ -51,9 +55,9 @@ pub extern "C" fn mdb_dbi_close(env: Handle<Env>, dbi: c_uint) {
 
 /// `mdb_drop`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_drop(mut txn: Handle<Txn>, dbi: c_uint, del: c_int) -> c_int {
+pub extern "C" fn mdb_drop(mut txn: Handle<MdbTxn>, dbi: c_uint, del: c_int) -> c_int {
     answer(|| {
-        let txn = txn.get_mut()?;
+        let txn = &mut txn.get_mut()?.txn;
         match del {
             0 | 1 => txn.drop_database(dbi, del == 1),
             _ => Err(Code::EINVAL),
@@ -64,47 +68,52 @@ pub extern "C" fn mdb_drop(mut txn: Handle<Txn>, dbi: c_uint, del: c_int) -> c_i
 /// `mdb_set_compare`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_set_compare(
-    mut txn: Handle<Txn>,
+    mut txn: Handle<MdbTxn>,
     dbi: c_uint,
     compare: Option<Compare>,
 ) -> c_int {
     let set = |of: &mut Comparators| of.keys = compare.map(comparator);
-    answer(|| txn.get_mut()?.set_comparators(dbi, set))
+    answer(|| txn.get_mut()?.txn.set_comparators(dbi, set))
 }
 
 /// `mdb_set_dupsort`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_set_dupsort(
-    mut txn: Handle<Txn>,
+    mut txn: Handle<MdbTxn>,
     dbi: c_uint,
     compare: Option<Compare>,
 ) -> c_int {
     let set = |of: &mut Comparators| of.duplicates = compare.map(comparator);
-    answer(|| txn.get_mut()?.set_comparators(dbi, set))
+    answer(|| txn.get_mut()?.txn.set_comparators(dbi, set))
 }
 
 /// `mdb_set_relfunc`: without effect, as in LMDB.
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_set_relfunc(
-    txn: Handle<Txn>,
+    txn: Handle<MdbTxn>,
     dbi: c_uint,
     _relocate: Option<unsafe extern "C" fn(*mut Val, *mut c_void, *mut c_void, *mut c_void)>,
 ) -> c_int {
-    answer(|| txn.get()?.handle(dbi).map(drop))
+    answer(|| txn.get()?.txn.handle(dbi).map(drop))
 }
 
 /// `mdb_set_relctx`: without effect, as in LMDB.
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_set_relctx(txn: Handle<Txn>, dbi: c_uint, _context: *mut c_void) -> c_int {
-    answer(|| txn.get()?.handle(dbi).map(drop))
+pub extern "C" fn mdb_set_relctx(txn: Handle<MdbTxn>, dbi: c_uint, _context: *mut c_void) -> c_int {
+    answer(|| txn.get()?.txn.handle(dbi).map(drop))
 }
 
 /// `mdb_get`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_get(mut txn: Handle<Txn>, dbi: c_uint, key: Item, data: Place<Val>) -> c_int {
+pub extern "C" fn mdb_get(
+    mut txn: Handle<MdbTxn>,
+    dbi: c_uint,
+    key: Item,
+    data: Place<Val>,
+) -> c_int {
     let read = || {
         let key = key.bytes().ok_or(Code::EINVAL)?;
-        txn.get_mut()?.show(dbi, key)
+        txn.get_mut()?.txn.show(dbi, key)
     };
     answer_at(data, read)
 }
@@ -112,14 +121,14 @@ pub extern "C" fn mdb_get(mut txn: Handle<Txn>, dbi: c_uint, key: Item, data: Pl
 /// `mdb_put`
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_put(
-    mut txn: Handle<Txn>,
+    mut txn: Handle<MdbTxn>,
     dbi: c_uint,
     key: Item,
     data: Item,
     flags: c_uint,
 ) -> c_int {
     answer(|| {
-        let txn = txn.get_mut()?;
+        let txn = &mut txn.get_mut()?.txn;
         let key = key.bytes().ok_or(Code::EINVAL)?;
         if flags & !PUT != 0 {
             return Err(Code::EINVAL);
@@ -155,9 +164,9 @@ pub(super) fn tell(stored: Result<Stored>, data: Item) -> Result {
 
 /// `mdb_del`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_del(mut txn: Handle<Txn>, dbi: c_uint, key: Item, data: Item) -> c_int {
+pub extern "C" fn mdb_del(mut txn: Handle<MdbTxn>, dbi: c_uint, key: Item, data: Item) -> c_int {
     answer(|| {
-        let txn = txn.get_mut()?;
+        let txn = &mut txn.get_mut()?.txn;
         let key = key.bytes().ok_or(Code::EINVAL)?;
         txn.delete(dbi, key, data.bytes())
     })
@@ -165,15 +174,17 @@ pub extern "C" fn mdb_del(mut txn: Handle<Txn>, dbi: c_uint, key: Item, data: It
 
 /// `mdb_cmp`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_cmp(txn: Handle<Txn>, dbi: c_uint, a: Item, b: Item) -> c_int {
-    compare(a, b, |a, b| Ok(txn.get()?.handle(dbi)?.compare_keys(a, b)))
+pub extern "C" fn mdb_cmp(txn: Handle<MdbTxn>, dbi: c_uint, a: Item, b: Item) -> c_int {
+    compare(a, b, |a, b| {
+        Ok(txn.get()?.txn.handle(dbi)?.compare_keys(a, b))
+    })
 }
 
 /// `mdb_dcmp`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_dcmp(txn: Handle<Txn>, dbi: c_uint, a: Item, b: Item) -> c_int {
+pub extern "C" fn mdb_dcmp(txn: Handle<MdbTxn>, dbi: c_uint, a: Item, b: Item) -> c_int {
     compare(a, b, |a, b| {
-        Ok(txn.get()?.handle(dbi)?.compare_duplicates(a, b))
+        Ok(txn.get()?.txn.handle(dbi)?.compare_duplicates(a, b))
     })
 }
 

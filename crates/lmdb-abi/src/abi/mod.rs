@@ -32,6 +32,7 @@ pub use cursor::*;
 pub use data::*;
 pub use env::*;
 pub use midl::*;
+pub use pointers::{MdbCursor, MdbTxn};
 pub use txn::*;
 
 /// The version that [`mdb_version`] tells, unless this variable of the environment holds another, as `0.9.24`.

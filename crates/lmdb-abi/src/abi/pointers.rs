@@ -6,8 +6,12 @@
 //! exclusively.
 
 use std::ffi::{CStr, c_char};
+use std::ptr;
 
+use crate::cursor::Cursor;
+use crate::env::Env;
 use crate::error::{Code, Result};
+use crate::txn::Txn;
 use crate::values::Val;
 
 /// An environment, a transaction or a cursor.
@@ -65,8 +69,40 @@ impl<T> Handle<T> {
 /// What `lmdb.h` lets one thread use at a time.
 pub(super) trait OneThread {}
 
-impl OneThread for crate::Txn {}
-impl OneThread for crate::Cursor {}
+impl OneThread for MdbTxn {}
+impl OneThread for MdbCursor {}
+
+/// `MDB_txn`
+pub struct MdbTxn {
+    pub(super) txn: Txn,
+    /// What `mdb_txn_env` gives.
+    pub(super) env: *mut Env,
+    /// The transaction around this one, null if there is none.
+    pub(super) parent: *mut MdbTxn,
+    /// The one within it, null if there is none.
+    pub(super) child: *mut MdbTxn,
+    /// The open cursors. A write transaction ends them; a read transaction tells them when it ends or is reset.
+    pub(super) cursors: Vec<*mut MdbCursor>,
+}
+
+impl MdbTxn {
+    pub(super) fn new(txn: Txn, env: *mut Env, parent: *mut Self) -> Self {
+        Self {
+            txn,
+            env,
+            parent,
+            child: ptr::null_mut(),
+            cursors: Vec::new(),
+        }
+    }
+}
+
+/// `MDB_cursor`
+pub struct MdbCursor {
+    pub(super) cursor: Cursor,
+    /// Null when it has ended, before the cursors of a read transaction.
+    pub(super) txn: *mut MdbTxn,
+}
 
 /// Where the program wants an answer, or null.
 #[repr(transparent)]

@@ -1,10 +1,10 @@
 //! Transactions.
 
 use std::ffi::{c_int, c_uint};
+use std::ptr;
 
-use super::pointers::{Handle, Place};
+use super::pointers::{Handle, MdbCursor, MdbTxn, Place};
 use super::{answer, answer_at};
-use crate::cursor::Cursor;
 use crate::env::Env;
 use crate::error::{Code, Result};
 use crate::txn::Txn;
@@ -14,9 +14,9 @@ use crate::values::env_flags::{NOMETASYNC, NOSYNC, RDONLY};
 #[unsafe(no_mangle)]
 pub extern "C" fn mdb_txn_begin(
     env: Handle<Env>,
-    mut parent: Handle<Txn>,
+    mut parent: Handle<MdbTxn>,
     flags: c_uint,
-    txn: Place<Handle<Txn>>,
+    txn: Place<Handle<MdbTxn>>,
 ) -> c_int {
     answer_at(txn, || {
         let open = env.get()?.opened()?;
@@ -26,39 +26,46 @@ pub extern "C" fn mdb_txn_begin(
         if !parent.is_null() {
             let own = parent.pointer();
             let around = parent.get_mut()?;
-            let child = Handle::new(around.begin_child(own, flags)?);
-            around.set_child(child.pointer());
+            let child = around.txn.begin_child(flags)?;
+            let child = Handle::new(MdbTxn::new(child, around.env, own));
+            around.child = child.pointer();
             return Ok(child);
         }
-        if flags & RDONLY == 0 {
-            return Ok(Handle::new(Txn::begin_write(open, env.pointer(), flags)?));
+        let is_reading = flags & RDONLY != 0;
+        let begun = if is_reading {
+            Txn::begin_read(open)?
+        } else {
+            Txn::begin_write(open, flags)?
+        };
+        let mut begun = Handle::new(MdbTxn::new(begun, env.pointer(), ptr::null_mut()));
+        if is_reading {
+            // SAFETY: it was made just now.
+            let own = unsafe { &raw mut (*begun.pointer()).txn };
+            begun.get_mut()?.txn.stand_at(own);
         }
-        let mut reading = Handle::new(Txn::begin_read(open, env.pointer())?);
-        let own = reading.pointer();
-        reading.get_mut()?.stand_at(own);
-        Ok(reading)
+        Ok(begun)
     })
 }
 
 /// `mdb_txn_env`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_env(txn: Handle<Txn>) -> *mut Env {
-    txn.get().map_or(std::ptr::null_mut(), Txn::env)
+pub extern "C" fn mdb_txn_env(txn: Handle<MdbTxn>) -> *mut Env {
+    txn.get().map_or(ptr::null_mut(), |txn| txn.env)
 }
 
 /// `mdb_txn_id`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_id(txn: Handle<Txn>) -> usize {
-    txn.get().map_or(0, |txn| txn.id() as usize)
+pub extern "C" fn mdb_txn_id(txn: Handle<MdbTxn>) -> usize {
+    txn.get().map_or(0, |txn| txn.txn.id() as usize)
 }
 
 /// `mdb_txn_commit`: open children are committed first.
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_commit(txn: Handle<Txn>) -> c_int {
+pub extern "C" fn mdb_txn_commit(txn: Handle<MdbTxn>) -> c_int {
     answer(|| commit(txn))
 }
 
-fn commit(txn: Handle<Txn>) -> Result {
+fn commit(txn: Handle<MdbTxn>) -> Result {
     let child = child_of(&txn)?;
     let below = if child.is_null() {
         Ok(())
@@ -67,9 +74,9 @@ fn commit(txn: Handle<Txn>) -> Result {
     };
     let (txn, mut parent) = end(txn)?;
     match below {
-        Ok(()) => txn.commit(parent.get_mut().ok()),
+        Ok(()) => txn.commit(around(&mut parent)),
         Err(error) => {
-            txn.abort(parent.get_mut().ok());
+            txn.abort(around(&mut parent));
             Err(error)
         }
     }
@@ -77,71 +84,76 @@ fn commit(txn: Handle<Txn>) -> Result {
 
 /// `mdb_txn_abort`: open children are aborted first.
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_abort(txn: Handle<Txn>) {
+pub extern "C" fn mdb_txn_abort(txn: Handle<MdbTxn>) {
     answer(|| abort(txn));
 }
 
-fn abort(txn: Handle<Txn>) -> Result {
+fn abort(txn: Handle<MdbTxn>) -> Result {
     let child = child_of(&txn)?;
     if !child.is_null() {
         abort(child)?;
     }
     let (txn, mut parent) = end(txn)?;
-    txn.abort(parent.get_mut().ok());
+    txn.abort(around(&mut parent));
     Ok(())
 }
 
-fn child_of(txn: &Handle<Txn>) -> Result<Handle<Txn>> {
-    let child = txn.get()?.child();
+/// The transaction around one that has ended.
+fn around(parent: &mut Handle<MdbTxn>) -> Option<&mut Txn> {
+    parent.get_mut().ok().map(|parent| &mut parent.txn)
+}
+
+fn child_of(txn: &Handle<MdbTxn>) -> Result<Handle<MdbTxn>> {
+    let child = txn.get()?.child;
     // SAFETY: a transaction notes its child where that is begun, and forgets it where it ends.
     Ok(unsafe { Handle::again(child) })
 }
 
 /// A transaction that ends here, and the one around it. With it end the cursors of a write transaction; those of a read
 /// transaction stay until the program closes them.
-fn end(txn: Handle<Txn>) -> Result<(Box<Txn>, Handle<Txn>)> {
-    let mut txn = txn.take()?;
+fn end(txn: Handle<MdbTxn>) -> Result<(Txn, Handle<MdbTxn>)> {
+    let txn = *txn.take()?;
     // SAFETY: a transaction ends after those within it.
-    let parent = unsafe { Handle::again(txn.parent()) };
-    let is_reading = txn.is_reading();
-    for mut cursor in take_cursors(&mut txn) {
-        if is_reading {
-            cursor.get_mut()?.leave_txn();
+    let mut parent = unsafe { Handle::again(txn.parent) };
+    if let Ok(parent) = parent.get_mut() {
+        parent.child = ptr::null_mut();
+    }
+    for &cursor in &txn.cursors {
+        let mut cursor = open_cursor(cursor);
+        if txn.txn.is_reading() {
+            let cursor = cursor.get_mut()?;
+            cursor.txn = ptr::null_mut();
+            cursor.cursor.leave_txn();
         } else {
             drop(cursor.take()?);
         }
     }
-    Ok((txn, parent))
+    Ok((txn.txn, parent))
 }
 
-/// The cursors that are open in a transaction.
-fn take_cursors(txn: &mut Txn) -> impl Iterator<Item = Handle<Cursor>> + use<> {
-    let cursors = std::mem::take(&mut txn.cursors);
+/// A cursor that is open in a transaction.
+fn open_cursor(cursor: *mut MdbCursor) -> Handle<MdbCursor> {
     // SAFETY: a transaction knows a cursor from when that is opened until it is closed.
-    cursors
-        .into_iter()
-        .map(|cursor| unsafe { Handle::again(cursor) })
+    unsafe { Handle::again(cursor) }
 }
 
 /// `mdb_txn_reset`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_reset(mut txn: Handle<Txn>) {
+pub extern "C" fn mdb_txn_reset(mut txn: Handle<MdbTxn>) {
     answer(|| {
         let txn = txn.get_mut()?;
-        if txn.is_reading() {
+        if txn.txn.is_reading() {
             for &cursor in &txn.cursors {
-                // SAFETY: as in `take_cursors`.
-                let mut cursor = unsafe { Handle::again(cursor) };
-                cursor.get_mut()?.park(txn);
+                open_cursor(cursor).get_mut()?.cursor.park(&txn.txn);
             }
         }
-        txn.reset();
+        txn.txn.reset();
         Ok(())
     });
 }
 
 /// `mdb_txn_renew`
 #[unsafe(no_mangle)]
-pub extern "C" fn mdb_txn_renew(mut txn: Handle<Txn>) -> c_int {
-    answer(|| txn.get_mut()?.renew())
+pub extern "C" fn mdb_txn_renew(mut txn: Handle<MdbTxn>) -> c_int {
+    answer(|| txn.get_mut()?.txn.renew())
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::ptr::null_mut;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -71,7 +70,7 @@ fn load(
     header: &Header,
     put_flags: u32,
 ) -> Done {
-    let begin = || Txn::begin_write(open, null_mut(), 0).map_err(failed("mdb_txn_begin"));
+    let begin = || Txn::begin_write(open, 0).map_err(failed("mdb_txn_begin"));
     let mut txn = begin()?;
     let dbi = txn.open_database(name, header.flags | CREATE);
     let dbi = dbi.map_err(failed("mdb_open"))?;

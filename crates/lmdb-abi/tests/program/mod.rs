@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use lmdb::abi::Pair;
 use lmdb::values::{Compare, CursorOp as Op, Message, db_flags, env_flags};
-use lmdb::{Cursor, Env, EnvInfo, Stat, Txn, Val};
+use lmdb::{Env, EnvInfo, MdbCursor as Cursor, MdbTxn as Txn, Stat, Val};
 
 /// The functions, each of which calls that of the library in use.
 macro_rules! functions {
