@@ -22,6 +22,8 @@ const CURSORS: usize = 3;
 enum Op {
     Move(usize, u8),
     Seek(usize, u8, u8, u8),
+    /// Only looks for a key, which a put that follows makes use of.
+    Look(usize, u8),
     Put(usize, u8, u8),
     Insert(usize, u8, u8),
     Append(usize, u8, u8),
@@ -41,6 +43,7 @@ fn ops() -> impl Strategy<Value = Op> {
     let leaf = prop_oneof![
         30 => (c.clone(), any::<u8>()).prop_map(|(c, m)| Op::Move(c, m)),
         6 => (c.clone(), k, v, any::<u8>()).prop_map(|(c, k, v, how)| Op::Seek(c, k, v, how)),
+        8 => (c.clone(), k).prop_map(|(c, k)| Op::Look(c, k)),
         15 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Put(c, k, v)),
         3 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Insert(c, k, v)),
         15 => (c.clone(), k, v).prop_map(|(c, k, v)| Op::Append(c, k, v)),
@@ -117,6 +120,16 @@ impl Run<'_> {
             Op::Move(at, how) => self.go(txn, model, *at, *how),
             Op::Seek(at, k, v, how) => {
                 self.seek(txn, model, *at, (self.key(*k), self.value(*v)), *how)
+            }
+            Op::Look(at, k) => {
+                let key = self.key(*k);
+                let first = model.iter().find(|(other, _)| *other == key).cloned();
+                let shown = first.as_ref().map(|first| self.fold(&first.1));
+                let key = self.fold(&key);
+                let (cursor, standing) = &mut self.cursors[*at];
+                let found = cursor.seek_exact(txn, &key).unwrap();
+                assert_eq!(found.map(<[u8]>::to_vec), shown);
+                *standing = first;
             }
             Op::Put(at, k, v) => {
                 let pair = (self.key(*k), self.value(*v));
@@ -579,6 +592,55 @@ fn a_value_is_replaced_by_one_with_the_same_place_in_the_order() {
     }
     txn.commit().unwrap().wait_durable().unwrap();
     assert!(env.check().unwrap().is_clean());
+}
+
+#[test]
+fn a_put_goes_where_the_search_before_it_has_ended() {
+    for kind in [
+        TreeKind::COMPACT,
+        TreeKind::COUNTED,
+        TreeKind::WHOLE,
+        TreeKind::DUPLICATES,
+    ] {
+        let (env, tree, mut txn) = env_with(kind, &[]);
+        let mut cursor = txn.cursor(tree);
+        for n in 0..3000u32 {
+            let key = n.wrapping_mul(2_654_435_761).to_be_bytes();
+            assert_eq!(cursor.seek_exact(&txn, &key).unwrap(), None);
+            assert_eq!(cursor.read(&txn).unwrap().key().unwrap(), None);
+            assert_eq!(cursor.seek_exact(&txn, &key).unwrap(), None);
+            let other = [0, key[0], key[1], key[2], key[3]];
+            match n % 7 {
+                // The place is not what it was when the search ended.
+                0 => drop(txn.put(tree, &other, b"other").unwrap()),
+                // It is another key's.
+                1 => drop(cursor.put(&mut txn, &other, b"other").unwrap()),
+                _ => {}
+            }
+            assert!(cursor.put(&mut txn, &key, &key).unwrap());
+            assert_eq!(cursor.seek_exact(&txn, &key).unwrap(), Some(&key[..]));
+            assert_eq!(
+                cursor.put(&mut txn, &key, b"second").unwrap(),
+                kind.duplicates.is_some()
+            );
+        }
+        txn.commit().unwrap().wait_durable().unwrap();
+        assert!(env.check().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_search_in_vain_gives_no_key_a_length_that_others_have_not() {
+    let packed = TreeKind {
+        packed: true,
+        ..TreeKind::WHOLE
+    };
+    let (_env, tree, mut txn) = env_with(packed, &[]);
+    let mut cursor = txn.cursor(tree);
+    cursor.put(&mut txn, b"four", b"").unwrap();
+    assert_eq!(cursor.seek_exact(&txn, b"other").unwrap(), None);
+    let refused = cursor.put(&mut txn, b"other", b"");
+    assert!(matches!(refused, Err(Error::ValueSize { .. })));
 }
 
 #[test]

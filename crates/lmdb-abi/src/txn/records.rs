@@ -145,22 +145,23 @@ impl Txn {
         let writing = self.writing_mut()?;
         writing.has_changed = true;
         let txn = &mut writing.txn;
-        let stored = if flags & APPEND != 0 {
-            txn.append(tree, key, value).map(|()| true)
-        } else if flags & APPENDDUP != 0 && db_flags & DUPSORT != 0 {
-            if let Some(cursor) = cursor.filter(|cursor| cursor.tree() == tree) {
-                let appended = cursor.append_duplicate(txn, key, value);
-                return self.note_failure(appended).map(|()| Stored::Stood);
-            }
-            txn.append_duplicate(tree, key, value).map(|()| true)
-        } else {
-            txn.put(tree, key, value)
+        let has_duplicates = db_flags & DUPSORT != 0;
+        let is_last = flags & APPENDDUP != 0 && has_duplicates;
+        let cursor = cursor.filter(|cursor| cursor.tree() == tree);
+        let done = cursor.as_ref().map_or(Stored::Done, |_| Stored::Stood);
+        let stored = match cursor {
+            Some(cursor) if flags & APPEND != 0 => cursor.append(txn, key, value).map(|()| true),
+            Some(cursor) if is_last => cursor.append_duplicate(txn, key, value).map(|()| true),
+            Some(cursor) => cursor.put(txn, key, value),
+            None if flags & APPEND != 0 => txn.append(tree, key, value).map(|()| true),
+            None if is_last => txn.append_duplicate(tree, key, value).map(|()| true),
+            None => txn.put(tree, key, value),
         };
         let is_new = self.note_failure(stored)?;
-        if !is_new && flags & NODUPDATA != 0 && db_flags & DUPSORT != 0 {
-            return Err(Code::KEYEXIST);
+        match !is_new && flags & NODUPDATA != 0 && has_duplicates {
+            true => Err(Code::KEYEXIST),
+            false => Ok(done),
         }
-        Ok(Stored::Done)
     }
 
     /// Refuses what cannot be put; gives the database's flags.

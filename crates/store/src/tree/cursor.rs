@@ -102,27 +102,38 @@ impl Position {
         self.key_place().is_some() && !self.among.is_in_gap()
     }
 
-    /// Goes to the first record of a key and gives its value, or nowhere: [`Cursor::seek_exact`] without the cursor.
+    /// Where the search for a key ended that is not there: its leaf, and the slot where it would be.
+    pub(crate) fn missed_place(&self) -> Option<(PageNo, usize)> {
+        Some((self.leaf?, self.slot)).filter(|_| self.gap)
+    }
+
+    /// Goes to the first record of a key and gives its value: [`Cursor::seek_exact`] without the cursor. If there is
+    /// none, notes where it would be.
     pub(crate) fn seek_exact<'p, P: ReadPages + ?Sized>(
         &mut self,
         view: &View<'p, P>,
         key: &[u8],
     ) -> Result<Option<&'p [u8]>> {
-        (self.leaf, self.gap) = (None, false);
+        self.leaf = None;
         let found = view.search(key, |level, step, _| self.steps[level] = step)?;
-        let Some((leaf, Found { slot, exact: true })) = found else {
+        let Some((leaf, Found { slot, exact })) = found else {
             return Ok(None);
         };
-        let (values, value) = match view.record.kind.duplicates {
-            Some(_) => {
-                let values = Values::of(&leaf, slot, view.record.kind)?;
-                (values.len(), view.first_of(&leaf, &values)?)
-            }
-            None => (1, view.value(&leaf, slot)?),
-        };
+        self.gap = !exact;
         (self.leaf, self.slot) = (Some(leaf.number()), slot);
-        self.among = duplicates::Position::First { values };
-        Ok(Some(value))
+        if !exact {
+            return Ok(None);
+        }
+        if view.record.kind.duplicates.is_none() {
+            self.among = duplicates::Position::First {
+                values: 1,
+                tree: None,
+            };
+            return view.value(&leaf, slot).map(Some);
+        }
+        let values = Values::of(&leaf, slot, view.record.kind)?;
+        self.among = duplicates::Position::of_first(&values);
+        view.first_of(&leaf, &values).map(Some)
     }
 }
 

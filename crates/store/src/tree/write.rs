@@ -12,7 +12,7 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Comparators, Orders, Step};
+use super::{Comparators, Orders, Position, Step};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
@@ -68,13 +68,26 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     /// Stores `value` under `key`, replacing what was there. Answers whether the key is new. In a tree with duplicates,
     /// adds the value to those of the key, and answers whether it was not there.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        if self.record.kind.duplicates.is_some() {
-            return self.put_duplicate(key, value);
-        }
+        self.put_at(None, key, value)
+    }
+
+    /// The same, without a search if a cursor stands at a record of the key or has searched for it in vain: `at` is
+    /// where.
+    pub(crate) fn put_at(
+        &mut self,
+        at: Option<&Position>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         if self.record.kind.out_of_line {
             return self.put_out_of_line(key, value);
         }
-        self.find(key, value.len())?.store(key, value)
+        let has_duplicates = self.record.kind.duplicates.is_some();
+        let change = self.find_at(at, key, value.len())?;
+        match has_duplicates {
+            true => change.put_duplicate(key, value, false),
+            false => change.store(key, value),
+        }
     }
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
@@ -187,9 +200,22 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
 
     /// The way to a key, once its length and that of its value are found good.
     fn find(&mut self, key: &[u8], value_len: usize) -> Result<Change<'_, P>> {
+        self.find_at(None, key, value_len)
+    }
+
+    /// The same, which a cursor may have gone already.
+    fn find_at(
+        &mut self,
+        at: Option<&Position>,
+        key: &[u8],
+        value_len: usize,
+    ) -> Result<Change<'_, P>> {
         self.check_lengths(key, value_len)?;
         let packed = self.record.kind.packed;
-        let change = Change::find(self, key)?;
+        let change = match at {
+            Some(at) => Change::along(self, at)?,
+            None => Change::find(self, key)?,
+        };
         if packed && change.height() > 0 {
             let leaf = change.node(0)?;
             let (found, expected) = (key.len(), leaf.packed_size());

@@ -128,16 +128,15 @@ impl WriteCursor {
     }
 
     /// Goes to the first record of this key and gives its value, or nowhere: as [`TreeCursor::seek_exact`], for the
-    /// caller that wants nothing else.
+    /// caller that wants nothing else. A [`WriteCursor::put`] of the same key that follows need not search for it.
     pub fn seek_exact<'t>(&mut self, txn: &'t WriteTxn, key: &[u8]) -> Result<Option<&'t [u8]>> {
         (self.standing, self.seen) = (false, None);
         let tree = txn.view(self.tree)?;
         let found = self.position.seek_exact(&tree, key)?;
-        if let Some(value) = found {
-            let has_duplicates = tree.record().kind.duplicates.is_some();
-            self.stand_on(key, if has_duplicates { value } else { &[] });
-            self.seen = Some(txn.open(self.tree)?.changed);
-        }
+        let has_duplicates = tree.record().kind.duplicates.is_some();
+        self.stand_on(key, found.filter(|_| has_duplicates).unwrap_or_default());
+        self.standing = found.is_some();
+        self.seen = Some(txn.open(self.tree)?.changed);
         Ok(found)
     }
 
@@ -145,6 +144,16 @@ impl WriteCursor {
     pub fn known_key(&self, txn: &WriteTxn) -> Result<Option<&[u8]>> {
         let is_known = self.knows_place(txn)? && self.position.is_on_record();
         Ok(is_known.then_some(&self.key))
+    }
+
+    /// Where a key is or would be, if the cursor stands on it or has just searched for it in vain.
+    fn place_of(&self, txn: &WriteTxn, key: &[u8]) -> Result<Option<&Position>> {
+        let is_known = match self.standing {
+            true => self.position.is_on_record(),
+            false => self.position.missed_place().is_some(),
+        };
+        let is_known = is_known && self.seen == Some(txn.open(self.tree)?.changed);
+        Ok(Some(&self.position).filter(|_| is_known && self.key == key))
     }
 
     fn knows_place(&self, txn: &WriteTxn) -> Result<bool> {
@@ -161,7 +170,8 @@ impl WriteCursor {
 
     /// [`WriteTxn::put`], after which the cursor stands on the record.
     pub fn put(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<bool> {
-        let is_new = txn.put(self.tree, key, value)?;
+        let at = self.place_of(txn, key)?;
+        let is_new = txn.change(self.tree, false, |tree| tree.put_at(at, key, value))?;
         self.stand_on(key, value);
         Ok(is_new)
     }
@@ -185,8 +195,7 @@ impl WriteCursor {
 
     /// [`WriteTxn::append_duplicate`], after which the cursor stands on the record.
     pub fn append_duplicate(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
-        let is_at_key = self.known_key(txn)? == Some(key);
-        let at = is_at_key.then_some(&self.position);
+        let at = self.place_of(txn, key)?;
         txn.change(self.tree, false, |tree| {
             tree.append_duplicate_at(at, key, value)
         })?;

@@ -226,11 +226,13 @@ impl<'a> Runs<'a> {
             .get(at..range.end)
             .and_then(|rest| rest.first_chunk::<WORD_BYTES>())
         {
-            let from = match word == [0; WORD_BYTES] {
-                true => 0,
-                false => places.guess(word),
+            let is_zero = word == [0; WORD_BYTES];
+            let from = if is_zero { 0 } else { places.guess(word) };
+            let stood = self.before.get(from..).and_then(<[u8]>::first_chunk);
+            let found = match is_zero || from > 0 && stood == Some(&word) {
+                true => self.extend(from, at, new..range.end),
+                false => at..at,
             };
-            let found = self.extend(from, at, new..range.end);
             if found.len() < MOVED_BYTES_MIN {
                 misses += 1;
                 at += 1 + misses / MISSES_FOR_STEP;
@@ -252,7 +254,8 @@ impl<'a> Runs<'a> {
         self.put_changed(new..range.end);
     }
 
-    /// How much around `at`, within bounds, is what stood around `from`, or zero if that is 0.
+    /// How much around `at`, where a word is the one at `from`, is within bounds what stood around that, or zero if
+    /// that is 0.
     fn extend(&self, from: usize, at: usize, bounds: Range<usize>) -> Range<usize> {
         let part = |bytes: &'a [u8], range: Range<usize>| bytes.get(range).unwrap_or_default();
         let front = part(self.after, bounds.start..at).iter().rev();
@@ -269,10 +272,7 @@ impl<'a> Runs<'a> {
                 (front.count(), common_prefix(back, behind))
             }
         };
-        match back {
-            0..WORD_BYTES => at..at,
-            _ => at - front..at + back,
-        }
+        at - front..at + back
     }
 
     fn end(self) {

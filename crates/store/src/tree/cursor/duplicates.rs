@@ -33,14 +33,25 @@ pub(super) enum Position {
         gap: bool,
     },
     Tree(Box<super::Position>),
-    /// At the first of so many.
+    /// At the first of so many, which may have a tree.
     First {
         values: u64,
+        tree: Option<TreeRecord>,
     },
 }
 
 impl Position {
     pub(super) const NOWHERE: Self = Self::One;
+
+    pub(super) fn of_first(values: &Values<'_>) -> Self {
+        Self::First {
+            values: values.len(),
+            tree: match values {
+                Values::Tree(tree) => Some(*tree),
+                _ => None,
+            },
+        }
+    }
 
     pub(super) fn is_in_gap(&self) -> bool {
         match self {
@@ -96,13 +107,21 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
 }
 
 impl super::Position {
+    /// The tree of the values of the key, if there is one and it is known.
+    pub(crate) fn tree_of_values(&self) -> Option<TreeRecord> {
+        match self.among {
+            Position::First { tree, .. } => tree,
+            _ => None,
+        }
+    }
+
     /// How many values the key has there, 0 if that is nowhere: [`Cursor::duplicates`] without the cursor.
     pub(crate) fn duplicates<P: ReadPages + ?Sized>(&self, view: &View<'_, P>) -> Result<u64> {
         let Some(leaf) = self.leaf else {
             return Ok(0);
         };
         view.pages.check_process()?;
-        if let Position::First { values } = self.among {
+        if let Position::First { values, .. } = self.among {
             return Ok(values);
         }
         let leaf = view.open(leaf, 0)?;

@@ -436,11 +436,12 @@ impl<'a> NodeMut<'a> {
     fn move_offsets(&mut self, last: usize, by: usize) -> Option<()> {
         let at = self.offsets_at(self.n);
         let offsets = self.page.bytes_mut().get_mut(at..at + 2 * self.n)?;
+        let (last, by) = (u16::try_from(last).ok()?, by as u16);
+        // All are stored, moved or not: so the processor does many at a time.
         for offset in offsets.as_chunks_mut().0 {
             let cell = u16::from_le_bytes(*offset);
-            if usize::from(cell) <= last {
-                *offset = cell.wrapping_add(by as u16).to_le_bytes();
-            }
+            let by = if cell <= last { by } else { 0 };
+            *offset = cell.wrapping_add(by).to_le_bytes();
         }
         Some(())
     }

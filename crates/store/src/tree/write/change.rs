@@ -55,14 +55,23 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok(change)
     }
 
-    /// The way on which a cursor stands in this tree as it is; [`Error::NoRecord`] unless it stands at a key.
+    /// The way on which a cursor stands in this tree as it is, or that it has gone in vain; [`Error::NoRecord`] if it
+    /// is nowhere.
     pub(super) fn along(tree: &'a mut TreeMut<'_, P>, position: &Position) -> Result<Self> {
-        let (leaf, slot) = position.key_place().ok_or(Error::NoRecord)?;
-        let mut change = Self::nowhere(tree);
-        change.steps = position.steps;
-        change.steps[0] = Step { page: leaf, slot };
-        change.place = Found::exactly(slot);
-        Ok(change)
+        let (found, missed) = (position.key_place(), position.missed_place());
+        let (page, slot) = found.or(missed).ok_or(Error::NoRecord)?;
+        let mut steps = position.steps;
+        steps[0] = Step { page, slot };
+        Ok(Self {
+            pages: tree.pages,
+            tree: tree.record,
+            orders: tree.orders,
+            steps,
+            place: Found {
+                slot,
+                exact: found.is_some(),
+            },
+        })
     }
 
     /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last

@@ -16,11 +16,6 @@ use crate::tree::{Order, Orders, Position, View};
 const SUB_PAGE_AGAIN_BYTES: usize = ENTRY_BYTES_MAX / 4;
 
 impl<P: WritePages + ?Sized> TreeMut<'_, P> {
-    pub(super) fn put_duplicate(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.find(key, value.len())?
-            .put_duplicate(key, value, false)
-    }
-
     /// Adds a value behind those of its key; [`Error::OutOfOrder`] if that is not its place.
     pub fn append_duplicate(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.append_duplicate_at(None, key, value)
@@ -36,11 +31,13 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
         }
-        self.check_lengths(key, value.len())?;
-        let change = match at {
-            Some(at) => Change::along(self, at)?,
-            None => self.find(key, value.len())?,
-        };
+        let mut change = self.find_at(at, key, value.len())?;
+        if let Some(tree) = at.and_then(Position::tree_of_values)
+            && change.append_packed(tree, value)?
+        {
+            change.tree.records += 1;
+            return Ok(());
+        }
         change.put_duplicate(key, value, true).map(drop)
     }
 
@@ -66,7 +63,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
             return change.store_values(key, values);
         }
         self.delete_duplicate(key, old)?;
-        self.put_duplicate(key, new).map(drop)
+        self.put(key, new).map(drop)
     }
 
     /// Adds many values of `size` bytes each to a key; how many of them were not there.
@@ -82,7 +79,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         }
         let mut new = 0;
         for value in values.chunks_exact(size) {
-            new += usize::from(self.put_duplicate(key, value)?);
+            new += usize::from(self.put(key, value)?);
         }
         Ok(new)
     }
