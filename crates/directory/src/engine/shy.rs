@@ -4,7 +4,9 @@
 //! ones run only to tell what they want, all of it is fetched in one round, and the bundle runs again. When all of it
 //! has succeeded it runs once more, as if the commit had met another one. What a directory does on this engine must be
 //! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of
-//! the records that a scan passes, until all that is wanted was fetched.
+//! the records that a scan passes, until all that is wanted was fetched. One that
+//! [stops everywhere](Shy::stopping_everywhere) does so at each record, in bundles, too: what ends on it ends wherever
+//! a remote engine stops.
 //!
 //! It also has what else tells such an engine from the embedded one: entries get ids of leases, which have gaps and,
 //! where several handles write, do not ascend; estimates are wrong; a transaction may be bounded; and it tells what a
@@ -25,7 +27,7 @@ use super::{
 
 pub(super) mod footprint;
 
-/// A scan stops at about one in so many records.
+/// A scan of a snapshot stops at about one in so many records.
 const STOPS_AT: u64 = 4;
 /// Ids that are leased at first; twice as many each time a bundle lacks more.
 const LEASED_IDS: usize = 5;
@@ -42,6 +44,8 @@ pub struct Shy<E = Model> {
     notes_footprints: bool,
     /// Called where a snapshot is begun.
     begins: Option<fn()>,
+    /// Whether scans stop at every record.
+    stops_everywhere: bool,
 }
 
 /// What all bundles of an engine share.
@@ -63,6 +67,7 @@ impl<E: Engine> Shy<E> {
             transaction_bytes_max: None,
             notes_footprints: false,
             begins: None,
+            stops_everywhere: false,
         }
     }
 
@@ -70,6 +75,14 @@ impl<E: Engine> Shy<E> {
     pub fn telling_begins(self, begins: fn()) -> Shy<E> {
         Shy {
             begins: Some(begins),
+            ..self
+        }
+    }
+
+    /// The same whose scans stop at every record that they pass for the first time, those of bundles included.
+    pub fn stopping_everywhere(self) -> Shy<E> {
+        Shy {
+            stops_everywhere: true,
             ..self
         }
     }
@@ -125,7 +138,10 @@ impl<E: Engine> Shy<E> {
             begins();
         }
         let known = Known {
-            stops: !waits,
+            stops_at: match self.stops_everywhere {
+                true => 1,
+                false => STOPS_AT,
+            },
             waits,
             fetches: self.fetches.clone(),
             ..Known::default()
@@ -184,6 +200,7 @@ impl<E: Engine> Engine for Shy<E> {
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<E::Ticket>> {
         let known = Known {
+            stops_at: u64::from(self.stops_everywhere),
             shared: self.shared.clone(),
             bytes_max: self.caps().transaction_bytes_max,
             notes_footprint: self.notes_footprints,
@@ -255,8 +272,8 @@ enum Want {
 #[derive(Debug, Default)]
 pub struct Known {
     asked: Mutex<Asked>,
-    /// Whether scans stop on their way.
-    stops: bool,
+    /// Scans stop at about one in so many records; at none if it is zero.
+    stops_at: u64,
     /// Whether all is fetched at once when it is asked for.
     waits: bool,
     /// Counts what [`Engine::fetch`] does.
@@ -393,13 +410,13 @@ impl Known {
 
     /// The same of what a scan passes, if it stops there.
     fn ask_on_the_way(&self, want: impl FnOnce() -> Want) -> Result<()> {
-        if !self.stops {
+        if self.stops_at == 0 || self.waits {
             return Ok(());
         }
         let want = want();
         let mut hash = DefaultHasher::new();
         want.hash(&mut hash);
-        match hash.finish().is_multiple_of(STOPS_AT) {
+        match hash.finish().is_multiple_of(self.stops_at) {
             true => self.ask(want),
             false => Ok(()),
         }

@@ -2,12 +2,12 @@
 //! succeeded.
 
 use sapwood_directory::engine::{Embedded, Engine, Shy};
-use sapwood_directory::{Directory, IndexDefinition, Ticket, UpdateRequest};
+use sapwood_directory::{Directory, Identity, IndexDefinition, Ticket, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Replace};
 use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
-    add, as_admin, config, delete, modify, options, person, rename, seed,
+    add, apply_as, as_admin, config, delete, modify, options, person, rename, seed,
 };
 
 use crate::query::{Found, Query, query, search, search_together};
@@ -16,7 +16,10 @@ use crate::query::{Found, Query, query, search, search_together};
 const PEOPLE: usize = 2_100;
 
 fn shy() -> Directory<Shy<Embedded>> {
-    let engine = Shy::over(Embedded::in_memory().unwrap());
+    on(Shy::over(Embedded::in_memory().unwrap()))
+}
+
+fn on(engine: Shy<Embedded>) -> Directory<Shy<Embedded>> {
     Directory::create_on(engine, &config(), options()).unwrap()
 }
 
@@ -174,10 +177,9 @@ fn without_times(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-#[test]
-fn a_search_finds_the_same_though_each_read_of_it_is_made_again() {
-    let (shy, plain) = (shy(), plain());
-    let people: Vec<_> = (0..60)
+/// Entries of all kinds, so many people among them: those of the shy directory are those of the other one.
+fn fill_both(shy: &Directory<Shy<Embedded>>, plain: &Directory, people: usize) {
+    let people: Vec<_> = (0..people)
         .map(|number| person(&format!("p{number}")))
         .collect();
     let others = vec![
@@ -194,16 +196,22 @@ fn a_search_finds_the_same_though_each_read_of_it_is_made_again() {
             "objectClass: organizationalUnit\nou: Below",
         ),
     ];
-    seed(&shy);
-    seed(&plain);
+    seed(shy);
+    seed(plain);
     for updates in [people, others] {
-        let codes = apply(&shy, updates.clone());
+        let codes = apply(shy, updates.clone());
         assert!(
             codes.iter().all(|code| *code == ResultCode::Success),
             "{codes:?}"
         );
-        assert_eq!(codes, apply(&plain, updates));
+        assert_eq!(codes, apply(plain, updates));
     }
+}
+
+#[test]
+fn a_search_finds_the_same_though_each_read_of_it_is_made_again() {
+    let (shy, plain) = (shy(), plain());
+    fill_both(&shy, &plain, 60);
     let questions = questions();
     let one_by_one: Vec<_> = questions
         .iter()
@@ -226,4 +234,64 @@ fn a_search_finds_the_same_though_each_read_of_it_is_made_again() {
     let together = search_together(&shy, &questions);
     assert!(shy.engine().fetches() - before < fetched);
     assert_eq!(without_times(together), one_by_one);
+}
+
+/// Where nothing is at hand, not even the next record of a scan, everything takes longer, and ends.
+#[test]
+fn all_of_it_ends_where_each_record_that_is_passed_has_to_be_fetched() {
+    let engine = Shy::over(Embedded::in_memory().unwrap());
+    let (shy, plain) = (on(engine.stopping_everywhere()), plain());
+    fill_both(&shy, &plain, 12);
+    let codes = apply(&shy, updates());
+    assert_eq!(codes, apply(&plain, updates()));
+    let questions = questions();
+    let one_by_one = |query: &Query<'_>| search(&plain, query);
+    let one_by_one = without_times(questions.iter().map(one_by_one).collect());
+    assert_eq!(without_times(search_together(&shy, &questions)), one_by_one);
+    let found = questions.iter().map(|query| search(&shy, query)).collect();
+    assert_eq!(without_times(found), one_by_one);
+    let wanted = IndexDefinition {
+        attribute: "sn".into(),
+        equality: true,
+        ..IndexDefinition::default()
+    };
+    shy.add_index(&wanted, |_| {}).unwrap();
+    is_clean(&shy);
+    // What access rules ask of the data is fetched, too.
+    let codes = codes_of_users(&shy);
+    assert_eq!(codes[0], ResultCode::Success);
+    assert_ne!(codes[1], ResultCode::Success);
+    assert_eq!(codes, codes_of_users(&plain));
+    is_clean(&shy);
+}
+
+/// What becomes of an update by one who may make it as a member of a group of groups, and by one who may not.
+fn codes_of_users<E: Engine>(directory: &Directory<E>) -> [ResultCode; 2] {
+    let dn = |uid: &str| format!("uid={uid},ou=People,dc=example,dc=com");
+    let group = |name: &str, member: &str| {
+        let lines = format!("objectClass: groupOfNames\ncn: {name}\nmember: {member}");
+        add(&format!("cn={name},dc=example,dc=com"), &lines)
+    };
+    let rule = "to * by group.nested=\"cn=outer,dc=example,dc=com\" write by * none";
+    let made = [
+        group("inner", &dn("p1")),
+        group("outer", "cn=inner,dc=example,dc=com"),
+        modify(
+            "olcDatabase={1}mdb,cn=config",
+            &[(Replace, "olcAccess", &[rule])],
+        ),
+    ];
+    let codes = apply(directory, made.into());
+    assert_eq!(codes, [ResultCode::Success; 3]);
+    ["p1", "p2"].map(|uid| {
+        let snapshot = directory.snapshot().unwrap();
+        let found = snapshot.through(|snapshot| snapshot.credentials(&dn(uid), 0));
+        let found = found.unwrap().unwrap();
+        let identity = Identity::User {
+            entry: found.entry,
+            dn: found.dn,
+        };
+        let request = modify(&dn("p3"), &[(Replace, "description", &["x"])]);
+        apply_as(directory, identity, request).code
+    })
 }
