@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use sapwood_ldap::result::ResultCode;
 
-use super::locate::{Locator, Manner};
-use super::plan::{Planner, Term, classes};
 use super::scope::Covered;
-use super::stream::{Pace, Stream};
 use crate::access::Asked;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::locate::{Locator, Manner};
 use crate::names::{DnCache, IdHasher, Superior, if_named, normal_dn_of};
 use crate::outcome::Outcome;
+use crate::plan::stream::{Pace, Stream};
+use crate::plan::{Planner, Term, classes};
 use crate::steps;
 
 /// Most entries that are remembered: those that aliases lead to, and those on the way to aliases that are not covered.

@@ -9,22 +9,22 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
 use super::base::{Base, SyntheticBase};
-use super::evaluate::Interrupted;
-use super::filter::Compiler;
-use super::locate::{Locator, Manner};
 use super::page::{self, Level, Position};
-use super::plan::{self, Planner, Progress, Term};
 use super::scope::Covered;
-use super::selection::Selection;
-use super::stream::Lists;
 use super::{Limits, Running, SearchOptions, Source};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::{Error, Result};
+use crate::locate::{Locator, Manner};
+use crate::matching::evaluate::Interrupted;
+use crate::matching::filter::Compiler;
+use crate::matching::selection::Selection;
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::plan::classes::{class_term, subentry_term};
+use crate::plan::stream::Lists;
+use crate::plan::{self, Planner, Progress, Term};
 use crate::schema::Schema;
 use crate::state::State;
 

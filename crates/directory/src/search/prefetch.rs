@@ -9,7 +9,6 @@ use std::sync::Arc;
 use sapwood_ldap::message::SearchRequest;
 
 use super::begin::{Begun, Draft, Drafted};
-use super::plan::Term;
 use super::unbegun::Unbegun;
 use super::{Running, Search, SearchOptions, Source, Stage};
 use crate::access::Requester;
@@ -17,6 +16,7 @@ use crate::directory::{Found, Snapshot};
 use crate::engine::{Embedded, Engine, EntryId, Index, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child, name_key};
+use crate::plan::Term;
 use crate::schema::Siblings;
 
 /// The searches of a burst, all of one snapshot.

@@ -3,16 +3,16 @@
 use sapwood_ldap::message::Scope;
 
 use super::base::SyntheticBase;
-use super::candidate::Candidate;
-use super::evaluate::Evaluator;
-use super::filter::Truth;
 use super::page::Position;
-use super::selection::Sender;
-use super::sink::Sink;
 use super::{Budget, Flow, Running, Step, sees};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId};
 use crate::error::Result;
+use crate::matching::candidate::Candidate;
+use crate::matching::evaluate::Evaluator;
+use crate::matching::filter::Truth;
+use crate::matching::selection::Sender;
+use crate::matching::sink::Sink;
 
 impl SyntheticBase {
     /// The places that a scope covers, but for those deeper than one level below.

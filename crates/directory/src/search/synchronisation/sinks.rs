@@ -6,8 +6,8 @@ use sapwood_ldap::sync_info::{SyncInfo, SyncUuidsBuf};
 use sapwood_replication::Vector;
 
 use super::{ENVELOPE_BYTES_MAX, put_info};
+use crate::matching::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use crate::operational::EntryVersion;
-use crate::search::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 
 /// Bytes of a Sync State control without a cookie.
 const STATE_BYTES_MAX: usize = 64;

@@ -17,11 +17,11 @@ use crate::directory::{ChangeReader, Snapshot};
 use crate::engine::{Engine, EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::matching::sink::{Sink, Wire};
 use crate::names;
 use crate::operational::{self, Vocabulary};
 use crate::outcome::Outcome;
 use crate::search::persistent::{Begun, Side};
-use crate::search::sink::{Sink, Wire};
 use crate::search::unbegun::Unbegun;
 use crate::search::{Budget, Running, Step};
 
