@@ -230,13 +230,14 @@ impl Identity {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
         let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
-        let config =
-            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![cert.der().clone()], key)
-                .unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::aws_lc_rs::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
         Identity {
             config: Arc::new(config),
             certificate: cert.der().clone(),

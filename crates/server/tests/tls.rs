@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rcgen::{CertificateParams, KeyPair};
-use rustls::{ALL_VERSIONS, ProtocolVersion, SupportedProtocolVersion, version};
+use rustls::{ALL_VERSIONS, NamedGroup, ProtocolVersion, SupportedProtocolVersion, version};
 use sapwood_testkit::{Client, TestServer, TlsStream, tls_client_asking};
 
 /// A handshake of a client that asks for a name, over `ldaps://`.
@@ -70,4 +70,16 @@ fn ciphers_are_those_that_are_named_the_first_before_the_others() {
     let suite = tls.conn.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite.as_str(), Some("TLS13_CHACHA20_POLY1305_SHA256"));
     assert!(connect(&server, "localhost", &[&version::TLS12]).is_none());
+}
+
+/// Who records a connection today and has a quantum computer later cannot read it; an older client gets what it knows.
+#[test]
+fn keys_are_exchanged_so_that_quantum_computers_do_not_find_them() {
+    let server = TestServer::start();
+    let group = |versions: &[&'static SupportedProtocolVersion]| {
+        let tls = connect(&server, "localhost", versions).unwrap();
+        tls.conn.negotiated_key_exchange_group().unwrap().name()
+    };
+    assert_eq!(group(ALL_VERSIONS), NamedGroup::X25519MLKEM768);
+    assert_eq!(group(&[&version::TLS12]), NamedGroup::X25519);
 }

@@ -282,7 +282,7 @@ pub fn tls_client_asking(
     versions: &[&'static SupportedProtocolVersion],
     certificate: Option<(&[u8], &[u8])>,
 ) -> TlsStream {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .unwrap()
@@ -342,7 +342,7 @@ mod trust {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            rustls::crypto::ring::default_provider()
+            rustls::crypto::aws_lc_rs::default_provider()
                 .signature_verification_algorithms
                 .supported_schemes()
         }

@@ -1,6 +1,6 @@
 //! Which versions of TLS are spoken, with which ciphers.
 
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{ALL_VERSIONS, SupportedProtocolVersion, version};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ impl Policy {
     /// # Errors
     /// Names the cipher suite that there is not.
     pub(super) fn provider(&self) -> Result<CryptoProvider, Error> {
-        let mut provider = ring::default_provider();
+        let mut provider = aws_lc_rs::default_provider();
         if self.has_own_order() {
             let suites = self.cipher_suites.iter().map(|wanted| {
                 let mut all = provider.cipher_suites.iter();
