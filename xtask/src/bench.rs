@@ -36,6 +36,13 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Search under the access rules in benches/ldap/access, in Sapwood and in slapd; print what they add to what an
+    /// operation costs the administrator, and fail where it is more than it may be.
+    Access {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Put the same work on the store and on other embedded key-value stores; print tables of ratios.
     Store {
         /// Arguments for the benchmark; `-- --help` lists them.
@@ -72,6 +79,7 @@ impl Bench {
             Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
             Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
             Bench::Members { args } => ("members", packages::BENCH_LDAP, args),
+            Bench::Access { args } => ("access", packages::BENCH_LDAP, args),
             Bench::Abuse { args } => ("abuse", &[][..], args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),

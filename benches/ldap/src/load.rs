@@ -113,14 +113,11 @@ impl Load {
             _ => self.read_time,
         };
         let mut before = Before { server, cpu: None };
-        let report = self.observed(row.plan, server, Some(time), &mut before)?;
+        let asked = (ADMIN_DN, row.plan);
+        let report = self.observed(asked, server, Some(time), &mut before)?;
         rest(server, quiet)?;
         let (cpu, sessions_cpu) = before.cpu.context("the row did not begin")??;
-        let count = match row.unit {
-            Unit::Operations => report.total.answered,
-            Unit::Entries => report.total.entries,
-        };
-        ensure!(count > 0, "nothing was answered");
+        let count = counted(&report, row.unit)?;
         let reads = report
             .operations
             .iter()
@@ -154,19 +151,33 @@ impl Load {
         server: &Server,
         time: Option<Duration>,
     ) -> Result<PhaseReport> {
-        self.observed(text, server, time, &mut ())
+        self.observed((ADMIN_DN, text), server, time, &mut ())
     }
 
+    /// Microseconds of the server's processor time for each operation, or each entry that comes, of a plan that
+    /// somebody runs, without what connecting and binding take.
+    pub(crate) fn cpu_us(&self, asked: (&str, &str), unit: Unit, server: &Server) -> Result<f64> {
+        rest(server, REST)?;
+        let mut before = Before { server, cpu: None };
+        let report = self.observed(asked, server, Some(self.read_time), &mut before)?;
+        rest(server, REST)?;
+        let (cpu, _) = before.cpu.context("nothing began")??;
+        let count = counted(&report, unit)?;
+        let cpu = server.cpu()?.saturating_sub(cpu);
+        Ok(cpu.as_secs_f64() * 1e6 / count as f64)
+    }
+
+    /// Runs a plan as somebody with the usual password.
     fn observed(
         &self,
-        text: &str,
+        (who, text): (&str, &str),
         server: &Server,
         time: Option<Duration>,
         observer: &mut dyn Observer,
     ) -> Result<PhaseReport> {
         let plan = plan(text, self.shape, self.entries, self.seed)?;
         let mut settings = Settings::new(&server.url);
-        settings.bind = Some((ADMIN_DN.to_owned(), ADMIN_PASSWORD.into()));
+        settings.bind = Some((who.to_owned(), ADMIN_PASSWORD.into()));
         settings.duration = time;
         settings.seed = self.seed;
         let report = run(plan, &settings, observer)?.remove(0);
@@ -198,6 +209,16 @@ impl Observer for Before<'_> {
     fn point(&mut self, _point: &Point) {}
 
     fn ends(&mut self, _report: &PhaseReport) {}
+}
+
+/// What a report says of what is counted.
+fn counted(report: &PhaseReport, unit: Unit) -> Result<u64> {
+    let count = match unit {
+        Unit::Operations => report.total.answered,
+        Unit::Entries => report.total.entries,
+    };
+    ensure!(count > 0, "nothing was answered");
+    Ok(count)
 }
 
 /// Waits until the server has had nothing to do for so long.

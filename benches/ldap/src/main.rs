@@ -3,6 +3,7 @@
 //! it.
 
 mod abuse;
+mod access;
 mod adds;
 mod buffer;
 mod instructions;
@@ -46,6 +47,8 @@ enum Command {
     Members(members::Options),
     /// What an honest client notices of others that want to stop the server
     Abuse(abuse::Options),
+    /// What access rules cost, beside slapd
+    Access(access::Options),
     /// Attacks a server until it is killed
     #[command(hide = true)]
     Attack(abuse::AttackOptions),
@@ -110,6 +113,7 @@ fn main() -> Result<()> {
         Command::Adds(options) => adds::run(&options),
         Command::Members(options) => members::run(&options),
         Command::Abuse(options) => abuse::run(&options),
+        Command::Access(options) => access::run(&options),
         Command::Attack(options) => abuse::attack(&options),
         Command::Bound(bound) => process::run_bound(&bound),
     }

@@ -108,6 +108,7 @@ pub(crate) enum Product {
 }
 
 /// A server with its own folder and configuration.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     product: Product,
     program: PathBuf,
@@ -301,6 +302,28 @@ impl Prepared {
     /// Sapwood's program and folder, if it is Sapwood.
     pub(crate) fn sapwood(&self) -> Option<(&Path, &Path)> {
         (self.product == Product::Sapwood).then_some((&self.program, &self.folder))
+    }
+
+    /// The same under the access rules of a file, which has the form of slapd.conf(5).
+    pub(crate) fn under(&self, rules: &Path) -> Result<Prepared> {
+        let mut prepared = self.clone();
+        match self.product {
+            Product::Sapwood => {
+                let mut set = Command::new(&self.program);
+                set.arg("access").arg(&self.folder).arg("set").arg(rules);
+                let status = set.stdout(Stdio::null()).status()?;
+                ensure!(status.success(), "sapwood access set: {status}");
+            }
+            Product::Slapd => {
+                let read = |file: &Path| {
+                    fs::read_to_string(file).with_context(|| file.display().to_string())
+                };
+                let text = format!("{}\n{}", read(&self.config)?, read(rules)?);
+                prepared.config = self.config.with_extension("rules");
+                fs::write(&prepared.config, text)?;
+            }
+        }
+        Ok(prepared)
     }
 
     /// Lets another program run the server.
