@@ -1,10 +1,10 @@
-//! The pages for people are true: every command in *getting started*, *access*, *passwords* and *operating* is run, and
-//! says what the page shows.
+//! The pages for people are true: every command in the README, *getting started*, *access*, *passwords* and *operating*
+//! is run, and says what the page shows.
 //!
 //! A fence of `sh` is a script, run in the page's own folder; one that begins with `sapwood serve` goes on in the
-//! background until the end of the page. A fence of `text` right behind it is what it says: its lines come in this
-//! order, others may stand between them only where a line is `…`, which within a line stands for anything. The ports
-//! of a page are replaced by free ones.
+//! background until the end of the page. One of `bash` is for readers alone. A fence of `text` right behind a script is
+//! what it says: its lines come in this order, others may stand between them only where a line is `…`, which within a
+//! line stands for anything. The ports of a page are replaced by free ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,6 +19,11 @@ use sapwood_testkit::program::{Process, Scratch, program, sapwood_command, text}
 const PORTS: [(&str, &str); 2] = [("ldap", "3389"), ("ldaps", "3636")];
 /// Stands for anything.
 const ANYTHING: &str = "…";
+
+#[test]
+fn readme() {
+    Page::read("../README.md").run();
+}
 
 #[test]
 fn getting_started() {
