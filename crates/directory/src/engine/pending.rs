@@ -338,7 +338,7 @@ pub(super) struct Amended<L> {
     changes: Vec<Change>,
     passed: usize,
     /// What the list answered last, if it was not handed out.
-    ahead: Option<Option<EntryId>>,
+    held_back: Option<Option<EntryId>>,
 }
 
 impl<L: super::Postings> Amended<L> {
@@ -347,7 +347,7 @@ impl<L: super::Postings> Amended<L> {
             list,
             changes,
             passed: 0,
-            ahead: None,
+            held_back: None,
         }
     }
 }
@@ -356,7 +356,7 @@ impl<L: super::Postings> super::Postings for Amended<L> {
     #[inline]
     fn next(&mut self) -> Result<Option<EntryId>> {
         loop {
-            let listed = match self.ahead.take() {
+            let listed = match self.held_back.take() {
                 Some(listed) => listed,
                 None => self.list.next()?,
             };
@@ -369,7 +369,7 @@ impl<L: super::Postings> super::Postings for Amended<L> {
             }
             self.passed += 1;
             if listed != Some(id) {
-                self.ahead = Some(listed);
+                self.held_back = Some(listed);
             }
             if change.is_added {
                 return Ok(Some(id));
@@ -378,13 +378,13 @@ impl<L: super::Postings> super::Postings for Amended<L> {
     }
 
     fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
-        if self.passed == self.changes.len() && self.ahead.is_none() {
+        if self.passed == self.changes.len() && self.held_back.is_none() {
             return self.list.seek(id);
         }
         self.passed += self.changes[self.passed..].partition_point(|change| change.id < id.0);
         let is_ahead = |listed: Option<EntryId>| listed.is_none_or(|listed| listed >= id);
-        if !self.ahead.is_some_and(is_ahead) {
-            self.ahead = Some(self.list.seek(id)?);
+        if !self.held_back.is_some_and(is_ahead) {
+            self.held_back = Some(self.list.seek(id)?);
         }
         self.next()
     }

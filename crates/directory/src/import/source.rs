@@ -153,7 +153,7 @@ impl<'s> ImportSource<'s> {
             }
             ImportFormat::Ber => Blocks::Ber(MessageBlocks {
                 reader: self.reader,
-                ahead: Vec::new(),
+                carried: Vec::new(),
                 spare: Vec::new(),
                 next: 1,
                 at_end: false,
@@ -198,7 +198,7 @@ impl Iterator for Blocks<'_> {
 pub(super) struct MessageBlocks<R> {
     reader: R,
     /// The beginning of the next message, already read.
-    ahead: Vec<u8>,
+    carried: Vec<u8>,
     /// Memory for the next block.
     spare: Vec<u8>,
     /// The number of the next message.
@@ -210,7 +210,7 @@ impl<R: Read> MessageBlocks<R> {
     fn next_block(&mut self) -> io::Result<Option<Messages>> {
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.clear();
-        bytes.append(&mut self.ahead);
+        bytes.append(&mut self.carried);
         loop {
             if !self.at_end {
                 let wanted = BLOCK_BYTES.saturating_sub(bytes.len()).max(BLOCK_BYTES / 2);
@@ -219,7 +219,7 @@ impl<R: Read> MessageBlocks<R> {
             }
             let (messages, length) = self.whole(&bytes)?;
             if messages > 0 {
-                self.ahead
+                self.carried
                     .extend_from_slice(bytes.get(length..).unwrap_or_default());
                 bytes.truncate(length);
                 let first = self.next;

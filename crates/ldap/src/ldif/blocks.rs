@@ -22,7 +22,7 @@ pub struct Blocks<R> {
     source: R,
     record_bytes_max: usize,
     /// The beginning of the next block, already read.
-    ahead: Vec<u8>,
+    carried: Vec<u8>,
     /// Memory for the next block.
     spare: Vec<u8>,
     /// The line the next block begins with.
@@ -72,7 +72,7 @@ impl<R: Read> Blocks<R> {
         Blocks {
             source,
             record_bytes_max,
-            ahead: Vec::new(),
+            carried: Vec::new(),
             spare: Vec::new(),
             line: 1,
             at_end: false,
@@ -87,7 +87,7 @@ impl<R: Read> Blocks<R> {
     fn next_block(&mut self) -> io::Result<Option<Block>> {
         let mut text = std::mem::take(&mut self.spare);
         text.clear();
-        text.append(&mut self.ahead);
+        text.append(&mut self.carried);
         // Up to here there is no end of a record.
         let mut searched = 0usize;
         let mut too_long = None;
@@ -99,7 +99,7 @@ impl<R: Read> Blocks<R> {
             }
             steps::count(text.len() - searched);
             if let Some(end) = last_record_end(&text, searched) {
-                self.ahead
+                self.carried
                     .extend_from_slice(text.get(end..).unwrap_or_default());
                 text.truncate(end);
                 break;
@@ -149,7 +149,7 @@ impl<R: Read> Blocks<R> {
             self.read_more(&mut rest)?;
             steps::count(rest.len());
             if let Some(end) = first_record_end(&rest) {
-                self.ahead = rest.split_off(end);
+                self.carried = rest.split_off(end);
                 self.line += count_lines(rest.get(seen..).unwrap_or_default());
                 return Ok(());
             }

@@ -121,7 +121,7 @@ fn apply<R: Replica>(replica: &mut R, bundle: &Bundle, known: Vector) -> Result<
         sender: &bundle.upto,
         nodes: BTreeMap::new(),
     };
-    merge.births(&bundle.entries)?;
+    merge.additions(&bundle.entries)?;
     merge.moves(&bundle.entries)?;
     for entry in &bundle.entries {
         merge.registers(entry)?;
@@ -149,20 +149,20 @@ struct Merge<'m, R> {
 
 impl<R: Replica> Merge<'_, R> {
     /// The entries that are new come into being, those above before those below.
-    fn births(&mut self, entries: &[EntryChanges]) -> Result<(), R> {
-        let mut births: Vec<(Csn, Uuid, &Place)> = Vec::new();
+    fn additions(&mut self, entries: &[EntryChanges]) -> Result<(), R> {
+        let mut additions: Vec<(Csn, Uuid, &Place)> = Vec::new();
         for entry in entries {
             for change in &entry.changes {
                 if !self.sender.covers(change.csn) {
                     return Err(MergeError::Beyond(change.csn));
                 }
                 if let What::Born(place) = &change.what {
-                    births.push((change.csn, entry.entry, place));
+                    additions.push((change.csn, entry.entry, place));
                 }
             }
         }
-        births.sort_unstable();
-        for (birth, entry, place) in births {
+        additions.sort_unstable();
+        for (birth, entry, place) in additions {
             if let Some(node) = self.node(entry)? {
                 match (node.birth, &node.born) == (birth, place) {
                     true => continue,

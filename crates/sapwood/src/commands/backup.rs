@@ -1,6 +1,6 @@
 //! `sapwood backup` and `sapwood restore`.
 
-mod beside;
+mod config_files;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -18,7 +18,7 @@ use crate::cli::{Backup, FIRST_STORE, Restore, Sources};
 use crate::open;
 use crate::output::Output;
 use crate::passing::{Passing, refuse_existing, remove};
-use beside::Beside;
+use config_files::ConfigFiles;
 
 /// Copies a directory: its data as of one moment, while others write, and what it has beside them.
 pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
@@ -26,16 +26,16 @@ pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(folder)?;
     refuse_existing(dest)?;
     let directory = open::directory(folder, &config, true)?;
-    let (mut beside, elsewhere) = Beside::of_directory(folder, &config)?;
+    let (mut config_files, elsewhere) = ConfigFiles::of_directory(folder, &config)?;
     if let Some(base) = args.since.as_ref().and_then(|base| base.file_name()) {
-        beside.since = base.to_string_lossy().into_owned();
+        config_files.since = base.to_string_lossy().into_owned();
     }
     // Without one of its parts it is nothing, so it gets its name when it has all of them.
     let passing = Passing::beside(dest, ".partial")?;
     let backup = directory.engine().backup(args.since.as_deref(), &passing.0);
     backup.with_context(|| dest.display().to_string())?;
     let first = first_store(&passing.0);
-    beside.append(&first)?;
+    config_files.append(&first)?;
     let info = BackupInfo::read(&first)?;
     passing.put_in_place(dest)?;
 
@@ -50,7 +50,7 @@ pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     });
     out.say(format_args!(
         "and the configuration, the hash of the administrator's password{}: keep it as secret as those",
-        match beside.has(&config.tls.key) {
+        match config_files.has(&config.tls.key) {
             true => ", the private key",
             false => "",
         },
@@ -94,7 +94,7 @@ pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     }
     let restore = args.sources.restore()?;
     refuse_lone_increment(args)?;
-    let beside = beside_of(&args.sources)?;
+    let config_files = config_files_of(&args.sources)?;
     let existed = folder.exists();
     fs::DirBuilder::new()
         .recursive(true)
@@ -102,7 +102,7 @@ pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
         .create(folder)
         .with_context(|| folder.display().to_string())?;
     let restore = || {
-        let made = beside.make_missing(folder)?;
+        let made = config_files.make_missing(folder)?;
         restore.into_folder(&data)?;
         // The one that followed the directory before must not go on with what follows now.
         let engine = Embedded::open(&data, &sapwood_store::Options::new())?;
@@ -163,8 +163,8 @@ fn refuse_lone_increment(args: &Restore) -> Result<()> {
     let Some(since) = BackupInfo::read(&first)?.since else {
         return Ok(());
     };
-    let beside = Beside::of_backup(&first)?.unwrap_or_default();
-    let base = match beside.since.as_str() {
+    let config_files = ConfigFiles::of_backup(&first)?.unwrap_or_default();
+    let base = match config_files.since.as_str() {
         "" => "FULL-BACKUP",
         base => base,
     };
@@ -177,11 +177,11 @@ fn refuse_lone_increment(args: &Restore) -> Result<()> {
 }
 
 /// What the last of the backups that has anything of the kind has beside the data.
-fn beside_of(sources: &Sources) -> Result<Beside> {
+fn config_files_of(sources: &Sources) -> Result<ConfigFiles> {
     for file in sources.files.iter().rev() {
-        if let Some(beside) = Beside::of_backup(&first_store(file))? {
-            return Ok(beside);
+        if let Some(config_files) = ConfigFiles::of_backup(&first_store(file))? {
+            return Ok(config_files);
         }
     }
-    Ok(Beside::default())
+    Ok(ConfigFiles::default())
 }

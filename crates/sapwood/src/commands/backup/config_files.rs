@@ -42,14 +42,14 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// The files beside a directory's data.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct ConfigFiles {
     /// Of an increment, the name that the backup had since which it was made.
     pub(super) since: String,
     /// Each with its name, relative to the directory's folder.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-impl Beside {
+impl ConfigFiles {
     /// Reads those of a directory, and tells which of the files that its configuration names are elsewhere.
     pub(super) fn of_directory(folder: &Path, config: &Config) -> Result<(Self, Vec<PathBuf>)> {
         let mut this = Self::default();
@@ -269,8 +269,8 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
-    fn some() -> Beside {
-        Beside {
+    fn some() -> ConfigFiles {
+        ConfigFiles {
             since: "monday".into(),
             files: vec![
                 ("sapwood.toml".into(), b"[admin]".to_vec()),
@@ -282,14 +282,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_and_nothing_else_is() {
         let encoded = some().encode().unwrap();
-        assert_eq!(Beside::decode(&encoded).unwrap(), some());
+        assert_eq!(ConfigFiles::decode(&encoded).unwrap(), some());
         for cut in 0..encoded.len() {
-            assert!(Beside::decode(&encoded[..cut]).is_err(), "{cut}");
+            assert!(ConfigFiles::decode(&encoded[..cut]).is_err(), "{cut}");
         }
         for at in 0..encoded.len() {
             let mut damaged = encoded.clone();
             damaged[at] ^= 1;
-            assert!(Beside::decode(&damaged).is_err(), "{at}");
+            assert!(ConfigFiles::decode(&damaged).is_err(), "{at}");
         }
     }
 
@@ -306,12 +306,12 @@ mod tests {
             "control.sock",
         ] {
             let files = vec![(name.into(), b"x".to_vec())];
-            let hostile = Beside {
+            let hostile = ConfigFiles {
                 files,
-                ..Beside::default()
+                ..ConfigFiles::default()
             };
             let encoded = hostile.encode().unwrap();
-            assert!(Beside::decode(&encoded).is_err(), "{name}");
+            assert!(ConfigFiles::decode(&encoded).is_err(), "{name}");
         }
     }
 }

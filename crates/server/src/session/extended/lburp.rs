@@ -163,7 +163,7 @@ impl Lburp {
 
 impl UpdateStream {
     /// How far a number is ahead of the next one.
-    fn ahead(&self, number: u32) -> u32 {
+    fn distance(&self, number: u32) -> u32 {
         if number >= self.next {
             number - self.next
         } else {
@@ -174,12 +174,12 @@ impl UpdateStream {
     /// Why a request with this number cannot be taken, now or later.
     fn check(&self, number: u32) -> Result<(), Outcome> {
         let reason = match self.end {
-            _ if self.ahead(number) >= AHEAD_MAX => format!(
+            _ if self.distance(number) >= AHEAD_MAX => format!(
                 "the sequence number {number} is neither the next one, {}, nor among the {} behind it",
                 self.next,
                 AHEAD_MAX - 1
             ),
-            Some((end, _)) if self.ahead(number) >= self.ahead(end) => {
+            Some((end, _)) if self.distance(number) >= self.distance(end) => {
                 format!("the sequence number {number} is not before that of the end, {end}")
             }
             _ if self.kept.contains_key(&number) => {
@@ -272,8 +272,8 @@ impl<E: Engine> Session<E> {
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         }
         stream.check(number)?;
-        let ahead = stream.ahead(number);
-        if stream.kept.keys().any(|kept| stream.ahead(*kept) > ahead) {
+        let ahead = stream.distance(number);
+        if stream.kept.keys().any(|kept| stream.distance(*kept) > ahead) {
             let reason = format!("requests behind the sequence number {number} have come");
             return Err(Outcome::new(ResultCode::OperationsError, reason));
         }
