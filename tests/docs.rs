@@ -1,5 +1,5 @@
-//! The pages for people are true: every command in the README, *getting started*, *access*, *passwords* and *operating*
-//! is run, and says what the page shows.
+//! The pages for people are true: every command in the README, *getting started*, *access*, *passwords*, *rules* and
+//! *operating* is run, and says what the page shows.
 //!
 //! A fence of `sh` is a script, run in the page's own folder; one that begins with `sapwood serve` goes on in the
 //! background until the end of the page. One of `bash` is for readers alone. A fence of `text` right behind a script is
@@ -38,6 +38,11 @@ fn access() {
 #[test]
 fn passwords() {
     Page::read("passwords.md").run();
+}
+
+#[test]
+fn rules() {
+    Page::read("rules.md").run();
 }
 
 #[test]

@@ -338,6 +338,7 @@ fn values_that_must_be_unique_are_looked_up_however_many_came_before() {
         let directory = directory_with(vec![UniqueRule {
             attributes: vec!["description".into()],
             base: String::new(),
+            name: String::new(),
         }]);
         let person = |number: usize| {
             let (name, text) = (format!("p{number}"), format!("text{number}"));
@@ -374,6 +375,7 @@ fn adding_to_one_key_takes_as_long_however_many_are_filed_under_it() {
             let rule = UniqueRule {
                 attributes: vec!["description".into()],
                 base: String::new(),
+                name: String::new(),
             };
             let directory = directory_with(is_unique.then_some(rule).into_iter().collect());
             let person = |number: usize| {
@@ -416,6 +418,7 @@ fn who_has_a_value_elsewhere_costs_the_same_however_deep_the_base_of_a_rule_is()
         let directory = directory_with(vec![UniqueRule {
             attributes: vec!["description".into()],
             base: base(DEPTH),
+            name: String::new(),
         }]);
         for depth in 1..=DEPTH {
             let class = ["organizationalUnit".to_owned()];

@@ -20,6 +20,7 @@
 //! access data|global <rule in the words of slapd.access(5)>
 //! access context <place of the naming context among all> <rule>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
+//! unique-named <name> <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
 //!
@@ -116,7 +117,11 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             }
             "index" => read_index(&mut state, schema, rest)?,
             "setting" => read_setting(&mut state, rest)?,
-            "unique" => state.settings.unique.push(read_unique(rest)),
+            "unique" => state.settings.unique.push(read_unique("", rest)),
+            "unique-named" => {
+                let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                state.settings.unique.push(read_unique(name, rest));
+            }
             "access" => read_access(&mut state, rest)?,
             "limits" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
@@ -201,11 +206,12 @@ pub(crate) fn delete_coming_schema<W: Write>(txn: &mut W) -> engine::Result<()> 
     txn.delete(Table::Meta, COMING_SCHEMA_KEY).map(drop)
 }
 
-fn read_unique(line: &str) -> UniqueRule {
+fn read_unique(name: &str, line: &str) -> UniqueRule {
     let (attributes, base) = line.split_once(' ').unwrap_or((line, ""));
     UniqueRule {
         attributes: attributes.split(',').map(str::to_owned).collect(),
         base: base.to_owned(),
+        name: name.to_owned(),
     }
 }
 
@@ -364,8 +370,17 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     for regexp in &state.settings.authz_regexps {
         text.push_str(&format!("authz-regexp {regexp}\n"));
     }
-    for UniqueRule { attributes, base } in &state.settings.unique {
-        text.push_str(&format!("unique {} {base}\n", attributes.join(",")));
+    for rule in &state.settings.unique {
+        let UniqueRule {
+            attributes,
+            base,
+            name,
+        } = rule;
+        let attributes = attributes.join(",");
+        text.push_str(&match name.as_str() {
+            "" => format!("unique {attributes} {base}\n"),
+            name => format!("unique-named {name} {attributes} {base}\n"),
+        });
     }
     if let Some(overlay) = &state.settings.password_policy {
         text.push_str(&format!("ppolicy {}\n", password_policy::line(overlay)));

@@ -8,6 +8,7 @@ mod index_builder;
 mod learned;
 mod password_policy;
 mod replica;
+mod rule_violations;
 mod schema_change;
 mod shards;
 mod snapshot;

@@ -57,7 +57,8 @@ pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    AuthzPolicy, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes, Settings, UniqueRule,
+    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes,
+    Settings, UniqueRule,
 };
 pub use definition::{Config, Partition};
 pub use directory::{
@@ -91,6 +92,6 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Allowance, Applied, PasswordHashing, RequestView, Transaction, TransactionUpdates, Update,
-    UpdateRequest,
+    Allowance, Applied, PasswordHashing, RequestView, RuleViolations, Transaction,
+    TransactionUpdates, Update, UpdateRequest, VIOLATIONS_TOLD_MAX,
 };

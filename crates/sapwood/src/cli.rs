@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Access(Access),
     /// Switch password policies on and off
     Policy(Policy),
+    /// Add, list or drop rules that hold of the data, such as unique values, also while a server runs
+    Rule(Rule),
     /// Copy a directory to one file, with its configuration and all it takes to have it again, also while a server runs
     Backup(Backup),
     /// Make a directory from a backup
@@ -338,6 +340,47 @@ pub(crate) struct Policy {
     /// Switch them off
     #[arg(long)]
     pub(crate) off: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rule {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: RuleAction,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum RuleAction {
+    /// Put a rule in force, unless the data are against it: then tell the first hundred places
+    #[command(subcommand)]
+    Add(AddedRule),
+    /// List the rules: of each its name, its kind and the options that it was added with
+    List,
+    /// Drop a rule
+    Drop {
+        /// Its name, as 'list' has it
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum AddedRule {
+    /// No two entries have the same value
+    Unique {
+        /// The attributes whose values are unique; those that have no equality index get one
+        #[arg(long, value_name = "NAME,...", required = true, value_delimiter = ',')]
+        attributes: Vec<String>,
+        /// Only among the entries at and below this one
+        #[arg(long, value_name = "DN")]
+        base: Option<String>,
+        /// What the rule is called; without it 'unique', or with a number behind that if another one is called so
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, clap::Args)]

@@ -54,6 +54,7 @@ fn run(command: Command, out: &mut Output) -> Result<ExitCode> {
         Command::Index(args) => commands::index::run(&args, out),
         Command::Access(args) => commands::access::run(&args, out),
         Command::Policy(args) => commands::policy::run(&args, out),
+        Command::Rule(args) => commands::rule::run(&args, out),
         Command::Config(args) => commands::config::run(&args, out),
     }
 }

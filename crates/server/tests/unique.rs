@@ -35,6 +35,7 @@ fn server() -> TestServer {
             unique: vec![UniqueRule {
                 attributes: vec!["uid".into()],
                 base: String::new(),
+                name: String::new(),
             }],
             ..Settings::default()
         },

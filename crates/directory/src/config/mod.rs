@@ -9,6 +9,7 @@ pub(crate) mod entries;
 pub(crate) mod limits;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
+pub(crate) mod rules;
 pub(crate) mod unique;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use sapwood_ldap::result::ResultCode;
 pub use self::authorization::AuthzPolicy;
 use self::entries::{DATA, GLOBAL};
 pub use self::password_policy::PasswordPolicyOverlay;
+pub use self::rules::{DataRule, DataRuleKind};
 pub use self::unique::UniqueRule;
 use crate::outcome::Stop;
 use crate::policy::{AuthzRegexp, Limits, ListScope, Policy, Rule, RuleList};

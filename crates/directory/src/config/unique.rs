@@ -1,7 +1,9 @@
 //! Rules of unique values in the form of slapo-unique(5): olcUniqueURI, an LDAP URL with the base, the attributes and
-//! the scope `sub`.
+//! the scope `sub`. A rule with a name of its own has it in an extension of the URL, `x-name`.
 
-use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
+use sapwood_ldap::url::{LdapUrl, Scheme, Scope, UrlExtension};
+
+use super::rules::is_rule_name;
 
 /// A rule of unique values, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +12,27 @@ pub struct UniqueRule {
     pub attributes: Vec<String>,
     /// The DN at and below which values are unique; empty for the whole directory.
     pub base: String,
+    /// What the rule is called; empty if it has no name of its own.
+    pub name: String,
+}
+
+impl UniqueRule {
+    /// The rule as a value of olcUniqueURI.
+    pub fn uri(&self) -> String {
+        let name = (!self.name.is_empty()).then(|| UrlExtension {
+            critical: false,
+            name: NAME.to_owned(),
+            value: Some(self.name.clone()),
+        });
+        let url = LdapUrl {
+            dn: self.base.clone(),
+            attributes: self.attributes.clone(),
+            scope: Some(Scope::Sub),
+            extensions: Vec::from_iter(name),
+            ..LdapUrl::default()
+        };
+        url.to_string()
+    }
 }
 
 /// The attribute that says which values are unique.
@@ -19,16 +42,8 @@ pub(crate) const UNIQUE_URI: &str = "olcUniqueURI";
 pub(crate) const RULES_MAX: usize = 100;
 const ATTRIBUTES_MAX: usize = 100;
 
-/// A rule as a value of olcUniqueURI.
-pub(crate) fn uri(rule: &UniqueRule) -> String {
-    let url = LdapUrl {
-        dn: rule.base.clone(),
-        attributes: rule.attributes.clone(),
-        scope: Some(Scope::Sub),
-        ..LdapUrl::default()
-    };
-    url.to_string()
-}
+/// The extension of the URL that has the name.
+const NAME: &str = "x-name";
 
 /// The rule that a value of olcUniqueURI is.
 ///
@@ -43,11 +58,18 @@ pub(crate) fn rule(value: &str) -> Result<UniqueRule, String> {
     if url.scope != Some(Scope::Sub) {
         return Err("values are unique in a whole subtree: write the scope sub".to_owned());
     }
-    if url.filter.is_some() || !url.extensions.is_empty() {
-        return Err(
-            "values are unique among all entries: write neither filter nor extensions".to_owned(),
-        );
+    if url.filter.is_some() {
+        return Err("values are unique among all entries: write no filter".to_owned());
     }
+    let name = match url.extensions.as_slice() {
+        [] => String::new(),
+        [extension] if extension.name.eq_ignore_ascii_case(NAME) => {
+            let name = extension.value.clone().unwrap_or_default();
+            is_rule_name(&name)?;
+            name
+        }
+        _ => return Err(format!("the one extension there is names the rule: {NAME}")),
+    };
     if url.attributes.len() > ATTRIBUTES_MAX {
         return Err(format!("more than {ATTRIBUTES_MAX} attributes"));
     }
@@ -65,6 +87,7 @@ pub(crate) fn rule(value: &str) -> Result<UniqueRule, String> {
     Ok(UniqueRule {
         attributes: url.attributes,
         base: url.dn,
+        name,
     })
 }
 
@@ -82,8 +105,14 @@ mod tests {
             let known = UniqueRule {
                 attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
                 base: base.to_owned(),
+                name: String::new(),
             };
-            assert_eq!(rule(&uri(&known)), Ok(known));
+            assert_eq!(rule(&known.uri()), Ok(known.clone()));
+            let named = UniqueRule {
+                name: "people-2".to_owned(),
+                ..known
+            };
+            assert_eq!(rule(&named.uri()), Ok(named));
         }
         assert_eq!(rule("ldap:///?uid?sub").unwrap().attributes, ["uid"]);
         for wrong in [
@@ -98,6 +127,10 @@ mod tests {
             "strict ldap:///?uid?sub",
             "ldap:///?uid;x-a?sub",
             "ldap:///?*?sub",
+            "ldap:///?uid?sub??x-other=y",
+            "ldap:///?uid?sub??x-name",
+            "ldap:///?uid?sub??x-name=two%20words",
+            "ldap:///?uid?sub??x-name=a,x-name=b",
         ] {
             assert!(rule(wrong).is_err(), "{wrong}");
         }

@@ -5,7 +5,7 @@ use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, SECOND_FACTOR, UNIQUE};
 use crate::config::limits::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
-use crate::config::{Setting, access, ordered, password_policy, unique};
+use crate::config::{Setting, UniqueRule, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -244,7 +244,7 @@ pub(crate) fn context_of(entry: &str) -> Option<usize> {
 /// The rules of unique values, as the overlay of the data that they are in OpenLDAP.
 fn unique_values(server: &Server<'_>) -> Option<Content> {
     let rules = &server.state.settings.unique;
-    let attributes = || vec![(unique::UNIQUE_URI, rules.iter().map(unique::uri).collect())];
+    let attributes = || vec![(unique::UNIQUE_URI, rules.iter().map(UniqueRule::uri).collect())];
     let names = ["{0}unique", "unique", "{0}"];
     (!rules.is_empty()).then(|| overlay(UNIQUE, "olcUniqueConfig", &names, attributes()))
 }

@@ -4,6 +4,7 @@
 
 mod schema;
 mod schema_use;
+mod unique;
 
 use std::sync::Arc;
 
@@ -20,9 +21,9 @@ use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SECOND_FACTOR, UNIQUE};
 use crate::config::limits::LIMITS;
-use crate::config::unique::{self, UNIQUE_URI};
+use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    PasswordPolicyOverlay, Setting, Settings, UniqueRule, elsewhere, ordered, password_policy,
+    PasswordPolicyOverlay, Setting, Settings, elsewhere, ordered, password_policy,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -72,7 +73,7 @@ impl<T: Write> Run<'_, T> {
                     make(setting, &mut state.settings, &change)?
                 }
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
-                Target::Unique => change_rules(&mut state.settings.unique, &change)?,
+                Target::Unique => unique::change(&mut state.settings.unique, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
                 }
@@ -104,6 +105,10 @@ impl<T: Write> Run<'_, T> {
         if now.unique != before.unique
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
+            if let Some(name) = now.doubled_rule_name() {
+                let diagnostic = format!("there is a rule that is called {name} already");
+                return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+            }
             let rules = RuleSet::new(self.schema, &state).map_err(refused)?;
             rules.check(self.schema, &state).map_err(refused)?;
             made = Some(Arc::new(rules));
@@ -214,39 +219,6 @@ impl<T: Write> Run<'_, T> {
         }
         let attributes = request.attributes.iter();
         check_modules(attributes.map(|attribute| (attribute.description, attribute.values)))
-    }
-
-    /// Adds the entry of the rules of unique values, with its rules.
-    fn add_unique(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
-        let mut state = State::clone(self.state);
-        if !state.settings.unique.is_empty() {
-            let diagnostic = format!("{UNIQUE} is there already: add values of {UNIQUE_URI} to it");
-            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
-        }
-        for attribute in request.attributes {
-            let known = self.schema.attribute_type(attribute.description);
-            match known.map(|known| known.name()) {
-                Some("objectClass" | "olcOverlay") => {}
-                Some(UNIQUE_URI) => {
-                    let change = Change {
-                        kind: ChangeKind::Add,
-                        attribute,
-                    };
-                    change_rules(&mut state.settings.unique, &change)?;
-                }
-                _ => {
-                    let name = String::from_utf8_lossy(attribute.description);
-                    let diagnostic =
-                        format!("{name}: what is unique is said by {UNIQUE_URI} alone");
-                    return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
-                }
-            }
-        }
-        if state.settings.unique.is_empty() {
-            let diagnostic = format!("{UNIQUE_URI}: give a rule, such as ldap:///?uid?sub");
-            return Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic));
-        }
-        self.put(state)
     }
 
     /// Adds the overlay of password policies, with what is set in its entry.
@@ -468,66 +440,6 @@ fn check_rules_count(settings: &Settings) -> Result<(), Stop> {
         return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
     }
     Ok(())
-}
-
-/// Makes one change of the rules of unique values.
-fn change_rules(rules: &mut Vec<UniqueRule>, change: &Change<'_>) -> Result<(), Stop> {
-    let refuse = |code, why: &str| Stop::refuse(code, format!("{UNIQUE_URI}: {why}"));
-    if change.attribute.values.iter().count() > unique::RULES_MAX {
-        return Err(refuse(
-            ResultCode::AdminLimitExceeded,
-            "there are too many rules",
-        ));
-    }
-    let mut given = Vec::new();
-    for value in change.attribute.values {
-        let value = std::str::from_utf8(value);
-        let value = value
-            .map_err(|_| refuse(ResultCode::InvalidAttributeSyntax, "a value is not UTF-8"))?;
-        let rule =
-            unique::rule(value).map_err(|why| refuse(ResultCode::ConstraintViolation, &why))?;
-        given.push(rule);
-    }
-    match change.kind {
-        ChangeKind::Add => {
-            if given.is_empty() {
-                return Err(refuse(
-                    ResultCode::ProtocolError,
-                    "there is no value to add",
-                ));
-            }
-            for rule in given {
-                if rules.contains(&rule) {
-                    let why = "a rule is there already";
-                    return Err(refuse(ResultCode::AttributeOrValueExists, why));
-                }
-                rules.push(rule);
-            }
-        }
-        ChangeKind::Delete if given.is_empty() => rules.clear(),
-        ChangeKind::Delete => {
-            for rule in given {
-                let Some(at) = rules.iter().position(|known| *known == rule) else {
-                    return Err(refuse(ResultCode::NoSuchAttribute, "there is no such rule"));
-                };
-                rules.remove(at);
-            }
-        }
-        ChangeKind::Replace => *rules = given,
-        ChangeKind::Increment => {
-            return Err(refuse(
-                ResultCode::ConstraintViolation,
-                "it cannot be incremented",
-            ));
-        }
-    }
-    match rules.len() > unique::RULES_MAX {
-        true => Err(refuse(
-            ResultCode::AdminLimitExceeded,
-            "there are too many rules",
-        )),
-        false => Ok(()),
-    }
 }
 
 /// The attribute that says which indexes there are.

@@ -21,6 +21,7 @@ mod prepared;
 mod rename;
 mod request;
 pub(crate) mod rules;
+mod violations;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub(crate) use batch::{Batch, Work, WriterState};
 pub use passwords::PasswordHashing;
 pub(crate) use prepared::Prepared;
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
+pub use violations::{RuleViolations, VIOLATIONS_TOLD_MAX};
 
 /// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
 /// it, and all is kept until the end. More than this, clients would not take as one message.

@@ -780,6 +780,7 @@ fn a_value_that_must_be_unique_is_imported_once() {
         unique: vec![UniqueRule {
             attributes: vec!["uid".into()],
             base: String::new(),
+            name: String::new(),
         }],
         ..Settings::default()
     };

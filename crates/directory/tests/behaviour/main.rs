@@ -28,6 +28,7 @@ mod query;
 mod renewal;
 mod restarts;
 mod root;
+mod rules;
 mod schema;
 mod search;
 mod stores;

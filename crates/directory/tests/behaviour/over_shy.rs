@@ -24,6 +24,7 @@ mod persistent_search;
 mod query;
 mod renewal;
 mod root;
+mod rules;
 mod schema;
 mod search;
 mod stores;

@@ -25,6 +25,7 @@ fn rule(attributes: &[&str], base: &str) -> UniqueRule {
     UniqueRule {
         attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
         base: base.to_owned(),
+        name: String::new(),
     }
 }
 

@@ -157,6 +157,19 @@ pub(crate) fn apply(
     }
 }
 
+/// Makes one change below `cn=config`, which is durable then.
+pub(crate) fn make(
+    directory: &Directory,
+    administrator: &str,
+    op: Request<'_>,
+) -> Result<(), String> {
+    let update = Update {
+        requester: Requester::administrator(administrator),
+        request: UpdateRequest::Message(encoded(op)),
+    };
+    one(directory, update)
+}
+
 /// Applies one update.
 fn one(directory: &Directory, update: Update) -> Result<(), String> {
     let applied = directory
@@ -217,6 +230,10 @@ fn message(directory: &Directory, record: &Record<'_>) -> Result<Vec<u8>, String
             return Err("entries of the configuration keep their names".to_owned());
         }
     };
+    Ok(encoded(op))
+}
+
+fn encoded(op: Request<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let controls = Controls::EMPTY;
     Message {
@@ -225,5 +242,5 @@ fn message(directory: &Directory, record: &Record<'_>) -> Result<Vec<u8>, String
         controls,
     }
     .encode(&mut bytes);
-    Ok(bytes)
+    bytes
 }

@@ -15,6 +15,7 @@ pub(crate) mod passwd;
 pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod replica;
+pub(crate) mod rule;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod store;

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
-use crate::commands::{access, config, index, policy};
+use crate::commands::{access, config, index, policy, rule};
 use crate::output::LogOutput;
 use crate::{memory, open};
 
@@ -155,6 +155,9 @@ fn control_socket(
             }
             Some("policy") => {
                 policy::by_command(&directory, &server.administrator(), &words[1..], notes)
+            }
+            Some("rule") => {
+                rule::by_command(&directory, &server.administrator(), &words[1..], notes)
             }
             Some("config") => {
                 config::by_command(&directory, &server.administrator(), &words[1..], notes)

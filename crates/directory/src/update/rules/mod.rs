@@ -16,6 +16,7 @@ use self::coming_schema::ComingSchema;
 use self::password_policy::PasswordRule;
 use self::unique::Unique;
 use super::draft::Draft;
+use super::violations::RuleViolations;
 use crate::access::Requester;
 use crate::accounts::Forgotten;
 use crate::engine::{EntryId, Index, Read, Write};
@@ -92,6 +93,12 @@ trait Rule {
         Ok(())
     }
 
+    /// Looks at an entry that was there before the rule was, and tells what of it the rule does not hold of.
+    fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
+        let _ = existing;
+        Ok(())
+    }
+
     /// Sees what came of an update.
     fn after<R: Read>(&self, update: &mut After<'_, R>) -> std::result::Result<(), Stop> {
         let _ = update;
@@ -132,6 +139,10 @@ macro_rules! rules {
 
             fn check(&self, schema: &Schema, state: &State) -> Result<()> {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.check(schema, state),)* }
+            }
+
+            fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.look(existing),)* }
             }
 
             fn before<R: Read>(&self, update: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
@@ -215,6 +226,20 @@ pub(crate) struct After<'a, R> {
     pub(crate) queue: &'a mut Queue,
 }
 
+/// An entry that was there before a rule was, as the rule sees it.
+pub(crate) struct Existing<'a, R> {
+    pub(crate) view: &'a R,
+    pub(crate) schema: &'a Schema,
+    pub(crate) state: &'a State,
+    pub(crate) id: EntryId,
+    /// The entry, with all its values.
+    pub(crate) side: &'a Side<'a>,
+    /// Names above entries.
+    pub(crate) names: &'a mut DnCache,
+    /// What the rule does not hold of, for people; the rule stops looking when it says that it is full.
+    pub(crate) violations: &'a mut RuleViolations,
+}
+
 /// The rules of a directory, ready to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
@@ -281,6 +306,11 @@ impl RuleSet {
     /// Whether drafts of this origin in which this is touched are to be shown to any.
     pub(crate) fn sees_drafts(&self, origin: Origin, touched: Touched) -> bool {
         self.heeding(origin).any(|rule| rule.sees_drafts(touched))
+    }
+
+    /// Has all look at an entry that was there before they were.
+    pub(crate) fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
+        self.rules.iter().try_for_each(|rule| rule.look(existing))
     }
 
     /// Shows the draft of an entry to all that heed its origin.

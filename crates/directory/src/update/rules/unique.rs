@@ -2,19 +2,19 @@
 //! slapo-unique and the attribute uniqueness of 389 Directory Server have it.
 //!
 //! The values that an update gives to an entry are looked up in the equality index, in the update's own transaction, so
-//! that those of a batch see each other. What was there before the rule came is not looked at. Each attribute is by
+//! that those of a batch see each other. What was there before the rule came makes no update fail. Each attribute is by
 //! itself; its options make no difference, and its subtypes are attributes of their own.
 
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, CANDIDATES_MAX, Rule};
+use super::{After, CANDIDATES_MAX, Existing, Rule};
 use crate::config::UniqueRule;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness, can_index};
 use crate::large;
-use crate::names;
+use crate::names::{self, DnCache};
 use crate::outcome::Stop;
 use crate::reindex::{KeySet, Side, index_keys, is_unchanged};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
@@ -120,12 +120,16 @@ impl Unique {
                 // The same for all that have the value, and mostly nobody has.
                 let extent = match extent {
                     Some(extent) => extent,
-                    None => *extent.insert(self.extent(update)?),
+                    None => {
+                        let of = self.extent((view, update.state), update.names, update.id)?;
+                        update.names.take_read();
+                        *extent.insert(of)
+                    }
                 };
                 steps::count(1);
                 let is_there = match extent {
                     Extent::Everywhere => true,
-                    Extent::Below(base) => self.is_at_or_below(update, other, base)?,
+                    Extent::Below(base) => is_at_or_below(view, update.names, other, base)?,
                     Extent::Nowhere => return Ok(()),
                 };
                 if is_there {
@@ -150,56 +154,31 @@ impl Unique {
     }
 
     /// The entry at the base, if there is one.
-    fn base_entry<R: Read>(&self, update: &After<'_, R>) -> Result<Option<EntryId>> {
+    fn base_entry<R: Read>(&self, view: &R, state: &State) -> Result<Option<EntryId>> {
         let Some(base) = &self.base else {
             return Ok(None);
         };
-        let walk = names::walk(update.view, &update.state.contexts, base)?;
+        let walk = names::walk(view, &state.contexts, base)?;
         Ok(walk.and_then(|walk| walk.found()).map(|found| found.id))
     }
 
-    /// Where the values of the entry that is updated may not be a second time.
-    fn extent<R: Read>(&self, update: &mut After<'_, R>) -> Result<Extent> {
+    /// Where the values of an entry may not be a second time.
+    fn extent<R: Read>(
+        &self,
+        (view, state): (&R, &State),
+        names: &mut DnCache,
+        id: EntryId,
+    ) -> Result<Extent> {
         if self.base.is_none() {
             return Ok(Extent::Everywhere);
         }
-        let Some(base) = self.base_entry(update)? else {
+        let Some(base) = self.base_entry(view, state)? else {
             return Ok(Extent::Nowhere);
         };
-        let is_there = self.is_at_or_below(update, update.id, base)?;
-        update.names.take_read();
-        Ok(match is_there {
+        Ok(match is_at_or_below(view, names, id, base)? {
             true => Extent::Below(base),
             false => Extent::Nowhere,
         })
-    }
-
-    /// Whether an entry is at or below the base.
-    fn is_at_or_below<R: Read>(
-        &self,
-        update: &mut After<'_, R>,
-        id: EntryId,
-        base: EntryId,
-    ) -> Result<bool> {
-        if id == base {
-            return Ok(true);
-        }
-        let record = update.view.get(Table::Entry, &id.to_key())?;
-        let record = record.ok_or_else(|| Error::corrupt(format!("entry {id} is indexed only")))?;
-        let entry = Entry::new(&record)
-            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-        self.is_below(update, entry.parent(), base)
-    }
-
-    /// Whether an entry with this parent is below the base.
-    fn is_below<R: Read>(
-        &self,
-        update: &mut After<'_, R>,
-        parent: EntryId,
-        base: EntryId,
-    ) -> Result<bool> {
-        let superior = update.names.superior(update.view, parent)?;
-        Ok(superior.is_some_and(|superior| superior.is_at_or_below(base)))
     }
 
     /// Whether the entry has just come to where values are unique, because it was renamed or moved. One that brings
@@ -213,14 +192,15 @@ impl Unique {
         if self.base.is_none() || !is_renamed(update, old, new)? {
             return Ok(false);
         }
-        let Some(base) = self.base_entry(update)? else {
+        let view = update.view;
+        let Some(base) = self.base_entry(view, update.state)? else {
             return Ok(false);
         };
-        let is_base = self.is_below(update, base, update.id)?;
+        let is_base = is_below(view, update.names, base, update.id)?;
         let has_entered = is_base
-            || self.is_below(update, new.parent(), base)?
-                && !self.is_below(update, old.parent(), base)?;
-        if has_entered && update.view.has_children(update.id)? {
+            || is_below(view, update.names, new.parent(), base)?
+                && !is_below(view, update.names, old.parent(), base)?;
+        if has_entered && view.has_children(update.id)? {
             let diagnostic = format!(
                 "values are unique below '{}': entries with others below them cannot get there by a new name; move \
                  what is below them first",
@@ -249,6 +229,61 @@ impl Rule for Unique {
                     "olcUniqueURI: {name} has no complete equality index to find equal values by: make one with \
                      'sapwood index DIR add {name} eq', or take {name} out of the rule"
                 )));
+            }
+        }
+        Ok(())
+    }
+
+    fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
+        let (view, state, id) = (existing.view, existing.state, existing.id);
+        let mut extent = None;
+        for attribute in &self.attributes {
+            let Some(indexed) = complete(state, *attribute) else {
+                continue;
+            };
+            let name = existing.schema.type_of(*attribute).name();
+            let mut keys = KeySet::default();
+            index_keys(
+                existing.schema,
+                &state.attributes,
+                indexed,
+                IndexKind::Equality,
+                existing.side,
+                &mut keys,
+                &mut Vec::new(),
+            )
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+            for key in keys.iter() {
+                let mut postings = view.postings(indexed.index(IndexKind::Equality), key)?;
+                while let Some(other) = postings.next()? {
+                    if other == id {
+                        continue;
+                    }
+                    let extent = match extent {
+                        Some(extent) => extent,
+                        None => *extent.insert(self.extent((view, state), existing.names, id)?),
+                    };
+                    let is_there = match extent {
+                        Extent::Everywhere => true,
+                        Extent::Below(base) => is_at_or_below(view, existing.names, other, base)?,
+                        Extent::Nowhere => return Ok(()),
+                    };
+                    if !is_there {
+                        continue;
+                    }
+                    // Of those that share a value, the first tells of it.
+                    if other > id {
+                        let value = String::from_utf8_lossy(key);
+                        let (one, other) = (names::dn_of(view, id)?, names::dn_of(view, other)?);
+                        existing
+                            .violations
+                            .push(format!("{name}: '{value}' is in '{one}' and in '{other}'"));
+                    }
+                    break;
+                }
+                if existing.violations.is_full() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -292,6 +327,34 @@ impl Rule for Unique {
         }
         Ok(())
     }
+}
+
+/// Whether an entry is at or below another one.
+fn is_at_or_below<R: Read>(
+    view: &R,
+    names: &mut DnCache,
+    id: EntryId,
+    base: EntryId,
+) -> Result<bool> {
+    if id == base {
+        return Ok(true);
+    }
+    let record = view.get(Table::Entry, &id.to_key())?;
+    let record = record.ok_or_else(|| Error::corrupt(format!("entry {id} is indexed only")))?;
+    let entry = Entry::new(&record)
+        .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    is_below(view, names, entry.parent(), base)
+}
+
+/// Whether an entry with this parent is below another one.
+fn is_below<R: Read>(
+    view: &R,
+    names: &mut DnCache,
+    parent: EntryId,
+    base: EntryId,
+) -> Result<bool> {
+    let superior = names.superior(view, parent)?;
+    Ok(superior.is_some_and(|superior| superior.is_at_or_below(base)))
 }
 
 /// The indexes of an attribute, if equal values can be found by them.

@@ -1,0 +1,134 @@
+//! The rules of the data as people name them: the first of a kind is called by the kind, unless it has a name of its
+//! own.
+
+use super::Settings;
+
+/// A kind of rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataRuleKind {
+    /// No two entries share a value.
+    Unique,
+}
+
+impl DataRuleKind {
+    /// The word for it, which is that of OpenLDAP's overlay.
+    pub fn word(self) -> &'static str {
+        match self {
+            DataRuleKind::Unique => "unique",
+        }
+    }
+}
+
+/// A rule of a directory, as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataRule {
+    /// What it is called. No other rule of the directory is.
+    pub name: String,
+    /// Its kind.
+    pub kind: DataRuleKind,
+    /// Its place among those of its kind.
+    pub place: usize,
+    /// The attribute types that it is about.
+    pub attributes: Vec<String>,
+    /// The DN at and below which it holds; empty for the whole directory.
+    pub base: String,
+}
+
+/// Bytes of a rule's name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Whether a rule can be called so: it stands in lines and URLs.
+///
+/// # Errors
+/// Says what a name is made of.
+pub(crate) fn is_rule_name(name: &str) -> Result<(), String> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_of_name) {
+        true => Ok(()),
+        false => Err(format!(
+            "{name:?} is no name of a rule: write 1 to {NAME_BYTES_MAX} letters, digits, hyphens, dots and underscores"
+        )),
+    }
+}
+
+impl Settings {
+    /// The rules of the data that can be added and dropped one by one.
+    pub fn rules(&self) -> Vec<DataRule> {
+        let unique = self.unique.iter().enumerate();
+        let mut rules: Vec<DataRule> = unique
+            .map(|(place, rule)| DataRule {
+                name: rule.name.clone(),
+                kind: DataRuleKind::Unique,
+                place,
+                attributes: rule.attributes.clone(),
+                base: rule.base.clone(),
+            })
+            .collect();
+        for at in 0..rules.len() {
+            if rules[at].name.is_empty() {
+                rules[at].name = free_name(&rules, rules[at].kind);
+            }
+        }
+        rules
+    }
+
+    /// What a new rule of a kind is called if nobody names it.
+    pub fn new_rule_name(&self, kind: DataRuleKind) -> String {
+        free_name(&self.rules(), kind)
+    }
+
+    /// The name that two rules have given to themselves, if there is one.
+    pub(crate) fn doubled_rule_name(&self) -> Option<String> {
+        let mut given: Vec<&str> = self.unique.iter().map(|rule| rule.name.as_str()).collect();
+        given.retain(|name| !name.is_empty());
+        given.sort_unstable();
+        let doubled = given.array_windows().find(|[one, next]| one == next);
+        doubled.map(|[one, _]| (*one).to_owned())
+    }
+
+    /// The same settings with this one of its rules.
+    pub(crate) fn with_only(&self, rule: &DataRule) -> Settings {
+        let mut settings = self.clone();
+        settings.unique.clear();
+        match rule.kind {
+            DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
+        }
+        settings
+    }
+}
+
+/// The word of a kind, with a number if another rule is called so.
+fn free_name(rules: &[DataRule], kind: DataRuleKind) -> String {
+    let word = kind.word();
+    let is_free = |name: &String| rules.iter().all(|rule| rule.name != *name);
+    let numbered = (2..).map(|number| format!("{word}-{number}"));
+    let mut names = std::iter::once(word.to_owned()).chain(numbered);
+    names.find(is_free).unwrap_or_else(|| word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::UniqueRule;
+
+    #[test]
+    fn the_first_of_a_kind_is_called_by_it() {
+        let rule = |name: &str| UniqueRule {
+            name: name.to_owned(),
+            ..UniqueRule::default()
+        };
+        let settings = Settings {
+            unique: ["", "unique-2", "people", ""].map(rule).into(),
+            ..Settings::default()
+        };
+        let names: Vec<String> = settings.rules().into_iter().map(|rule| rule.name).collect();
+        assert_eq!(names, ["unique", "unique-2", "people", "unique-3"]);
+        assert_eq!(settings.new_rule_name(DataRuleKind::Unique), "unique-4");
+        assert_eq!(settings.doubled_rule_name(), None);
+        let settings = Settings {
+            unique: ["a", "b", "a"].map(rule).into(),
+            ..Settings::default()
+        };
+        assert_eq!(settings.doubled_rule_name().as_deref(), Some("a"));
+    }
+}

@@ -1,0 +1,343 @@
+//! `sapwood rule`: rules that hold of the data added, listed and dropped, by the running server if there is one.
+//!
+//! A rule is an overlay of `cn=config`, and is added and dropped by a change of that. What the command does besides: it
+//! makes the indexes that the rule needs, and looks at the data that are there. The rule is in force while it looks, so
+//! that nothing is missed; where the data are against it, it is dropped again.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use sapwood_directory::{DataRule, DataRuleKind, Directory, IndexDefinition, UniqueRule};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
+use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
+use sapwood_server::{Config, admin};
+
+use crate::cli::{AddedRule, Rule, RuleAction};
+use crate::commands::config;
+use crate::open;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// The entry that has the rules of unique values.
+const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const UNIQUE_URI: &str = "olcUniqueURI";
+
+pub(crate) fn run(args: &Rule, out: &mut Output) -> Result<ExitCode> {
+    let config = Config::load(&args.folder)?;
+    let words = words(&args.action);
+    let mut asked = vec!["rule"];
+    asked.extend(words.iter().map(String::as_str));
+    let mut progress = Progress::new(0, "entries looked at");
+    let mut failed = Ok(());
+    let mut hear = |note: &str| match Note::read(note) {
+        Note::Line(line) if failed.is_ok() => failed = writeln!(out, "{line}"),
+        Note::Line(_) => {}
+        Note::Looked(entries) => progress.set(entries),
+        Note::Violation(violation) => progress.tell(violation),
+    };
+    let done = match admin::ask(&args.folder, &asked, &mut hear)? {
+        Some(done) => done,
+        None => {
+            let reads = matches!(args.action, RuleAction::List);
+            let directory = open::directory(&args.folder, &config, reads)?;
+            let done = by_command(&directory, &config.admin.dn, &words, &mut hear);
+            if !reads {
+                open::save_memory(&args.folder, &directory)?;
+            }
+            done.map_err(|error| anyhow!(error))?
+        }
+    };
+    progress.finish();
+    failed?;
+    if !done.is_empty() {
+        out.say(done);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the control socket is asked for.
+fn words(action: &RuleAction) -> Vec<String> {
+    match action {
+        RuleAction::List => vec!["list".into()],
+        RuleAction::Drop { name } => vec!["drop".into(), name.clone()],
+        RuleAction::Add(AddedRule::Unique {
+            attributes,
+            base,
+            name,
+        }) => vec![
+            "add".into(),
+            DataRuleKind::Unique.word().into(),
+            name.clone().unwrap_or_default(),
+            attributes.join(","),
+            base.clone().unwrap_or_default(),
+        ],
+    }
+}
+
+/// What is told while a command is done. As a note of the control socket it begins with a word that says which it is.
+enum Note<'n> {
+    /// What the command is for.
+    Line(&'n str),
+    /// How many entries were looked at.
+    Looked(u64),
+    /// What a rule does not hold of.
+    Violation(&'n str),
+}
+
+impl<'n> Note<'n> {
+    fn read(note: &'n str) -> Note<'n> {
+        match note.split_once(' ') {
+            Some(("looked", entries)) => Note::Looked(entries.parse().unwrap_or_default()),
+            Some(("violation", rest)) => Note::Violation(rest),
+            Some(("line", rest)) => Note::Line(rest),
+            _ => Note::Line(note),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Note::Line(line) => format!("line {line}"),
+            Note::Looked(entries) => format!("looked {entries}"),
+            Note::Violation(violation) => format!("violation {violation}"),
+        }
+    }
+}
+
+/// Does what the control socket was asked for: `rule list`, `rule drop NAME`, or `rule add KIND NAME ATTRIBUTES BASE`,
+/// where what is empty was not given.
+pub(crate) fn by_command(
+    directory: &Directory,
+    administrator: &str,
+    words: &[String],
+    note: &mut dyn FnMut(&str),
+) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut rules = Rules {
+        directory,
+        administrator,
+        note: &mut |told: Note<'_>| note(&told.text()),
+    };
+    match words[..] {
+        ["list"] => {
+            for rule in rules.all()? {
+                (rules.note)(Note::Line(&listed(&rule)));
+            }
+            Ok(String::new())
+        }
+        ["drop", name] => rules.drop(name),
+        ["add", kind, name, attributes, base] if kind == DataRuleKind::Unique.word() => {
+            let name = rules.name_of_new(DataRuleKind::Unique, name)?;
+            let own_name = match name == DataRuleKind::Unique.word() {
+                true => String::new(),
+                false => name.clone(),
+            };
+            rules.add(
+                &name,
+                &UniqueRule {
+                    attributes: attributes.split(',').map(str::to_owned).collect(),
+                    base: base.to_owned(),
+                    name: own_name,
+                },
+            )
+        }
+        _ => Err("rule add, list or drop?".into()),
+    }
+}
+
+/// A rule in a line: its name, its kind and the options that add it.
+fn listed(rule: &DataRule) -> String {
+    let mut line = format!(
+        "{} {} --attributes {}",
+        rule.name,
+        rule.kind.word(),
+        rule.attributes.join(",")
+    );
+    if !rule.base.is_empty() {
+        line.push_str(&format!(" --base \"{}\"", rule.base));
+    }
+    line
+}
+
+/// The rules of a directory.
+struct Rules<'r> {
+    directory: &'r Directory,
+    administrator: &'r str,
+    note: &'r mut dyn FnMut(Note<'_>),
+}
+
+impl Rules<'_> {
+    fn all(&self) -> Result<Vec<DataRule>, String> {
+        let snapshot = self.directory.snapshot();
+        let snapshot = snapshot.map_err(|error| error.to_string())?;
+        Ok(snapshot.settings().rules())
+    }
+
+    /// Changes one value of an entry of `cn=config`.
+    fn change(
+        &self,
+        (entry, attribute): (&str, &str),
+        kind: ChangeKind,
+        value: &str,
+    ) -> Result<(), String> {
+        let mut changes = ChangesBuf::default();
+        changes.push(kind, attribute.as_bytes(), [value.as_bytes()]);
+        let changes = changes.view();
+        let op = Request::Modify(ModifyRequest { dn: entry, changes });
+        config::make(self.directory, self.administrator, op)
+    }
+
+    /// Adds an entry to `cn=config`.
+    fn add_entry(&self, dn: &str, attributes: &[(&str, &str)]) -> Result<(), String> {
+        let mut list = AttributesBuf::default();
+        for (description, value) in attributes {
+            list.push(description.as_bytes(), [value.as_bytes()]);
+        }
+        let attributes = list.view();
+        let op = Request::Add(AddRequest { dn, attributes });
+        config::make(self.directory, self.administrator, op)
+    }
+
+    /// What a rule is going to be called.
+    fn name_of_new(&self, kind: DataRuleKind, wanted: &str) -> Result<String, String> {
+        if self.all()?.iter().any(|rule| rule.name == wanted) {
+            return Err(format!("there is a rule that is called {wanted} already"));
+        }
+        if !wanted.is_empty() {
+            return Ok(wanted.to_owned());
+        }
+        let snapshot = self.directory.snapshot();
+        let snapshot = snapshot.map_err(|error| error.to_string())?;
+        Ok(snapshot.settings().new_rule_name(kind))
+    }
+
+    fn add(&mut self, name: &str, rule: &UniqueRule) -> Result<String, String> {
+        let indexed = self.index(&rule.attributes)?;
+        let is_first = !self
+            .all()?
+            .iter()
+            .any(|rule| rule.kind == DataRuleKind::Unique);
+        let uri = rule.uri();
+        match is_first {
+            true => {
+                let attributes = [
+                    ("objectClass", "olcUniqueConfig"),
+                    ("olcOverlay", "unique"),
+                    (UNIQUE_URI, &uri),
+                ];
+                self.add_entry(UNIQUE, &attributes)?;
+            }
+            false => self.change((UNIQUE, UNIQUE_URI), ChangeKind::Add, &uri)?,
+        }
+        self.look(name)?;
+        Ok(format!("added: {name}{indexed}"))
+    }
+
+    /// Makes the equality indexes that are missing; says which.
+    fn index(&mut self, attributes: &[String]) -> Result<String, String> {
+        let mut made = Vec::new();
+        for attribute in attributes {
+            let snapshot = self.directory.snapshot();
+            let snapshot = snapshot.map_err(|error| error.to_string())?;
+            let known = snapshot.schema().attribute_type(attribute.as_bytes());
+            let known = known.ok_or_else(|| format!("the schema does not define '{attribute}'"))?;
+            let name = known.name().to_owned();
+            let indexes = self
+                .directory
+                .indexes()
+                .map_err(|error| error.to_string())?;
+            let is_there = indexes
+                .iter()
+                .any(|index| index.attribute == name && index.kind == "eq" && index.is_complete);
+            if is_there {
+                continue;
+            }
+            let definition = IndexDefinition {
+                attribute: name,
+                equality: true,
+                ..IndexDefinition::default()
+            };
+            let note = &mut self.note;
+            let added = self
+                .directory
+                .add_index(&definition, |entries| note(Note::Looked(entries)));
+            added.map_err(|error| error.to_string())?;
+            made.push(definition.to_string());
+        }
+        Ok(match made.is_empty() {
+            true => String::new(),
+            false => format!(" (with the index {})", made.join("; ")),
+        })
+    }
+
+    /// Looks at the data for what a new rule does not hold of, and drops it if there is anything.
+    fn look(&mut self, name: &str) -> Result<(), String> {
+        let note = &mut self.note;
+        let looked = self
+            .directory
+            .rule_violations(name, |entries| note(Note::Looked(entries)));
+        let violations = match looked {
+            Ok(violations) if violations.is_empty() => return Ok(()),
+            looked => looked,
+        };
+        // Also where the data could not be read.
+        self.drop(name)?;
+        let violations = violations.map_err(|error| error.to_string())?;
+        for violation in violations.told() {
+            (self.note)(Note::Violation(violation));
+        }
+        let count = violations.told().len();
+        let count = match violations.is_full() {
+            true => format!("{count} places and perhaps more"),
+            false if count == 1 => "1 place".to_owned(),
+            false => format!("{count} places"),
+        };
+        Err(format!(
+            "the data are against the rule {name} in {count}: it is not added"
+        ))
+    }
+
+    fn drop(&self, name: &str) -> Result<String, String> {
+        let all = self.all()?;
+        let rule = all.iter().find(|rule| rule.name == name);
+        let rule = rule.ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|rule| rule.name.as_str()).collect();
+            match names.is_empty() {
+                true => format!("there is no rule {name}, and no other one"),
+                false => format!("there is no rule {name}; there are {}", names.join(", ")),
+            }
+        })?;
+        let snapshot = self.directory.snapshot();
+        let snapshot = snapshot.map_err(|error| error.to_string())?;
+        match rule.kind {
+            DataRuleKind::Unique => {
+                let uri = snapshot
+                    .settings()
+                    .unique
+                    .get(rule.place)
+                    .map(UniqueRule::uri);
+                let uri = uri.unwrap_or_default();
+                self.change((UNIQUE, UNIQUE_URI), ChangeKind::Delete, &uri)?;
+            }
+        }
+        Ok(format!("dropped: {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_they_are_written() {
+        for note in [
+            Note::Line("unique unique --attributes uid"),
+            Note::Looked(4096),
+            Note::Violation("uid: 'x' is in 'cn=a' and in 'cn=b'"),
+        ] {
+            let text = note.text();
+            assert_eq!(Note::read(&text).text(), text);
+        }
+    }
+}

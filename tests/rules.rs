@@ -1,0 +1,168 @@
+//! Rules that hold of the data, added and dropped by `sapwood rule` and by ldapmodify.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD};
+
+/// Entries of which two share a value of mail and none of uid.
+const PEOPLE: &str = "\
+dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
+dn: uid=ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann\nsn: x\nmail: a@example.com\n\n\
+dn: uid=bob,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: bob\ncn: Bob\nsn: x\nmail: A@example.com\n";
+
+fn peopled() -> Folder {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("people.ldif");
+    std::fs::write(&file, PEOPLE).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    folder
+}
+
+/// One of the clients of ldap-utils as the administrator, with LDIF.
+fn client(server: &Running, name: &str, ldif: &str) -> Output {
+    let mut command: Command = program(name, "ldap-utils");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), ldif).unwrap();
+    command
+        .args(["-x", "-H", server.ldap(), "-D", ADMIN, "-w", PASSWORD, "-f"])
+        .arg(file.path())
+        .output()
+        .unwrap()
+}
+
+/// What a search as the administrator answers.
+fn search(server: &Running, arguments: &[&str]) -> String {
+    let mut command: Command = program("ldapsearch", "ldap-utils");
+    let connect = ["-x", "-LLL", "-o", "ldif-wrap=no", "-H", server.ldap()];
+    command.args(connect).args(["-D", ADMIN, "-w", PASSWORD]);
+    succeeded(command.args(arguments).output().unwrap())
+}
+
+fn modify(dn: &str, lines: &str) -> String {
+    format!("dn: {dn}\nchangetype: modify\n{lines}\n")
+}
+
+/// What a command says that fails.
+#[track_caller]
+fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn unique_values_with_and_without_a_server() {
+    let folder = peopled();
+    let list = || folder.sapwood_ok("rule", &["list"]);
+    assert_eq!(list(), "");
+    let uid = ["add", "unique", "--attributes", "uid"];
+    assert_eq!(folder.sapwood_ok("rule", &uid), "added: unique\n");
+    // The data are against another one: who shares what is told, and nothing is left of it.
+    let mail = [
+        "add",
+        "unique",
+        "--attributes",
+        "cn,mail",
+        "--name",
+        "addresses",
+    ];
+    for serves in [false, true] {
+        let server = serves.then(|| folder.serve());
+        let said = failure(&folder.sapwood("rule", &mail));
+        assert!(said.contains("mail: 'a@example.com' is in 'uid="), "{said}");
+        assert!(
+            said.contains("against the rule addresses in 1 place"),
+            "{said}"
+        );
+        assert_eq!(list(), "unique unique --attributes uid\n");
+        if let Some(server) = server {
+            server.stop();
+        }
+    }
+    let server = folder.serve();
+    let below = "ou=people,dc=example,dc=com";
+    let employees = [
+        "add",
+        "unique",
+        "--attributes",
+        "employeeNumber",
+        "--base",
+        below,
+    ];
+    let said = folder.sapwood_ok("rule", &employees);
+    assert_eq!(said, "added: unique-2 (with the index employeeNumber eq)\n");
+    let added = format!("unique-2 unique --attributes employeeNumber --base \"{below}\"\n");
+    assert_eq!(list(), format!("unique unique --attributes uid\n{added}"));
+    let number = |uid: &str, number: u32| {
+        let dn = format!("uid={uid},{below}");
+        client(
+            &server,
+            "ldapmodify",
+            &modify(
+                &dn,
+                &format!("add: employeeNumber\nemployeeNumber: {number}"),
+            ),
+        )
+    };
+    succeeded(number("ann", 7));
+    let taken = number("bob", 7);
+    assert!(text(&taken.stderr).contains("(19)"), "{taken:?}");
+    // What ldapmodify adds is listed, too.
+    let overlay = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
+    let uri = "add: olcUniqueURI\nolcUniqueURI: ldap:///?cn?sub??x-name=names";
+    succeeded(client(&server, "ldapmodify", &modify(overlay, uri)));
+    assert!(
+        list().ends_with("\nnames unique --attributes cn\n"),
+        "{}",
+        list()
+    );
+    let shown = search(&server, &["-b", overlay, "-s", "base", "olcUniqueURI"]);
+    assert!(
+        shown.contains("\nolcUniqueURI: ldap:///?cn?sub??x-name=names\n"),
+        "{shown}"
+    );
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "unique-2"]),
+        "dropped: unique-2\n"
+    );
+    succeeded(number("bob", 7));
+    server.stop();
+    let unknown = failure(&folder.sapwood("rule", &["drop", "unique-2"]));
+    assert!(unknown.contains("there are unique, names"), "{unknown}");
+    for name in ["names", "unique"] {
+        folder.sapwood_ok("rule", &["drop", name]);
+    }
+    assert_eq!(list(), "");
+    assert!(
+        !folder
+            .sapwood_ok("config", &["show"])
+            .contains("\nolcUniqueURI:")
+    );
+}
+
+#[test]
+fn a_rule_that_cannot_be_is_refused_with_what_is_wrong() {
+    let folder = peopled();
+    for (arguments, word) in [
+        (&["--attributes", "nonsense"][..], "nonsense"),
+        (&["--attributes", "userPassword"], "userPassword"),
+        (
+            &["--attributes", "uid", "--base", "no dn"],
+            "distinguished name",
+        ),
+        (
+            &["--attributes", "uid", "--base", "o=elsewhere"],
+            "o=elsewhere",
+        ),
+        (&["--attributes", "uid", "--name", "two words"], "two words"),
+    ] {
+        let refused = folder.sapwood("rule", &[&["add", "unique"], arguments].concat());
+        let said = failure(&refused);
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), "");
+}
