@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, EntryChange, PagedResults, PersistentSearch, ReadEntry, SortKeys,
+    Controls, ControlsBuf, EntryChange, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys,
     SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, queue_length,
 };
 use sapwood_ldap::extended::{
@@ -26,6 +26,11 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(paged) = PagedResults::decode(bytes) {
         paged.encode(&mut out);
         assert_eq!(PagedResults::decode(&out), Ok(paged));
+    }
+    out.clear();
+    if let Ok(values) = MatchedValues::decode(bytes) {
+        values.encode(&mut out);
+        assert_eq!(MatchedValues::decode(&out), Ok(values));
     }
     out.clear();
     if let Ok(wanted) = PersistentSearch::decode(bytes) {

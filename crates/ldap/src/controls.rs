@@ -23,6 +23,7 @@ pub use eager_transaction::EAGER_TRANSACTION;
 pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_response};
 pub use lazy_commit::LAZY_COMMIT;
 pub use manage_dsa_it::MANAGE_DSA_IT;
+pub use matched_values::{MATCHED_VALUES, MATCHED_VALUES_ITEMS_MAX, MatchedValues};
 pub use no_op::NO_OP;
 pub use non_transactional::NON_TRANSACTIONAL;
 pub use paged_results::{PAGED_RESULTS, PagedResults};
@@ -114,6 +115,7 @@ known_controls! {
     GetServerId get_server_id
     LazyCommit lazy_commit
     ManageDsaIt manage_dsa_it
+    MatchedValues matched_values
     NoOp no_op
     NonTransactional non_transactional
     PagedResults paged_results
@@ -188,9 +190,9 @@ impl KnownControl {
 
 /// A set of known controls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ControlSet(u32);
+pub struct ControlSet(u64);
 
-const _: () = assert!(KnownControl::ALL.len() <= u32::BITS as usize);
+const _: () = assert!(KnownControl::ALL.len() <= u64::BITS as usize);
 
 impl ControlSet {
     /// None.

@@ -216,6 +216,16 @@ pub struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
+    /// Filters that were checked before, one behind the other.
+    pub(crate) const fn from_checked(ber: &'a [u8]) -> Filters<'a> {
+        Filters { ber }
+    }
+
+    /// The same as BER.
+    pub(crate) const fn as_ber(self) -> &'a [u8] {
+        self.ber
+    }
+
     /// Whether there is none.
     #[inline]
     pub const fn is_empty(self) -> bool {

@@ -126,6 +126,22 @@ impl<'e> Evaluator<'e> {
         self.interrupted.matched = true;
     }
 
+    /// Whether a value is one that an item asks for. It is looked at whole, whatever work is left.
+    pub(super) fn is_of(&mut self, item: &Item, value: &[u8]) -> bool {
+        self.spend(item.work_of(value.len()).max(1));
+        self.value_matches(&item.test, value)
+    }
+
+    /// Counts looking a value of a large attribute up.
+    pub(super) fn spend_lookup(&mut self) {
+        self.spend(LOOKUP_WORK);
+    }
+
+    /// Counts going through so many items.
+    pub(super) fn spend_items(&mut self, items: usize) {
+        self.spend(items as u64);
+    }
+
     /// Whether a candidate matches; `None` when the work is used up, and the same candidate is next.
     #[inline]
     pub(crate) fn evaluate<R: Read>(

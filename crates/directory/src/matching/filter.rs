@@ -211,6 +211,17 @@ impl Deref for Numbers {
     }
 }
 
+impl Numbers {
+    /// Whether a number is among them.
+    #[inline]
+    pub(crate) fn has(&self, number: AttributeNo) -> bool {
+        match self {
+            Numbers::Few(_) => self.contains(&number),
+            Numbers::Many(numbers) => numbers.binary_search(&number).is_ok(),
+        }
+    }
+}
+
 /// Numbers being gathered.
 #[derive(Default)]
 struct Gathering {
@@ -247,9 +258,9 @@ impl Gathering {
 
 /// Where an attribute is, in an entry's record and in its operational one.
 #[derive(Clone, Debug)]
-struct Places {
-    user: Numbers,
-    operational: Numbers,
+pub(super) struct Places {
+    pub(super) user: Numbers,
+    pub(super) operational: Numbers,
 }
 
 /// What names many attributes.
@@ -390,6 +401,17 @@ impl<'c> Compiler<'c> {
         {
             return Node::Constant(Truth::True);
         }
+        self.sought(attribute_type, description, (test, in_dn), searches)
+    }
+
+    /// An item that is looked up, if it may be and there is anything to look at.
+    pub(super) fn sought(
+        &self,
+        attribute_type: &AttributeType,
+        description: &AttributeDescription<'_>,
+        (test, in_dn): (Test, Option<DnTypes>),
+        searches: Everywhere,
+    ) -> Node {
         if searches == Everywhere::Never {
             return Node::Constant(Truth::Undefined);
         }
@@ -414,7 +436,10 @@ impl<'c> Compiler<'c> {
     }
 
     /// The virtual attribute of a type. A synthetic entry has them as any others.
-    fn virtual_attribute(&self, attribute_type: AttributeTypeId) -> Option<VirtualAttribute> {
+    pub(super) fn virtual_attribute(
+        &self,
+        attribute_type: AttributeTypeId,
+    ) -> Option<VirtualAttribute> {
         let attribute = VirtualAttribute::of(self.schema, attribute_type)?;
         let is_stored = self.attributes.number(attribute_type, "").is_some();
         (!is_stored).then_some(attribute)
@@ -459,7 +484,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// Where an attribute and its subtypes are.
-    fn places(
+    pub(super) fn places(
         &self,
         attribute_type: &AttributeType,
         description: &AttributeDescription<'_>,
@@ -529,11 +554,11 @@ impl<'c> Compiler<'c> {
 
     /// Whether values of a type may be searched.
     #[inline]
-    fn searches(&self, attribute_type: AttributeTypeId) -> Everywhere {
+    pub(super) fn searches(&self, attribute_type: AttributeTypeId) -> Everywhere {
         (self.grants).searches(self.schema, self.sight, attribute_type)
     }
 
-    fn describe<'d>(
+    pub(super) fn describe<'d>(
         &self,
         description: &'d [u8],
     ) -> Option<(&AttributeType, AttributeDescription<'d>)> {

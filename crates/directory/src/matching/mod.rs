@@ -6,6 +6,7 @@
 //! | `candidate` | an entry, and what somebody sees of it |
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
+//! | `shaping` | and which of their values |
 //! | `sink` | where they go: into messages, or elsewhere |
 //! | `look` | one entry by itself, for controls and for access rules |
 
@@ -14,4 +15,5 @@ pub(crate) mod evaluate;
 pub(crate) mod filter;
 pub(crate) mod look;
 pub(crate) mod selection;
+pub(crate) mod shaping;
 pub(crate) mod sink;

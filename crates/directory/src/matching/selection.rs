@@ -8,13 +8,15 @@ use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::EntryWriter;
 
 use super::candidate::{Candidate, Seen};
+use super::evaluate::Evaluator;
+use super::shaping::{Shape, Shaped};
 use super::sink::{EntrySink, Sink, WireEntry};
 use crate::access::{Sight, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
-use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
+use crate::schema::{AttributeType, AttributeTypeId, ObjectClassId, Purpose, Schema};
 use crate::steps;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 
@@ -29,6 +31,8 @@ pub(crate) struct Selection {
     /// Virtual ones.
     virtual_attributes: Vec<VirtualAttribute>,
     types_only: bool,
+    /// Which of their values, unless these are all.
+    shape: Option<Shape>,
     sight: Sight,
 }
 
@@ -48,6 +52,7 @@ impl Selection {
             names_operational: false,
             virtual_attributes: Vec::new(),
             types_only,
+            shape: None,
             sight,
         };
         // Of a long list most names are there before.
@@ -151,12 +156,35 @@ impl Selection {
         }
     }
 
+    /// Has only some values sent. Where none are sent that changes nothing (RFC 3876 §2).
+    pub(crate) fn set_shape(&mut self, shape: Shape) {
+        self.shape = (!self.types_only).then_some(shape);
+    }
+
+    /// Whether only some values are sent.
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.shape.is_some()
+    }
+
     /// From now on each entry is decided by itself.
     pub(crate) fn have_decided(&mut self) {
         self.sight = Sight::Decided;
     }
 
-    fn wants(&self, all: bool, attribute: &StoredAttribute<'_>, seen: Option<Seen<'_>>) -> bool {
+    pub(super) fn wants_all_user(&self) -> bool {
+        self.all_user
+    }
+
+    pub(super) fn wants_all_operational(&self) -> bool {
+        self.all_operational
+    }
+
+    pub(super) fn wants(
+        &self,
+        all: bool,
+        attribute: &StoredAttribute<'_>,
+        seen: Option<Seen<'_>>,
+    ) -> bool {
         self.wants_number(all, attribute.number(), seen)
             && (self.sight != Sight::Public || !attribute.is_protected())
     }
@@ -166,7 +194,7 @@ impl Selection {
     }
 
     /// Whether a large attribute is sent.
-    fn wants_large(&self, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
+    pub(super) fn wants_large(&self, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
         self.wants_number(self.all_user, number, seen)
     }
 
@@ -175,7 +203,7 @@ impl Selection {
         !self.types_only && self.wants_large(number, seen)
     }
 
-    fn sends_operational(&self) -> bool {
+    pub(super) fn sends_operational(&self) -> bool {
         self.all_operational || self.names_operational
     }
 
@@ -226,6 +254,8 @@ const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
 /// are gathered in steps.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
+    /// What is sent of the entry, where that is only some values.
+    pub(super) shaped: Shaped,
     /// So many of the entry's large attributes are done with.
     attributes: usize,
     ber: Vec<u8>,
@@ -270,7 +300,8 @@ impl<'s> Sender<'s> {
         attributes: &'s AttributeTable,
         gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
-        let copies = selection.copies_user() && !selection.sends_operational();
+        let copies =
+            selection.copies_user() && !selection.sends_operational() && !selection.is_shaped();
         let is_decided = selection.sight == Sight::Decided;
         Sender {
             gathered,
@@ -284,7 +315,35 @@ impl<'s> Sender<'s> {
         }
     }
 
-    /// Sends an entry. On an error the sink is as before.
+    pub(super) fn selection(&self) -> &'s Selection {
+        self.selection
+    }
+
+    pub(super) fn attributes(&self) -> &'s AttributeTable {
+        self.attributes
+    }
+
+    /// What is gathered of the entry.
+    pub(super) fn gathered(&mut self) -> &mut Gathered {
+        self.gathered.get_or_insert_default()
+    }
+
+    /// Gathers of an entry what is not sent as it is stored, for as long as there is work; whether it has all of it.
+    #[inline]
+    pub(crate) fn prepare<R: Read>(
+        &mut self,
+        candidate: &mut Candidate<'_, R>,
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<bool> {
+        let selection = self.selection;
+        match &selection.shape {
+            Some(shape) => self.shape(shape, candidate, evaluator),
+            None if candidate.entry().has_large() => self.gather(candidate, evaluator.work_left()),
+            None => Ok(true),
+        }
+    }
+
+    /// Sends an entry, which was [prepared](Self::prepare). On an error the sink is as before.
     // Mostly it is but a call of the sink, in the way of every entry.
     #[inline(always)]
     pub(crate) fn send<R: Read, S: Sink>(
@@ -336,12 +395,19 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         begin: impl FnOnce(&[u8]) -> E,
     ) -> Result<()> {
-        if candidate.entry().has_large() {
-            self.gather(candidate, &mut { u64::MAX })?;
-        }
         self.dn.clear();
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
+        if selection.is_shaped() {
+            let gathered = self.gathered.take().unwrap_or_default();
+            let mut sink = begin(self.dn.as_bytes());
+            sink.put_ber(gathered.shaped.ber());
+            sink.finish();
+            return Ok(());
+        }
+        if candidate.entry().has_large() {
+            self.gather(candidate, &mut { u64::MAX })?;
+        }
         let mut sink = begin(self.dn.as_bytes());
         let (entry, seen) = (candidate.entry(), candidate.seen());
         let user = match selection.copied(entry, seen) {
@@ -370,11 +436,7 @@ impl<'s> Sender<'s> {
 
     /// Gathers the values of an entry's large attributes for as long as there is work; whether it has all of them.
     #[cold]
-    pub(crate) fn gather<R: Read>(
-        &mut self,
-        candidate: &Candidate<'_, R>,
-        work: &mut u64,
-    ) -> Result<bool> {
+    fn gather<R: Read>(&mut self, candidate: &Candidate<'_, R>, work: &mut u64) -> Result<bool> {
         let gathered = self.gathered.get_or_insert_default();
         for large in candidate.entry().large().skip(gathered.attributes) {
             steps::count(1);
@@ -424,7 +486,12 @@ impl<'s> Sender<'s> {
         let room = out_bytes.saturating_sub(sink.bytes());
         let entry = candidate.entry();
         let bytes = sink.envelope_bytes_max() + candidate.dn_bytes() + entry.ber().len();
-        if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
+        let selection = self.selection;
+        if bytes <= room
+            && !selection.sends_operational()
+            && !entry.has_large()
+            && !selection.is_shaped()
+        {
             return Ok(None);
         }
         self.bytes_beyond_room(sink, room, candidate)
@@ -442,6 +509,10 @@ impl<'s> Sender<'s> {
         let gathered = large.filter(|large| self.selection.wants_values(large.number, seen));
         let gathered = gathered.fold(0, |sum: u64, large| sum.saturating_add(large.bytes));
         let bytes = self.bytes_max(sink, candidate)?;
+        let gathered = match self.selection.is_shaped() {
+            true => bytes as u64,
+            false => gathered,
+        };
         let bytes = bytes.saturating_add(usize::try_from(gathered).unwrap_or(usize::MAX));
         Ok((bytes > room).then_some(bytes))
     }
@@ -560,19 +631,28 @@ impl<'s> Sender<'s> {
         let (all, seen) = (self.selection.all_operational, candidate.seen());
         self.put_wanted(&candidate.operational()?, all, seen, sink)
             .map_err(|damaged| candidate.damaged(damaged))?;
-        for attribute in &self.selection.virtual_attributes {
-            let attribute_type = attribute.attribute_type(self.schema);
-            if seen.is_some_and(|seen| !seen.reads_type(attribute_type)) {
-                continue;
-            }
-            candidate.compute(*attribute, &mut self.values)?;
-            if !self.values.is_empty() {
-                let known = self.schema.type_of(attribute_type);
-                let values = self.values.iter().filter(|_| !self.selection.types_only);
+        let mut computed = std::mem::take(&mut self.values);
+        for (attribute, known) in self.computed(seen) {
+            candidate.compute(attribute, &mut computed)?;
+            if !computed.is_empty() {
+                let values = computed.iter().filter(|_| !self.selection.types_only);
                 sink.put_attribute(known.name().as_bytes(), values);
             }
         }
+        self.values = computed;
         Ok(())
+    }
+
+    /// The attributes that are computed and sent, with their types.
+    pub(super) fn computed(
+        &self,
+        seen: Option<Seen<'_>>,
+    ) -> impl Iterator<Item = (VirtualAttribute, &'s AttributeType)> {
+        let schema = self.schema;
+        let all = self.selection.virtual_attributes.iter().copied();
+        let typed = all.map(|attribute| (attribute, attribute.attribute_type(schema)));
+        let read = typed.filter(move |(_, id)| seen.is_none_or(|seen| seen.reads_type(*id)));
+        read.map(|(attribute, id)| (attribute, schema.type_of(id)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
@@ -20,6 +21,7 @@ use crate::locate::{Locator, Manner};
 use crate::matching::evaluate::Interrupted;
 use crate::matching::filter::Compiler;
 use crate::matching::selection::Selection;
+use crate::matching::shaping::Shape;
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::plan::classes::{class_term, subentry_term};
@@ -142,6 +144,12 @@ impl<'r> Draft<'r> {
             request.types_only,
             sight,
         );
+        if let Some(values) = &options.values {
+            let compiler = Compiler::new(schema, attributes, (grants, sight));
+            let items = values.iter().map(FilterBuf::as_filter);
+            let items = items.filter_map(|filter| compiler.compile_for_values(filter));
+            selection.set_shape(Shape::matching(items.collect()));
+        }
         if options.as_stored {
             selection.leave_out_computed();
         }

@@ -94,6 +94,8 @@ pub struct SearchOptions {
     pub as_stored: bool,
     /// Assertion (RFC 4528): what must be true of the base.
     pub assertion: Option<FilterBuf>,
+    /// Matched values (RFC 3876): values are sent that match one of these.
+    pub values: Option<Vec<FilterBuf>>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
     /// Account usability: whether each entry tells if its password can be used.

@@ -42,7 +42,12 @@ impl Running {
         let (schema, context) = (snapshot.schema(), &base.context);
         let interrupted = std::mem::take(&mut self.interrupted);
         let mut evaluator = Evaluator::new(schema, budget.work, interrupted);
-        let mut sender = Sender::new(&self.selection, schema, context.attributes(), None);
+        let mut sender = Sender::new(
+            &self.selection,
+            schema,
+            context.attributes(),
+            self.gathered.take(),
+        );
         let mut at = match self.position {
             Position::Id(EntryId(at)) => usize::try_from(at).unwrap_or(usize::MAX),
             Position::Levels(_) => usize::MAX,
@@ -70,6 +75,10 @@ impl Running {
                         evaluator.keep_match();
                         return Ok(Flow::Room(bytes));
                     }
+                    if !sender.prepare(&mut candidate, &mut evaluator)? {
+                        evaluator.keep_match();
+                        return Ok(Flow::Interrupted);
+                    }
                     sender.send(&mut candidate, sink)?;
                     self.sent += 1;
                     Ok(Flow::Next)
@@ -89,6 +98,7 @@ impl Running {
         // On an error, which may be that something is not here, the entry is looked at anew.
         let flow = flow?;
         self.interrupted = evaluator.into_interrupted();
+        self.gathered = sender.into_gathered();
         Ok(self.after(flow, snapshot))
     }
 }

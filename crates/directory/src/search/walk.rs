@@ -536,9 +536,7 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             self.evaluator.keep_match();
             return Ok(Flow::Room(bytes));
         }
-        if candidate.entry().has_large()
-            && !self.sender.gather(&candidate, self.evaluator.work_left())?
-        {
+        if !(self.sender).prepare(&mut candidate, &mut self.evaluator)? {
             self.evaluator.keep_match();
             return Ok(Flow::Interrupted);
         }

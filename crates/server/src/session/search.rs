@@ -385,7 +385,8 @@ impl<E: Engine> Session<E> {
             let asked = (request, bytes, controls);
             return self.follow(message.id, asked, wanted, by, burst);
         }
-        let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
+        let items = || request.filter.items() + items_besides(controls);
+        let Some(share) = self.share_of_reading(bytes.len(), items) else {
             return false;
         };
         let id = message.id;
@@ -455,6 +456,9 @@ impl<E: Engine> Session<E> {
             subentries: controls.subentries,
             as_stored: false,
             assertion: controls.assertion.map(Filter::to_buf),
+            values: controls
+                .matched_values
+                .map(|values| values.items().iter().map(Filter::to_buf).collect()),
             page: controls
                 .paged_results
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
@@ -708,7 +712,7 @@ impl<E: Engine> Session<E> {
         burst: &mut Burst<'_, E>,
     ) -> bool {
         let id = message.id;
-        let items = || 1 + controls.assertion.map_or(0, Filter::items);
+        let items = || 1 + items_besides(controls);
         let Some(share) = self.share_of_reading(bytes.len(), items) else {
             return false;
         };
@@ -772,6 +776,13 @@ fn reading_bytes(request_bytes: usize, items: impl FnOnce() -> usize) -> usize {
     let texts = BYTES_PER_REQUEST_BYTE * request_bytes;
     // Texts are long where items are few.
     texts.max(ITEM_BYTES * items)
+}
+
+/// Items of filters that controls have.
+fn items_besides(controls: &RequestControls<'_>) -> usize {
+    let assertion = controls.assertion.map_or(0, Filter::items);
+    let values = controls.matched_values;
+    assertion + values.map_or(0, |values| values.items().iter().count())
 }
 
 fn stopping() -> Outcome {

@@ -22,7 +22,10 @@ use sapwood_ldap::controls::{PersistentSearch, RequestControls, SyncMode, SyncRe
 use sapwood_ldap::message::{Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use super::{LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, reading_bytes};
+use super::{
+    LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, items_besides,
+    reading_bytes,
+};
 use crate::memory::Share;
 use crate::session::acting::denied;
 use crate::session::{Burst, Reader, Session};
@@ -282,7 +285,8 @@ impl<E: Engine> Session<E> {
             return Err(Outcome::new(ResultCode::AdminLimitExceeded, diagnostic));
         }
         // It may have two snapshots, and be made ready for both.
-        let bytes = 2 * (SEARCH_BYTES + reading_bytes(request_bytes, || request.filter.items()));
+        let items = || request.filter.items() + items_besides(controls);
+        let bytes = 2 * (SEARCH_BYTES + reading_bytes(request_bytes, items));
         let pool = &self.service.memory.persistent;
         pool.try_take(&self.context.claimant, bytes).ok_or_else(|| {
             let diagnostic = "there are as many persistent searches as there may be";

@@ -1,0 +1,328 @@
+//! Entries of whose attributes only some values are sent: those that match one of the filters of a matched values
+//! control (RFC 3876).
+//!
+//! A value is looked at for each filter, and an entry may have a hundred thousand values: so what is sent of an entry
+//! is gathered first, in steps, each of which goes on where the last one has stopped between two values.
+
+use std::collections::HashSet;
+
+use sapwood_ldap::ber;
+use sapwood_ldap::filter::{Filter, FilterView};
+use sapwood_ldap::list::OctetStrings;
+
+use super::candidate::{Candidate, Seen};
+use super::evaluate::Evaluator;
+use super::filter::{Compiler, Item, Node, Target, Test};
+use super::selection::Sender;
+use crate::engine::{AttributeNo, Cursor, Read};
+use crate::entry::{Damaged, Entry, LargeAttribute};
+use crate::error::Result;
+use crate::schema::AttributeType;
+use crate::virtual_attributes::{Values, VirtualAttribute};
+
+/// Which values are sent of the attributes that are selected.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// One of these must match.
+    items: Vec<Item>,
+}
+
+impl Shape {
+    /// Values that match one of these.
+    pub(crate) fn matching(items: Vec<Item>) -> Shape {
+        Shape { items }
+    }
+
+    /// The items that ask for a stored attribute.
+    fn of_stored(&self, number: AttributeNo, is_operational: bool) -> Vec<&Item> {
+        let asks = |item: &&Item| match &item.target {
+            Target::Stored(stored) if is_operational => stored.operational.has(number),
+            Target::Stored(stored) => stored.user.has(number),
+            Target::Virtual(_) => false,
+        };
+        self.items.iter().filter(asks).collect()
+    }
+
+    fn of_virtual(&self, attribute: VirtualAttribute) -> Vec<&Item> {
+        let asks =
+            |item: &&Item| matches!(item.target, Target::Virtual(asked) if asked == attribute);
+        self.items.iter().filter(asks).collect()
+    }
+}
+
+impl Compiler<'_> {
+    /// Compiles a filter that values are chosen by, none but an item; `None` when it is true of no value.
+    pub(crate) fn compile_for_values(&self, filter: Filter<'_>) -> Option<Item> {
+        let node = match filter.view() {
+            // True of the values of that attribute alone.
+            FilterView::Present(attribute) => {
+                let (attribute_type, description) = self.describe(attribute)?;
+                let searches = self.searches(attribute_type.id());
+                self.sought(
+                    attribute_type,
+                    &description,
+                    (Test::Present, None),
+                    searches,
+                )
+            }
+            _ => self.compile(filter),
+        };
+        match node {
+            Node::Item(item) => Some(*item),
+            _ => None,
+        }
+    }
+}
+
+/// A part of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    User,
+    Large,
+    Operational,
+    Computed,
+    /// There are no more.
+    End,
+}
+
+/// What is sent of an entry, as far as it was gathered.
+#[derive(Debug, Default)]
+pub(super) struct Shaped {
+    part: Part,
+    /// So many attributes of the part are done with.
+    attributes: usize,
+    /// Where the next value begins among those of the attribute behind them.
+    offset: usize,
+    /// The same of a large attribute: its key.
+    next: Option<Vec<u8>>,
+    /// The values of that attribute which are sent.
+    values: Vec<u8>,
+    /// Whole PartialAttributes.
+    ber: Vec<u8>,
+}
+
+impl Shaped {
+    /// The attributes, once all are gathered.
+    pub(super) fn ber(&self) -> &[u8] {
+        &self.ber
+    }
+
+    fn push(&mut self, value: &[u8]) {
+        ber::put_octets(&mut self.values, ber::OCTET_STRING, value);
+    }
+
+    /// Ends an attribute, which is sent without values if it has none.
+    fn end_attribute(&mut self, description: &str) {
+        let content = ber::element_len(description.len()) + ber::element_len(self.values.len());
+        ber::put_header(&mut self.ber, ber::SEQUENCE, content);
+        ber::put_octets(&mut self.ber, ber::OCTET_STRING, description.as_bytes());
+        ber::put_octets(&mut self.ber, ber::SET, &self.values);
+        self.values.clear();
+    }
+
+    fn end_part(&mut self, next: Part) {
+        self.part = next;
+        self.attributes = 0;
+    }
+
+    /// Goes on with the values that an attribute has in a record; whether all of them were looked at.
+    fn take_values(
+        &mut self,
+        values: OctetStrings<'_>,
+        items: &[&Item],
+        evaluator: &mut Evaluator<'_>,
+    ) -> bool {
+        let ber = values.as_ber();
+        let rest = ber.get(self.offset..).unwrap_or_default();
+        let mut values = OctetStrings::from_checked(rest).iter();
+        while !items.is_empty()
+            && let Some(value) = values.next()
+        {
+            if items.iter().any(|item| evaluator.is_of(item, value)) {
+                self.push(value);
+            }
+            let rest = values.rest().as_ber().len();
+            if evaluator.is_exhausted() && rest > 0 {
+                self.offset = ber.len() - rest;
+                return false;
+            }
+        }
+        self.offset = 0;
+        true
+    }
+
+    /// The same of a large attribute.
+    fn take_large<R: Read>(
+        &mut self,
+        candidate: &Candidate<'_, R>,
+        number: AttributeNo,
+        items: &[&Item],
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<bool> {
+        if items.is_empty() {
+            return Ok(true);
+        }
+        if let Some(forms) = forms_of(items, candidate.type_of(number)) {
+            for form in forms {
+                evaluator.spend_lookup();
+                if let Some(value) = candidate.large_value(number, form)? {
+                    self.push(&value);
+                }
+            }
+            return Ok(true);
+        }
+        let from = self.next.take();
+        let mut values = candidate.large_values(number, from.as_deref())?;
+        let mut is_first = true;
+        while let Some((key, value)) = values.next()? {
+            // Each step comes further.
+            if evaluator.is_exhausted() && !is_first {
+                self.next = Some(key.to_vec());
+                return Ok(false);
+            }
+            is_first = false;
+            if items.iter().any(|item| evaluator.is_of(item, value)) {
+                self.push(value);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The forms of the values of a large attribute that match, if they can be looked up; each of them once.
+fn forms_of<'i>(items: &[&'i Item], known: Option<&AttributeType>) -> Option<HashSet<&'i [u8]>> {
+    let mut forms = HashSet::new();
+    for item in items {
+        forms.extend(item.forms_of(known)?.iter().map(Vec::as_slice));
+    }
+    Some(forms)
+}
+
+impl Sender<'_> {
+    /// Gathers what is sent of an entry for as long as there is work; whether it has all of it.
+    #[cold]
+    pub(super) fn shape<R: Read>(
+        &mut self,
+        shape: &Shape,
+        candidate: &mut Candidate<'_, R>,
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<bool> {
+        let mut shaped = std::mem::take(&mut self.gathered().shaped);
+        let is_whole = loop {
+            let is_done = match shaped.part {
+                Part::User => {
+                    let (entry, all) = (*candidate.entry(), self.selection().wants_all_user());
+                    let place = (all, false, candidate.seen());
+                    self.shape_record(shape, &entry, place, &mut shaped, evaluator)
+                        .map_err(|damaged| candidate.damaged(damaged))?
+                }
+                Part::Large => self.shape_large(shape, candidate, &mut shaped, evaluator)?,
+                Part::Operational => {
+                    let all = self.selection().wants_all_operational();
+                    let place = (all, true, candidate.seen());
+                    let record = candidate.operational()?;
+                    self.shape_record(shape, &record, place, &mut shaped, evaluator)
+                        .map_err(|damaged| candidate.damaged(damaged))?
+                }
+                Part::Computed => {
+                    self.shape_computed(shape, candidate, &mut shaped, evaluator)?;
+                    true
+                }
+                Part::End => break true,
+            };
+            if !is_done {
+                break false;
+            }
+            shaped.end_part(match shaped.part {
+                Part::User => Part::Large,
+                Part::Large if self.selection().sends_operational() => Part::Operational,
+                Part::Operational => Part::Computed,
+                Part::Large | Part::Computed | Part::End => Part::End,
+            });
+        };
+        self.gathered().shaped = shaped;
+        Ok(is_whole)
+    }
+
+    /// Goes on with the attributes of a record; whether all of them are gathered.
+    fn shape_record(
+        &self,
+        shape: &Shape,
+        record: &Entry<'_>,
+        (all, is_operational, seen): (bool, bool, Option<Seen<'_>>),
+        shaped: &mut Shaped,
+        evaluator: &mut Evaluator<'_>,
+    ) -> std::result::Result<bool, Damaged> {
+        for attribute in record.attributes().skip(shaped.attributes) {
+            let attribute = attribute?;
+            if evaluator.is_exhausted() {
+                return Ok(false);
+            }
+            evaluator.spend_items(shape.items.len());
+            if self.selection().wants(all, &attribute, seen) {
+                let known = self.attributes().get(attribute.number());
+                let description = known.ok_or(Damaged)?.text();
+                let items = shape.of_stored(attribute.number(), is_operational);
+                if !shaped.take_values(attribute.values(), &items, evaluator) {
+                    return Ok(false);
+                }
+                shaped.end_attribute(description);
+            }
+            shaped.attributes += 1;
+        }
+        Ok(true)
+    }
+
+    fn shape_large<R: Read>(
+        &self,
+        shape: &Shape,
+        candidate: &Candidate<'_, R>,
+        shaped: &mut Shaped,
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<bool> {
+        let larges = candidate.entry().large();
+        for LargeAttribute { number, .. } in larges.skip(shaped.attributes) {
+            if evaluator.is_exhausted() {
+                return Ok(false);
+            }
+            evaluator.spend_items(shape.items.len());
+            if self.selection().wants_large(number, candidate.seen()) {
+                let known = self.attributes().get(number);
+                let known = known.ok_or_else(|| candidate.not_as_told(number))?;
+                let items = shape.of_stored(number, false);
+                if !shaped.take_large(candidate, number, &items, evaluator)? {
+                    return Ok(false);
+                }
+                shaped.end_attribute(known.text());
+            }
+            shaped.attributes += 1;
+        }
+        Ok(true)
+    }
+
+    /// The attributes that are computed, all at once: they are few, and their values are short.
+    fn shape_computed<R: Read>(
+        &self,
+        shape: &Shape,
+        candidate: &Candidate<'_, R>,
+        shaped: &mut Shaped,
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<()> {
+        let mut values = Values::default();
+        for (attribute, attribute_type) in self.computed(candidate.seen()) {
+            candidate.compute(attribute, &mut values)?;
+            if values.is_empty() {
+                continue;
+            }
+            let items = shape.of_virtual(attribute);
+            for value in values.iter() {
+                if items.iter().any(|item| evaluator.is_of(item, value)) {
+                    shaped.push(value);
+                }
+            }
+            shaped.end_attribute(attribute_type.name());
+        }
+        Ok(())
+    }
+}

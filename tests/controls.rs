@@ -1,0 +1,73 @@
+//! The controls of searches, asked for by the clients that people use: ldapsearch of ldap-utils, and python-ldap.
+
+#![allow(clippy::unwrap_used)]
+
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, succeeded};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
+
+const PEOPLE: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: cn=Ann,dc=example,dc=com
+objectClass: inetOrgPerson
+cn: Ann
+sn: Harbor
+mail: ann@example.com
+mail: ann@example.org
+
+dn: cn=Bob,dc=example,dc=com
+objectClass: inetOrgPerson
+cn: Bob
+sn: Anchor
+mail: bob@example.com
+
+dn: cn=Cyd,dc=example,dc=com
+objectClass: inetOrgPerson
+cn: Cyd
+sn: Cable
+
+dn: cn=sailors,dc=example,dc=com
+objectClass: groupOfNames
+cn: sailors
+member: cn=Ann,dc=example,dc=com
+member: cn=Bob,dc=example,dc=com
+";
+
+fn serve() -> (Folder, Running) {
+    let folder = Folder::init(&[]);
+    let people = folder.beside("people.ldif");
+    std::fs::write(&people, PEOPLE).unwrap();
+    folder.sapwood_ok("import", &[people.to_str().unwrap()]);
+    let server = folder.serve();
+    (folder, server)
+}
+
+/// What ldapsearch prints of the entries below the suffix, without comments.
+fn found(server: &Running, extension: &str, args: &[&str]) -> String {
+    let mut command = program("ldapsearch", "ldap-utils");
+    command
+        .env("LDAPCONF", "/dev/null")
+        .env("LDAPRC", "none")
+        .args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD])
+        .args(["-LLL", "-b", SUFFIX, "-E", extension])
+        .args(args);
+    succeeded(command.output().unwrap())
+}
+
+/// The values of an attribute, in the order in which they come.
+fn values<'o>(output: &'o str, attribute: &str) -> Vec<&'o str> {
+    let lines = output.lines();
+    let values = lines.filter_map(|line| line.strip_prefix(attribute)?.strip_prefix(": "));
+    values.collect()
+}
+
+#[test]
+fn matched_values() {
+    let (_folder, server) = serve();
+    let output = found(&server, "!mv=(mail=*.org)", &["(cn=Ann)", "mail", "sn"]);
+    assert_eq!(values(&output, "mail"), ["ann@example.org"]);
+    assert!(values(&output, "sn").is_empty());
+}
