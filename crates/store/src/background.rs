@@ -119,6 +119,8 @@ fn serve(inner: &Inner, work: Work) {
         Work::Checkpoint => drop(checkpoint::checkpoint_due(inner)),
         Work::Growth => inner.grow_ahead(),
         Work::LogSegment => inner.make_log_segment_if_due(),
+        // What cannot be written now stays in memory, and is tried again when there is no room for more.
+        Work::LogWrite => drop(inner.wal.as_ref().map(|wal| wal.write_through())),
         Work::Sync => drop(inner.sync()),
         Work::Settle | Work::Compaction(_) => {}
     }
@@ -135,7 +137,7 @@ fn clean(inner: &Arc<Inner>, surplus: u64, idle: Duration) -> bool {
         let end = Instant::now() + worked * (CLEANING_SHARE - 1);
         loop {
             let until = end.min(Instant::now() + idle.max(Duration::from_millis(1)));
-            match inner.background.pause(inner, until) {
+            match inner.background.pause(until) {
                 Some(work) => serve(inner, work),
                 // Commits that nobody waits for do not stay without the disk for longer than otherwise.
                 None if until < end => serve(inner, Work::Sync),

@@ -2,6 +2,8 @@
 
 mod heaps;
 
+use std::fmt;
+
 use crate::env::comparators::Registry;
 use crate::env::mapping::MappedPages;
 use crate::env::{Env, Inner};
@@ -9,12 +11,12 @@ use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
 use crate::format::free_list::{FreeExtent, FreeRecord, PageRange};
 use crate::format::pointer::RecordPointer;
-use crate::format::roots::{FIRST_PAGE, Head, Roots};
+use crate::format::roots::{FIRST_PAGE, Head};
 use crate::format::tree_record::TreeRecord;
 use crate::ids::{CommitNo, HeapNo, PageNo};
 use crate::sync::Arc;
 use crate::tree;
-use crate::tree::{CheckSink, View};
+use crate::tree::{CheckSink, Cursor, View};
 use crate::txn::snapshot::Snapshot;
 
 pub(crate) use heaps::Heaps;
@@ -53,6 +55,22 @@ impl Report {
         }
     }
 
+    /// Adds what is wrong with a place.
+    fn say(&mut self, place: &str, problem: impl fmt::Display) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(format!("{place}: {problem}"));
+        }
+    }
+
+    /// Adds an error, unless it is one of reading, which is none of the place.
+    fn take(&mut self, place: &str, result: Result<()>) -> Result<()> {
+        match result {
+            Err(problem) if !matches!(problem, Error::Io(_)) => self.say(place, problem),
+            result => return result,
+        }
+        Ok(())
+    }
+
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
@@ -78,6 +96,23 @@ impl Env {
     }
 }
 
+/// Gives `each` the records of a tree, at most so many, since the order of damaged pages may lead nowhere. What they end
+/// with has been reported when the tree itself was checked, unless reading has failed.
+fn each_record(
+    mut cursor: Cursor<'_, MappedPages>,
+    records: u64,
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for _ in 0..records {
+        match cursor.next().and_then(|_| cursor.record()) {
+            Ok(Some((key, value))) => each(key, value),
+            Err(problem @ Error::Io(_)) => return Err(problem),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
 /// Checks the visible commit.
 pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
@@ -94,16 +129,11 @@ pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report>
         place: String::new(),
         report: Report::of(commit),
     };
-    let Roots {
-        catalog,
-        free,
-        segments,
-        ..
-    } = &head.roots;
+    let (catalog, segments) = (&head.roots.catalog, &head.roots.segments);
     let own = [
         ("segments", segments),
         ("catalog", catalog.tree()),
-        ("free list", free),
+        ("free list", &head.roots.free),
     ];
     let mut trees = Vec::new();
     let mut cursor = catalog.view(pages).cursor();
@@ -127,7 +157,8 @@ pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report>
         View::new(pages, *record).check_sample(commit, share, &mut sample);
     }
     sample.place = "segments".into();
-    sample.segments(pages, segments, share)?;
+    let looked_at = sample.segments(pages, segments, share);
+    sample.report.take(&sample.place, looked_at)?;
     for (name, record) in trees {
         sample.place = format!("tree '{}'", String::from_utf8_lossy(&name));
         sample.report.trees += 1;
@@ -158,10 +189,7 @@ impl CheckSink for Sample {
     }
 
     fn problem(&mut self, problem: Error) {
-        if self.report.problems.len() < PROBLEMS_MAX {
-            let problem = format!("{}: {problem}", self.place);
-            self.report.problems.push(problem);
-        }
+        self.report.say(&self.place, problem);
     }
 }
 
@@ -182,13 +210,7 @@ pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
 
 fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Result<Checked> {
     let commit = head.commit;
-    let Roots {
-        catalog,
-        free,
-        recent,
-        segments,
-        ..
-    } = &head.roots;
+    let roots = &head.roots;
     let mut check = Check {
         used: Bitmap::new(pages.limit())?,
         free: Bitmap::new(pages.limit())?,
@@ -198,23 +220,21 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
         place: String::from("segments"),
         comparators,
     };
-    tree::check(pages, segments, commit, &mut check);
-    check.segments(pages, segments)?;
+    tree::check(pages, &roots.segments, commit, &mut check);
+    check.segments(pages, &roots.segments)?;
     check.place = "catalog".into();
-    tree::check(pages, catalog.tree(), commit, &mut check);
-    check.trees(pages, catalog)?;
+    tree::check(pages, roots.catalog.tree(), commit, &mut check);
+    check.trees(pages, &roots.catalog)?;
     check.place = "segments".into();
     check.sums();
     check.place = "free list".into();
-    tree::check(pages, free, commit, &mut check);
-    check.free_list(pages, free)?;
-    match recent.decode(commit, pages.limit()) {
+    tree::check(pages, &roots.free, commit, &mut check);
+    check.free_list(pages, &roots.free)?;
+    match roots.recent.decode(commit, pages.limit()) {
         Ok((ready, pending)) => {
             let pending = pending.iter().map(FreeExtent::page_range);
-            ready
-                .into_iter()
-                .chain(pending)
-                .for_each(|range| check.free(range));
+            let all = ready.into_iter().chain(pending);
+            all.for_each(|range| check.free(range));
         }
         Err(problem) => check.say(problem),
     }
@@ -239,42 +259,30 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn say(&mut self, problem: impl std::fmt::Display) {
-        if self.report.problems.len() < PROBLEMS_MAX {
-            let problem = format!("{}: {problem}", self.place);
-            self.report.problems.push(problem);
-        }
+    fn say(&mut self, problem: impl fmt::Display) {
+        self.report.say(&self.place, problem);
     }
 
     fn trees(&mut self, pages: &MappedPages, catalog: &Catalog) -> Result<()> {
         let mut held = catalog.held();
-        let mut cursor = catalog.view(pages).cursor();
-        // The order of damaged pages may lead nowhere: no more steps than there are records.
-        for _ in 0..catalog.tree().records {
-            match cursor.next().and_then(|_| cursor.record()) {
-                Ok(Some((name, stored))) => {
-                    held = held.filter(|(held, _)| *held != name);
-                    self.place = format!("tree '{}'", String::from_utf8_lossy(name));
-                    let comparators = self.comparators.of(name);
-                    match catalog.record(name, stored) {
-                        Ok(record) => {
-                            self.report.trees += 1;
-                            self.report.records += record.records;
-                            let view = View::new(pages, record).ordered_by(comparators);
-                            view.check(self.report.commit, self);
-                            if record.kind.out_of_line && !self.heaps.note_tree(record.heap) {
-                                self.say("its values are in the segments of another tree");
-                            }
-                        }
-                        Err(problem) => self.say(problem),
+        let cursor = catalog.view(pages).cursor();
+        each_record(cursor, catalog.tree().records, |name, stored| {
+            held = held.filter(|(held, _)| *held != name);
+            self.place = format!("tree '{}'", String::from_utf8_lossy(name));
+            let comparators = self.comparators.of(name);
+            match catalog.record(name, stored) {
+                Ok(record) => {
+                    self.report.trees += 1;
+                    self.report.records += record.records;
+                    let view = View::new(pages, record).ordered_by(comparators);
+                    view.check(self.report.commit, self);
+                    if record.kind.out_of_line && !self.heaps.note_tree(record.heap) {
+                        self.say("its values are in the segments of another tree");
                     }
                 }
-                Ok(None) => break,
-                Err(problem @ Error::Io(_)) => return Err(problem),
-                // It has been reported when the catalog itself was checked.
-                Err(_) => break,
+                Err(problem) => self.say(problem),
             }
-        }
+        })?;
         if let Some((name, _)) = held {
             self.place = "catalog".into();
             let name = String::from_utf8_lossy(name);
@@ -284,25 +292,19 @@ impl Check<'_> {
     }
 
     fn free_list(&mut self, pages: &MappedPages, free: &TreeRecord) -> Result<()> {
-        let mut cursor = View::new(pages, *free).cursor();
-        for _ in 0..free.records {
-            match cursor.next().and_then(|_| cursor.record()) {
-                Ok(Some((key, value))) => match FreeRecord::decode(key, value, pages.limit()) {
-                    Ok(FreeRecord::Pending(key, _)) if key.freed > self.report.commit => {
-                        self.say(format!(
-                            "pages were freed by the future commit {}",
-                            key.freed
-                        ));
-                    }
-                    Ok(record) => record.ranges().iter().for_each(|&range| self.free(range)),
-                    Err(problem) => self.say(problem),
-                },
-                Ok(None) => break,
-                Err(problem @ Error::Io(_)) => return Err(problem),
-                Err(_) => break,
+        let cursor = View::new(pages, *free).cursor();
+        each_record(cursor, free.records, |key, value| match FreeRecord::decode(
+            key,
+            value,
+            pages.limit(),
+        ) {
+            Ok(FreeRecord::Pending(key, _)) if key.freed > self.report.commit => {
+                let freed = key.freed;
+                self.say(format!("pages were freed by the future commit {freed}"));
             }
-        }
-        Ok(())
+            Ok(record) => record.ranges().iter().for_each(|&range| self.free(range)),
+            Err(problem) => self.say(problem),
+        })
     }
 
     fn free(&mut self, range: PageRange) {

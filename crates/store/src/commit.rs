@@ -90,10 +90,8 @@ impl Ticket {
     /// Whether the commit is durable and visible. (In memory nothing is durable, and visible is all that it can be.)
     pub fn is_durable(&self) -> bool {
         let inner = self.env.inner();
-        let is_logged = inner
-            .wal
-            .as_ref()
-            .is_none_or(|wal| wal.durable() >= self.log.lsn);
+        let wal = inner.wal.as_ref();
+        let is_logged = wal.is_none_or(|wal| wal.durable() >= self.log.lsn);
         self.is_visible() && is_logged && inner.region.is_held(self.commit)
     }
 
@@ -115,9 +113,7 @@ impl Ticket {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket")
-            .field("commit", &self.commit)
-            .finish_non_exhaustive()
+        write!(f, "Ticket({})", self.commit)
     }
 }
 
@@ -201,10 +197,9 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
             header: &header,
             pages,
         }];
-        if is_logged {
-            append(&mut parts, &[&record], durability)
-        } else {
-            commit_unlogged(&mut parts)
+        match is_logged {
+            true => append(&mut parts, &[&record], durability),
+            false => commit_unlogged(&mut parts),
         }
     });
     pages.keep_record_buffer(record);
@@ -454,15 +449,10 @@ fn append_once(
         [part] => appending.append(&[IoSlice::new(part.as_ref())], durability)?,
         _ => appending.append(&slices.collect::<Vec<_>>(), durability)?,
     };
-    for Commit {
-        inner,
-        header,
-        pages,
-    } in commits
-    {
-        let head = header.head(log);
-        pages.store_pointers(&appending, &head)?;
-        apply(inner, &head, durability);
+    for commit in commits {
+        let head = commit.header.head(log);
+        commit.pages.store_pointers(&appending, &head)?;
+        apply(commit.inner, &head, durability);
     }
     Ok(log)
 }
@@ -495,12 +485,8 @@ fn commit_unlogged(commits: &mut [Commit<'_>]) -> Result<Position> {
 fn commit_unlogged_once(commits: &mut [Commit<'_>]) -> Result<Position> {
     let mut locks = Vec::with_capacity(commits.len());
     let mut records = Vec::with_capacity(commits.len());
-    for Commit {
-        inner,
-        header,
-        pages,
-    } in &*commits
-    {
+    for commit in &*commits {
+        let (inner, header) = (commit.inner, commit.header);
         let before = inner.region.applied_head()?;
         inner.make_visible(before.commit, before.log.lsn)?;
         let guards = inner.options.guards;
@@ -520,23 +506,19 @@ fn commit_unlogged_once(commits: &mut [Commit<'_>]) -> Result<Position> {
         let mut record = Vec::new();
         let header = RecordHeader {
             has_changes: false,
-            ..**header
+            ..*header
         };
         header.encode(&mut record);
-        pages.log_pointers(&mut record);
+        commit.pages.log_pointers(&mut record);
         records.push(record);
         locks.push(lock);
     }
     let log = append_once(commits, &records, Durability::Durable)?;
     for (commit, lock) in commits.iter().zip(&locks) {
-        let Commit {
-            inner,
-            header,
-            pages,
-        } = commit;
+        let (inner, header) = (commit.inner, commit.header);
         inner.make_visible(header.commit, log.lsn)?;
         // They were stored behind the first sync, and no replay that begins at the meta page stores them again.
-        let stored_pointers = pages.stores_pointers();
+        let stored_pointers = commit.pages.stores_pointers();
         if stored_pointers && inner.options.guards.has(Guard::SyncPointersBeforeMeta) {
             lock.sync_data()?;
         }

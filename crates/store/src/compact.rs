@@ -183,10 +183,9 @@ pub(crate) fn compact(
         }
         newest = cut(env)?.unwrap_or(newest);
         // Somebody may read what is at the end, or have written there meanwhile.
-        fruitless = if store_pages(inner)? < now {
-            0
-        } else {
-            fruitless + 1
+        fruitless = match store_pages(inner)? < now {
+            true => 0,
+            false => fruitless + 1,
         };
     }
     let done = tell(now, target);

@@ -175,9 +175,7 @@ impl Env {
 
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env")
-            .field("visible", &self.inner().region.visible())
-            .finish_non_exhaustive()
+        write!(f, "Env({})", self.inner().region.visible())
     }
 }
 

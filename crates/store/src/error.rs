@@ -295,6 +295,18 @@ impl Error {
         }
     }
 
+    /// Whether a page, written by the commit `found`, may be what one of the commit `parent` refers to.
+    pub(crate) fn check_age(page: PageNo, found: CommitNo, parent: CommitNo) -> Result<()> {
+        match found > parent {
+            true => Err(Self::FromTheFuture {
+                page,
+                found,
+                parent,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// The error for a page that contradicts the format.
     #[cold]
     pub(crate) fn corrupt(page: PageNo, what: &'static str) -> Self {

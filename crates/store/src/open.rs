@@ -215,10 +215,9 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     } else {
         Region::join(&file)?.into()
     };
-    let opened = if first {
-        start_shared(&places, &regions)?
-    } else {
-        join(&places, &regions)?
+    let opened = match first {
+        true => start_shared(&places, &regions)?,
+        false => join(&places, &regions)?,
     };
     let table = &regions[0].processes;
     let membership = Membership::join(locks, &table[..], |index| {
@@ -483,14 +482,13 @@ struct StoreFiles<'o> {
 
 impl<'o> StoreFiles<'o> {
     fn new(storage: Arc<dyn Storage>, options: &'o Options) -> Result<Self> {
-        let folders = options
-            .store_folders
-            .iter()
-            .filter(|(store, _)| **store > 0);
-        let others = folders.map(|(store, path)| {
-            let folder = Folder::open(path)?.creating_with(options.permissions);
-            Ok((*store, Arc::new(folder) as Arc<dyn Storage>))
-        });
+        let folders = options.store_folders.iter();
+        let others = folders
+            .filter(|(store, _)| **store > 0)
+            .map(|(store, path)| {
+                let folder = Folder::open(path)?.creating_with(options.permissions);
+                Ok((*store, Arc::new(folder) as Arc<dyn Storage>))
+            });
         Ok(Self {
             storage,
             others: others.collect::<Result<_>>()?,
@@ -524,10 +522,8 @@ impl<'o> StoreFiles<'o> {
         let mut metas = self.metas(&*file)?;
         let known = stores_of(&metas);
         // One of them, if giving it a log was interrupted.
-        let stands_alone = metas
-            .iter()
-            .flatten()
-            .any(|meta| meta.identity.log == NO_LOG);
+        let mut all = metas.iter().flatten();
+        let stands_alone = all.any(|meta| meta.identity.log == NO_LOG);
         for meta in metas.iter_mut().flatten() {
             meta.identity.stores = known;
         }
@@ -637,10 +633,9 @@ fn join(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
     if usize::from(options.stores) > regions.len() {
         return Err(Error::StoresFixed(regions.len()));
     }
-    let mode = if options.read_only {
-        OpenMode::Read
-    } else {
-        OpenMode::Write
+    let mode = match options.read_only {
+        true => OpenMode::Read,
+        false => OpenMode::Write,
     };
     let mut stores = Vec::with_capacity(regions.len());
     for (store, _) in (0..).zip(&**regions) {
@@ -668,16 +663,12 @@ fn join(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
 fn create_log_and_store(places: &StoreFiles<'_>) -> Result<()> {
     let identity = StoreIdentity::new();
     create_log(&places.storage, identity.log, places.options)?;
-    let head = first_head(Position::START);
-    create_store(
-        places,
-        &Meta {
-            identity,
-            head,
-            log_segments: 0,
-        },
-    )
-    .map(drop)
+    let meta = Meta {
+        identity,
+        head: first_head(Position::START),
+        log_segments: 0,
+    };
+    create_store(places, &meta).map(drop)
 }
 
 /// Makes an empty store. One that is there already was not added to the environment any more.
@@ -871,11 +862,8 @@ impl Drop for Owner {
             store.idle_readers.close();
         }
         // Snapshots may outlive this, and the environment is open as long as they live.
-        if self
-            .stores
-            .iter()
-            .all(|store| Arc::strong_count(store) == 1)
-        {
+        let mut stores = self.stores.iter();
+        if stores.all(|store| Arc::strong_count(store) == 1) {
             // Whatever it has come to, the environment can be opened again.
             let _: Result<()> = leave(std::mem::take(&mut self.stores));
         }

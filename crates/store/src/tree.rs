@@ -190,10 +190,9 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     #[inline]
     fn find_in(&self, leaf: &Node<'p>, key: &[u8]) -> Result<Option<&'p [u8]>> {
         let place = leaf.search(key, 0, self.orders.keys)?;
-        if place.exact {
-            self.value(leaf, place.slot).map(Some)
-        } else {
-            Ok(None)
+        match place.exact {
+            true => self.value(leaf, place.slot).map(Some),
+            false => Ok(None),
         }
     }
 

@@ -72,6 +72,21 @@ pub trait FixedEncoding: Encoding {
     const BYTES: usize;
 }
 
+/// What refers to a tree is copied, whether or not its keys and values can be.
+macro_rules! copied {
+    ($($type:ty),*) => {$(
+        impl<K: ?Sized, V: ?Sized> Clone for $type {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<K: ?Sized, V: ?Sized> Copy for $type {}
+    )*};
+}
+
+copied!(TypedTree<'_, K, V>, TypedTreeId<K, V>, TypedView<'_, K, V>);
+
 /// Of signed integers the first bit is turned over, so that negative numbers come first.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
@@ -234,14 +249,6 @@ pub struct TypedTree<'n, K: ?Sized, V: ?Sized> {
     types: PhantomData<fn(&K, &V)>,
 }
 
-impl<K: ?Sized, V: ?Sized> Clone for TypedTree<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: ?Sized, V: ?Sized> Copy for TypedTree<'_, K, V> {}
-
 impl<K: ?Sized, V: ?Sized> fmt::Debug for TypedTree<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TypedTree").field(&self.name).finish()
@@ -293,14 +300,6 @@ pub struct TypedTreeId<K: ?Sized, V: ?Sized> {
     tree: TreeId,
     types: PhantomData<fn(&K, &V)>,
 }
-
-impl<K: ?Sized, V: ?Sized> Clone for TypedTreeId<K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: ?Sized, V: ?Sized> Copy for TypedTreeId<K, V> {}
 
 impl<K: ?Sized, V: ?Sized> fmt::Debug for TypedTreeId<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -379,19 +378,11 @@ pub struct TypedView<'s, K: ?Sized, V: ?Sized> {
     types: PhantomData<fn(&K, &V)>,
 }
 
-impl<K: ?Sized, V: ?Sized> Clone for TypedView<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: ?Sized, V: ?Sized> Copy for TypedView<'_, K, V> {}
-
 impl<K: ?Sized, V: ?Sized> fmt::Debug for TypedView<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TypedView")
-            .field("record", self.tree.record())
-            .finish_non_exhaustive()
+        f.debug_tuple("TypedView")
+            .field(self.tree.record())
+            .finish()
     }
 }
 
@@ -521,10 +512,9 @@ impl<'s, K: KeyEncoding + ?Sized, V: Encoding + ?Sized> TypedRange<'s, K, V> {
         if self.has_failed {
             return None;
         }
-        let record = if back {
-            self.range.next_back()
-        } else {
-            self.range.next()
+        let record = match back {
+            true => self.range.next_back(),
+            false => self.range.next(),
         };
         let entry = match record {
             Ok(None) => return None,

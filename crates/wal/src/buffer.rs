@@ -96,10 +96,9 @@ impl Buffer {
         let bytes = filled.next_multiple_of(BLOCK_BYTES);
         blocks.make_room(bytes);
         // The one that wrote last to this block has the beginning of it, and zeroes up to its end.
-        let (known, zeroed) = if blocks.holds == (block..from) {
-            (offset(from.0 - block.0), filled.max(BLOCK_BYTES))
-        } else {
-            (0, filled)
+        let (known, zeroed) = match blocks.holds == (block..from) {
+            true => (offset(from.0 - block.0), filled.max(BLOCK_BYTES)),
+            false => (0, filled),
         };
         blocks.holds = block..to;
         let memory = blocks.memory(bytes);
@@ -139,15 +138,6 @@ impl Blocks {
     pub(crate) fn memory(&mut self, bytes: usize) -> &mut [u8] {
         let skip = self.memory.as_ptr().align_offset(BLOCK_BYTES);
         &mut self.memory[skip..skip + bytes]
-    }
-}
-
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Buffer")
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
     }
 }
 

@@ -407,10 +407,9 @@ impl Wal {
     }
 
     fn claimed_durable(&self, end: Lsn) -> Lsn {
-        if self.guards.has(Guard::HonestDurable) {
-            self.durable()
-        } else {
-            end
+        match self.guards.has(Guard::HonestDurable) {
+            true => self.durable(),
+            false => end,
         }
     }
 
@@ -489,10 +488,7 @@ impl Wal {
 
 impl std::fmt::Debug for Wal {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Wal")
-            .field("end", &self.end())
-            .field("durable", &self.durable())
-            .finish_non_exhaustive()
+        let (end, durable) = (self.end(), self.durable());
+        write!(formatter, "Wal({end}, durable to {durable})")
     }
 }

@@ -299,17 +299,20 @@ impl Ring {
 
     fn write_within(&self, lsn: Lsn, run: &mut [IoSlice<'_>]) -> Result<()> {
         let place = self.place(lsn);
-        let name = || self.name_at(place);
         let file = self.segment(place)?.ok_or_else(|| Error::CorruptSegment {
-            file: name(),
+            file: self.name_at(place),
             what: "it is missing",
         })?;
-        file.write_parts_at(run, self.offset(lsn))
-            .map_err(|source| Error::Io {
-                action: "cannot write",
-                file: name(),
-                source,
-            })
+        let written = file.write_parts_at(run, self.offset(lsn));
+        self.written(place, written)
+    }
+
+    fn written(&self, place: u32, written: std::io::Result<()>) -> Result<()> {
+        written.map_err(|source| Error::Io {
+            action: "cannot write",
+            file: self.name_at(place),
+            source,
+        })
     }
 
     /// Whether [`Ring::write_blocks`] may succeed at this place, whose segment exists.
@@ -321,12 +324,9 @@ impl Ring {
         if self.refuses_blocks.load(Ordering::Relaxed) {
             return None;
         }
-        let open = || {
-            let file = self.storage.open(&self.name_at(place), OpenMode::Blocks);
-            file.ok()
-        };
-        let file = self.block_files.get(place as usize)?.get_or_init(open);
-        file.as_deref()
+        let open = || self.storage.open(&self.name_at(place), OpenMode::Blocks);
+        let file = self.block_files.get(place as usize)?;
+        file.get_or_init(|| open().ok()).as_deref()
     }
 
     /// Writes whole blocks past the page cache, durably; gives `false` if the system does not do that. `lsn` is at the
@@ -339,22 +339,13 @@ impl Ring {
             };
             let left = usize::try_from(self.left_in_segment(lsn)).unwrap_or(usize::MAX);
             let (run, rest) = blocks.split_at(left.min(blocks.len()));
-            match file.write_all_durably_at(run, self.offset(lsn)) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::InvalidInput | ErrorKind::Unsupported
-                    ) =>
-                {
-                    self.refuses_blocks.store(true, Ordering::Relaxed);
-                    return Ok(false);
-                }
-                written => written.map_err(|source| Error::Io {
-                    action: "cannot write",
-                    file: self.name_at(place),
-                    source,
-                })?,
+            let written = file.write_all_durably_at(run, self.offset(lsn));
+            let failed = written.as_ref().err().map(std::io::Error::kind);
+            if let Some(ErrorKind::InvalidInput | ErrorKind::Unsupported) = failed {
+                self.refuses_blocks.store(true, Ordering::Relaxed);
+                return Ok(false);
             }
+            self.written(place, written)?;
             lsn = Lsn(lsn.0 + run.len() as u64);
             blocks = rest;
         }

@@ -135,10 +135,9 @@ impl Shared {
     pub(crate) fn advance(&self, to: Position) {
         let now = self.end.load(Ordering::Relaxed);
         let [first, second] = &self.tails;
-        let free = if first.lsn.load(Ordering::Relaxed) == now {
-            second
-        } else {
-            first
+        let free = match first.lsn.load(Ordering::Relaxed) == now {
+            true => second,
+            false => first,
         };
         // The LSN goes last: until then the slot matches no end.
         free.lsn.store(u64::MAX, Ordering::Release);

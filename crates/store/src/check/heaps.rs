@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Check, Sample};
+use super::{Check, Sample, each_record};
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::pointer::{RecordPointer, Segment};
@@ -33,21 +33,12 @@ impl Heaps {
     /// What the tree of segments says, as far as it can be read.
     fn read(pages: &MappedPages, segments: &TreeRecord, check: &mut Check<'_>) -> Result<Self> {
         let mut heaps = Self::default();
-        let mut cursor = View::new(pages, *segments).cursor();
-        // The order of damaged pages may lead nowhere.
-        for _ in 0..segments.records {
-            match cursor.next().and_then(|_| cursor.record()) {
-                Ok(Some((key, value))) => {
-                    if heaps.add(key, value).is_none() {
-                        check.say("a record of it says what cannot be");
-                    }
-                }
-                Ok(None) => break,
-                Err(problem @ Error::Io(_)) => return Err(problem),
-                // It has been reported when the tree itself was checked.
-                Err(_) => break,
+        let cursor = View::new(pages, *segments).cursor();
+        each_record(cursor, segments.records, |key, value| {
+            if heaps.add(key, value).is_none() {
+                check.say("a record of it says what cannot be");
             }
-        }
+        })?;
         Ok(heaps)
     }
 
@@ -89,10 +80,8 @@ impl Heaps {
         let Some((&(_, first), found)) = before.next_back() else {
             return false;
         };
-        let segment = Segment {
-            first,
-            pages: found.usage.pages,
-        };
+        let pages = found.usage.pages;
+        let segment = Segment { first, pages };
         let [begin, end] = [SEGMENT_HEADER_BYTES as u32, found.usage.used]
             .map(|bytes| segment.pointer(bytes).map_or(0, RecordPointer::offset));
         let is_inside = at.offset() >= begin && at.offset() + bytes as u64 <= end;
@@ -160,11 +149,8 @@ impl Check<'_> {
             if !self.in_use(segment.first, segment.pages) {
                 continue;
             }
-            match check_segment(pages, segment, used, self.report.commit) {
-                Ok(()) => {}
-                Err(problem @ Error::Io(_)) => return Err(problem),
-                Err(problem) => self.say(problem),
-            }
+            let checked = check_segment(pages, segment, used, self.report.commit);
+            self.report.take(&self.place, checked)?;
         }
         self.heaps = heaps;
         Ok(())
@@ -183,25 +169,9 @@ impl Check<'_> {
 }
 
 impl Sample {
-    /// Looks at the headers of some segments: so many of all heaps together, spread over the file.
+    /// Looks at the headers of some segments: so many of all heaps together, spread over the file. After an error not
+    /// all of what tells of them has been looked at.
     pub(super) fn segments(
-        &mut self,
-        pages: &MappedPages,
-        segments: &TreeRecord,
-        count_max: u64,
-    ) -> Result<()> {
-        match self.try_segments(pages, segments, count_max) {
-            Err(problem @ Error::Io(_)) => Err(problem),
-            // What tells of them has been looked at, but not all of it.
-            Err(problem) => {
-                self.problem(problem);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    fn try_segments(
         &mut self,
         pages: &MappedPages,
         segments: &TreeRecord,
@@ -245,13 +215,7 @@ impl Sample {
                     return Err(Error::corrupt(segment.first, what));
                 }
                 let commit = segment.commit(pages)?;
-                if commit > self.report.commit {
-                    return Err(Error::FromTheFuture {
-                        page: segment.first,
-                        found: commit,
-                        parent: self.report.commit,
-                    });
-                }
+                Error::check_age(segment.first, commit, self.report.commit)?;
             }
         }
         Ok(())
@@ -261,17 +225,12 @@ impl Sample {
 /// Reads a segment from its beginning to the end of what is in use, which are the records of commits up to `newest`.
 fn check_segment(pages: &MappedPages, segment: Segment, used: u32, newest: CommitNo) -> Result<()> {
     let mut before = segment.commit(pages)?;
-    let in_order = |before: CommitNo, commit: CommitNo| match commit {
-        commit if commit > newest => Err(Error::FromTheFuture {
-            page: segment.first,
-            found: commit,
-            parent: newest,
-        }),
-        commit if commit < before => Err(Error::corrupt(
-            segment.first,
-            "records are not in the order of their commits",
-        )),
-        _ => Ok(()),
+    let in_order = |before: CommitNo, commit: CommitNo| {
+        let disorder = "records are not in the order of their commits";
+        match commit < before {
+            true => Err(Error::corrupt(segment.first, disorder)),
+            false => Error::check_age(segment.first, commit, newest),
+        }
     };
     in_order(CommitNo::default(), before)?;
     segment.each(pages, used, |at, record| {

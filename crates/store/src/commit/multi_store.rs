@@ -124,9 +124,7 @@ impl MultiStoreTxn {
 
 impl fmt::Debug for MultiStoreTxn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(self.txns.iter().map(|(number, txn)| (number, txn)))
-            .finish()
+        f.debug_list().entries(&self.txns).finish()
     }
 }
 

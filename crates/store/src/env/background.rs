@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::env::Inner;
 use crate::error::Result;
+use crate::ids::CommitNo;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, Weak, lock};
 
 /// The background thread of one process and what it is asked for. It exists from the first write transaction on.
@@ -27,6 +28,8 @@ struct Asked {
     log_write: bool,
     /// After how long without a commit.
     compaction: Option<Duration>,
+    /// When there will have been a while since which commit.
+    quiet: Option<(Instant, CommitNo)>,
 }
 
 impl Background {
@@ -112,29 +115,22 @@ impl Background {
     /// stop.
     pub(crate) fn wait(&self, inner: &Inner, idle: Duration) -> Option<Work> {
         let mut asked = lock(&self.asked);
-        // When there will have been a while since which commit.
-        let mut quiet = None;
         loop {
             if asked.stop {
                 return None;
-            }
-            if std::mem::take(&mut asked.log_write) {
-                drop(asked);
-                write_log(inner);
-                asked = lock(&self.asked);
-                continue;
             }
             if let Some(work) = asked.urgent() {
                 return Some(work);
             }
             if self.restless.load(Ordering::Acquire) {
                 let since = || (Instant::now() + idle, inner.region.applied());
-                let (end, before) = *quiet.get_or_insert_with(since);
+                let (end, before) = *asked.quiet.get_or_insert_with(since);
                 let left = end.saturating_duration_since(Instant::now());
                 let waited = self.changed.wait_timeout(asked, left);
                 let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
                 asked = guard;
                 if waited.timed_out() {
+                    asked.quiet = None;
                     if inner.region.applied() != before {
                         return Some(Work::Sync);
                     }
@@ -151,28 +147,20 @@ impl Background {
                     return Some(Work::Compaction(after));
                 }
             } else {
-                asked = self
-                    .changed
-                    .wait(asked)
-                    .unwrap_or_else(PoisonError::into_inner);
+                let waited = self.changed.wait(asked);
+                asked = waited.unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
     /// As [`Background::wait`], for the one that pauses in something long: waits until something is asked for that
     /// cannot be put off, or until then. `None` then, or when it is time to stop.
-    pub(crate) fn pause(&self, inner: &Inner, until: Instant) -> Option<Work> {
+    pub(crate) fn pause(&self, until: Instant) -> Option<Work> {
         let mut asked = lock(&self.asked);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if asked.stop || left.is_zero() {
                 return None;
-            }
-            if std::mem::take(&mut asked.log_write) {
-                drop(asked);
-                write_log(inner);
-                asked = lock(&self.asked);
-                continue;
             }
             if let Some(work) = asked.urgent() {
                 return Some(work);
@@ -191,6 +179,7 @@ impl Asked {
     /// The first of what others wait for, or may soon.
     fn urgent(&mut self) -> Option<Work> {
         let mut all = [
+            (&mut self.log_write, Work::LogWrite),
             (&mut self.log_segment, Work::LogSegment),
             (&mut self.checkpoint, Work::Checkpoint),
             (&mut self.growth, Work::Growth),
@@ -200,16 +189,12 @@ impl Asked {
     }
 }
 
-/// What cannot be written now stays in memory, and is tried again when there is no room for more.
-fn write_log(inner: &Inner) {
-    let _: Option<sapwood_wal::Result<()>> = inner.wal.as_ref().map(|wal| wal.write_through());
-}
-
 /// What the thread is to do next.
 pub(crate) enum Work {
     Checkpoint,
     Growth,
     LogSegment,
+    LogWrite,
     /// Commits that nobody waits for do not stay without the disk for long.
     Sync,
     Settle,

@@ -1,7 +1,6 @@
 //! Comparators that the program has registered, by the names of their trees.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use crate::env::Env;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -22,12 +21,6 @@ impl Registry {
             return Comparators::default();
         }
         lock(&self.by_name).get(name).copied().unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&*lock(&self.by_name)).finish()
     }
 }
 

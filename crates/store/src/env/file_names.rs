@@ -34,10 +34,9 @@ impl FileNames {
         let plain = |name: &&String| {
             !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0'])
         };
-        if all.iter().all(plain) && names.differ() {
-            Ok(names)
-        } else {
-            Err(ErrorKind::InvalidInput.into())
+        match all.iter().all(plain) && names.differ() {
+            true => Ok(names),
+            false => Err(ErrorKind::InvalidInput.into()),
         }
     }
 

@@ -78,7 +78,6 @@ impl DataFile {
 }
 
 /// The pages of the mapped data file, as far as a snapshot or write transaction may look.
-#[derive(Debug)]
 pub struct MappedPages {
     base: *const u8,
     pages: u64,

@@ -164,16 +164,13 @@ impl Metas {
 
     /// The newest commit that a meta page holds.
     pub(crate) fn written(&self) -> CommitNo {
-        let written = self.commits.each_ref();
-        let written = written.map(|commit| commit.load(Ordering::Relaxed));
-        CommitNo(written.into_iter().max().unwrap_or_default())
+        let written = load(&self.commits).into_iter().max();
+        CommitNo(written.unwrap_or_default())
     }
 
     /// The newest commit that a meta page holds or is about to.
     pub(crate) fn newest(&self) -> CommitNo {
-        let [first, second] = &self.commits;
-        let newest = [first, second, &self.target].map(|commit| commit.load(Ordering::Relaxed));
-        CommitNo(newest.into_iter().max().unwrap_or_default())
+        self.written().max(self.target())
     }
 }
 
@@ -186,6 +183,18 @@ struct HeadCell {
     lsn: AtomicU64,
     /// The checksum of the record, and `RELAXED`.
     chain: AtomicU64,
+}
+
+impl HeadCell {
+    /// Where its record ends, and `chain`.
+    fn log(&self) -> (u64, u64) {
+        let (lsn, chain) = (&self.lsn, &self.chain);
+        (lsn.load(Ordering::Relaxed), chain.load(Ordering::Relaxed))
+    }
+}
+
+fn load<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
+    words.each_ref().map(|word| word.load(Ordering::Relaxed))
 }
 
 /// The commit may be seen before it is durable.
@@ -203,10 +212,7 @@ impl Layout {
 
     /// Whether what is here outlives all processes that use it: it is in a file, and as they left it.
     pub(crate) fn outlives_processes(&self) -> bool {
-        let boot = self
-            .boot
-            .each_ref()
-            .map(|half| half.load(Ordering::Relaxed));
+        let boot = load(&self.boot);
         boot != [0; 2] && boot == boot_words()
     }
 
@@ -217,9 +223,7 @@ impl Layout {
 
     /// Whether this was made in this lock file, and not in another one that it was copied from.
     pub(crate) fn was_made_in(&self, file: &File) -> Result<bool> {
-        let stamp = self.stamp.each_ref();
-        let stamp = stamp.map(|word| word.load(Ordering::Relaxed));
-        Ok(stamp == stamp_of(file)?)
+        Ok(load(&self.stamp) == stamp_of(file)?)
     }
 
     /// Refuses a region that another version of this program has set up.
@@ -249,20 +253,8 @@ impl Layout {
 
     /// The head of a commit, unless that is so old that its place in the ring has been used again.
     pub(crate) fn head(&self, commit: CommitNo) -> Option<Result<Head>> {
-        let cell = self.cell(commit);
-        if cell.commit.load(Ordering::Acquire) != commit.0 {
-            return None;
-        }
-        let words = cell
-            .roots
-            .each_ref()
-            .map(|word| word.load(Ordering::Relaxed));
-        let lsn = cell.lsn.load(Ordering::Relaxed);
-        let chain = cell.chain.load(Ordering::Relaxed);
-        fence(Ordering::Acquire);
-        if cell.commit.load(Ordering::Relaxed) != commit.0 {
-            return None;
-        }
+        let read = |cell: &HeadCell| (load(&cell.roots), cell.log());
+        let (words, (lsn, chain)) = self.read(commit, read)?;
         Some(Roots::from_words(&words).map(|roots| Head {
             commit,
             log: position(lsn, chain as u32),
@@ -270,15 +262,23 @@ impl Layout {
         }))
     }
 
-    /// What a snapshot of this commit needs: the number of pages and the words of the catalog.
-    pub(crate) fn snapshot_words(&self, commit: CommitNo) -> Option<[u64; SNAPSHOT_WORDS]> {
-        let cell = self.cell(commit);
+    /// What `read` finds in the place of a commit in the ring, if that was not used again meanwhile.
+    #[inline]
+    fn read<T>(&self, commit: CommitNo, read: impl FnOnce(&HeadCell) -> T) -> Option<T> {
+        let cell = &self.heads[(commit.0 % HEADS) as usize];
         if cell.commit.load(Ordering::Acquire) != commit.0 {
             return None;
         }
-        let words = std::array::from_fn(|at| cell.roots[at].load(Ordering::Relaxed));
+        let read = read(cell);
         fence(Ordering::Acquire);
-        (cell.commit.load(Ordering::Relaxed) == commit.0).then_some(words)
+        (cell.commit.load(Ordering::Relaxed) == commit.0).then_some(read)
+    }
+
+    /// What a snapshot of this commit needs: the number of pages and the words of the catalog.
+    pub(crate) fn snapshot_words(&self, commit: CommitNo) -> Option<[u64; SNAPSHOT_WORDS]> {
+        self.read(commit, |cell| {
+            std::array::from_fn(|at| cell.roots[at].load(Ordering::Relaxed))
+        })
     }
 
     /// The head of the newest commit; for the holder of the writer lock, behind whom it cannot move.
@@ -297,15 +297,10 @@ impl Layout {
     /// Makes a commit the newest one that the log does not have, as [`Layout::apply`] does others.
     pub(crate) fn apply_unlogged(&self, head: &Head) {
         let before = head.commit.0 - 1;
-        let Unlogged {
-            before: first,
-            last,
-            ..
-        } = &*self.unlogged;
-        if last.load(Ordering::Relaxed) != before {
-            first.store(before, Ordering::SeqCst);
+        if self.unlogged.last.load(Ordering::Relaxed) != before {
+            self.unlogged.before.store(before, Ordering::SeqCst);
         }
-        last.store(head.commit.0, Ordering::SeqCst);
+        self.unlogged.last.store(head.commit.0, Ordering::SeqCst);
         self.apply(head, Durability::Relaxed);
     }
 
@@ -336,9 +331,8 @@ impl Layout {
 
     /// Forgets a commit that was to be the newest one that the log does not have, and was not applied: its writer died.
     pub(crate) fn forget_unapplied(&self) {
-        self.unlogged
-            .last
-            .fetch_min(self.applied().0, Ordering::SeqCst);
+        let applied = self.applied().0;
+        self.unlogged.last.fetch_min(applied, Ordering::SeqCst);
     }
 
     /// Counts a commit that nobody waits for, as so many; how many there have been before it since anybody waited.
@@ -352,7 +346,7 @@ impl Layout {
     }
 
     fn store_head(&self, head: &Head, durability: Durability) {
-        let cell = self.cell(head.commit);
+        let cell = &self.heads[(head.commit.0 % HEADS) as usize];
         cell.commit.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         for (place, word) in cell.roots.iter().zip(head.roots.to_words()) {
@@ -393,13 +387,8 @@ impl Layout {
     /// Whether a commit may be shown once all before it are. Of one that has left the ring, somebody has shown a
     /// successor.
     fn is_ready(&self, commit: CommitNo, durable: Lsn) -> bool {
-        let cell = self.cell(commit);
-        let is_there = || cell.commit.load(Ordering::Acquire) == commit.0;
-        let there = is_there();
-        let lsn = cell.lsn.load(Ordering::Relaxed);
-        let chain = cell.chain.load(Ordering::Relaxed);
-        fence(Ordering::Acquire);
-        there && is_there() && (chain & RELAXED != 0 || lsn <= durable.0)
+        let log = self.read(commit, HeadCell::log);
+        log.is_some_and(|(lsn, chain)| chain & RELAXED != 0 || lsn <= durable.0)
     }
 
     /// Whether one of the locks still names this process entry as its owner.
@@ -412,10 +401,6 @@ impl Layout {
             &self.archiver,
         ];
         locks.iter().any(|lock| lock.owner() == Some(process)) || self.log.is_writer(process)
-    }
-
-    fn cell(&self, commit: CommitNo) -> &HeadCell {
-        &self.heads[(commit.0 % HEADS) as usize]
     }
 }
 
@@ -452,9 +437,8 @@ impl Region {
         let bytes = file.metadata()?.len();
         let whole = bytes > 0 && bytes.is_multiple_of(BYTES as u64);
         let Some(bytes) = usize::try_from(bytes).ok().filter(|_| whole) else {
-            return Err(Error::Damaged(
-                "the lock region has another size than this program's".into(),
-            ));
+            let what = "the lock region has another size than this program's";
+            return Err(Error::Damaged(what.into()));
         };
         let regions = Self::parts(Window::over(file, bytes)?);
         regions.iter().try_for_each(|region| region.check())?;

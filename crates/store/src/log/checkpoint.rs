@@ -54,11 +54,8 @@ pub(crate) struct CheckpointLock<'i> {
 
 impl<'i> CheckpointLock<'i> {
     pub(crate) fn take(inner: &'i Inner) -> Result<Self> {
-        let me = inner.membership.index();
-        let taken = inner
-            .region
-            .checkpointer
-            .lock(me, |process| inner.is_alive(process));
+        let lock = &inner.region.checkpointer;
+        let taken = lock.lock(inner.membership.index(), |process| inner.is_alive(process));
         Self { inner }.adopt(taken)
     }
 
@@ -109,9 +106,8 @@ impl<'i> CheckpointLock<'i> {
     /// Whether both meta pages hold the newest commit, visible or not.
     fn has_run(&self) -> bool {
         let applied = self.inner.region.applied().0;
-        places(&self.inner.region)
-            .iter()
-            .all(|(commit, _)| *commit == applied)
+        let mut places = places(&self.inner.region).into_iter();
+        places.all(|(commit, _)| commit == applied)
     }
 
     /// Writes a meta page for a commit that is pinned and whose pages are synced, unless there is one.
@@ -131,11 +127,7 @@ impl<'i> CheckpointLock<'i> {
         let inner = self.inner;
         let region = &inner.region;
         let appending = AppendLock::take(inner)?;
-        let (_, head) = pin_target(
-            &region.metas,
-            || region.visible(),
-            |commit| region.head(commit),
-        );
+        let (_, head) = pin_target(&region.metas, || region.visible(), |of| region.head(of));
         region.metas.superseded.store(0, Ordering::Relaxed);
         let (mut head, applied) = (head?, region.applied_head()?);
         if inner.regions.len() > 1 && applied.commit == head.commit {
@@ -148,11 +140,8 @@ impl<'i> CheckpointLock<'i> {
     /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages
     /// again or store places in them.
     pub(crate) fn pin_applied(&self, commit: CommitNo) {
-        self.inner
-            .region
-            .metas
-            .target
-            .store(commit.0, Ordering::SeqCst);
+        let target = &self.inner.region.metas.target;
+        target.store(commit.0, Ordering::SeqCst);
     }
 
     /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how
@@ -223,11 +212,8 @@ impl<'i> CheckpointLock<'i> {
         let inner = self.inner;
         inner.check_sound()?;
         if inner.options.guards.has(Guard::SyncBeforeMeta) {
-            inner
-                .data
-                .file
-                .sync_data()
-                .inspect_err(|_| inner.poison())?;
+            let synced = inner.data.file.sync_data();
+            synced.inspect_err(|_| inner.poison())?;
         }
         Ok(())
     }
@@ -248,10 +234,9 @@ impl<'i> CheckpointLock<'i> {
         inner.check_file()?;
         let [first, second] = places(&inner.region);
         let older = usize::from(second < first);
-        let slot = if inner.options.guards.has(Guard::MetaInTurn) {
-            older
-        } else {
-            1 - older
+        let slot = match inner.options.guards.has(Guard::MetaInTurn) {
+            true => older,
+            false => 1 - older,
         };
         let meta = Meta {
             identity: inner.identity,
@@ -296,21 +281,20 @@ impl<'i> CheckpointLock<'i> {
             // What is not archived is kept; the one that finds the log full is told.
             return;
         }
+        let guards = self.inner.options.guards;
         // A meta page that is not valid needs no log.
         let is_valid = |(commit, _): &(u64, u64)| *commit != 0;
         let needed = self.inner.regions.iter().map(|region| {
             let needed = places(region).into_iter().filter(is_valid);
             let needed = needed.map(|(_, lsn)| lsn);
-            if self.inner.options.guards.has(Guard::KeepLogOfOlderMeta) {
-                needed.min()
-            } else {
-                needed.max()
+            match guards.has(Guard::KeepLogOfOlderMeta) {
+                true => needed.min(),
+                false => needed.max(),
             }
         });
-        let floor = if self.inner.options.guards.has(Guard::KeepLogOfOtherStores) {
-            needed.flatten().min()
-        } else {
-            needed.flatten().max()
+        let floor = match guards.has(Guard::KeepLogOfOtherStores) {
+            true => needed.flatten().min(),
+            false => needed.flatten().max(),
         };
         if let Some(floor) = floor {
             wal.recycle_before(Lsn(floor));

@@ -112,10 +112,9 @@ impl RecordHeader {
     /// Begins a record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
-        out.push(if self.has_changes {
-            KIND_CHANGES
-        } else {
-            KIND_ROOTS
+        out.push(match self.has_changes {
+            true => KIND_CHANGES,
+            false => KIND_ROOTS,
         });
         out.push(0);
         out.extend_from_slice(&self.store.to_le_bytes());
@@ -123,16 +122,10 @@ impl RecordHeader {
         out.extend_from_slice(&self.commit.0.to_le_bytes());
         // Mostly small numbers: they take a third of the room, of which there is little in the record of a small
         // commit.
-        let Roots {
-            pages,
-            catalog,
-            free,
-            recent,
-            segments,
-        } = &self.roots;
-        varint::put(*pages, out);
-        put_tree(catalog.tree(), out);
-        match catalog.held() {
+        let roots = &self.roots;
+        varint::put(roots.pages, out);
+        put_tree(roots.catalog.tree(), out);
+        match roots.catalog.held() {
             Some((name, record)) => {
                 varint::put(name.len() as u64, out);
                 out.extend_from_slice(name);
@@ -140,11 +133,11 @@ impl RecordHeader {
             }
             None => varint::put(0, out),
         }
-        put_tree(free, out);
-        let recent = recent.used();
+        put_tree(&roots.free, out);
+        let recent = roots.recent.used();
         varint::put(recent.len() as u64, out);
         out.extend_from_slice(recent);
-        put_tree(segments, out);
+        put_tree(&roots.segments, out);
     }
 
     /// Reads the head of a record; the rest are its items.
@@ -191,9 +184,8 @@ impl<'a> Parts<'a> {
                 let lengths = rest.get(..bytes).ok_or_else(|| damaged("is too short"))?;
                 let (lengths, _) = lengths.as_chunks();
                 let rest = rest.get(bytes..).unwrap_or_default();
-                let sum = lengths
-                    .iter()
-                    .map(|length| u64::from(u32::from_le_bytes(*length)));
+                let all = lengths.iter();
+                let sum = all.map(|length| u64::from(u32::from_le_bytes(*length)));
                 if sum.sum::<u64>() != rest.len() as u64 {
                     return Err(damaged("has parts of impossible lengths"));
                 }
@@ -293,10 +285,8 @@ pub(crate) fn encode_records(at: RecordPointer, bytes: &[u8], out: &mut Vec<u8>)
 
 /// Records, and the header of their segment, begin and end at places.
 fn is_of_records(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && bytes
-            .len()
-            .is_multiple_of(RecordPointer(1).offset() as usize)
+    let unit = RecordPointer(1).offset() as usize;
+    !bytes.is_empty() && bytes.len().is_multiple_of(unit)
 }
 
 /// What happens to one page, extent or part of a segment.
@@ -333,13 +323,10 @@ impl PageItem<'_> {
         let before = page.clone();
         difference::apply(self.runs, before.bytes(), page.bytes_mut())?;
         page.finish(self.number, commit);
-        if page.checksum() == self.checksum {
-            Ok(())
-        } else {
-            Err(Error::corrupt(
-                self.number,
-                "cannot be rebuilt from its base and the log",
-            ))
+        let what = "cannot be rebuilt from its base and the log";
+        match page.checksum() == self.checksum {
+            true => Ok(()),
+            false => Err(Error::corrupt(self.number, what)),
         }
     }
 }
@@ -359,21 +346,15 @@ impl<'a> Items<'a> {
             return Ok(None);
         };
         self.rest = rest;
-        match tag {
-            TAG_PAGE | TAG_EXTENT | TAG_RECORDS | TAG_VALUE_DELTAS if !self.has_changes => {
-                Err(damaged("has an item of an unexpected kind"))
-            }
-            TAG_PAGE => self.page().map(Item::Page).map(Some),
-            TAG_EXTENT => self.extent().map(Some),
-            TAG_RECORDS => self.records().map(Some),
-            TAG_VALUE_DELTAS => ValueDeltasItem::take(&mut self.rest)
-                .map(Item::ValueDeltas)
-                .map(Some),
-            TAG_POINTERS => PointersItem::take(&mut self.rest)
-                .map(Item::Pointers)
-                .map(Some),
-            _ => Err(damaged("has an unknown item")),
-        }
+        Ok(Some(match tag {
+            TAG_POINTERS => Item::Pointers(PointersItem::take(&mut self.rest)?),
+            _ if !self.has_changes => return Err(damaged("has an item of an unexpected kind")),
+            TAG_PAGE => Item::Page(self.page()?),
+            TAG_EXTENT => self.extent()?,
+            TAG_RECORDS => self.records()?,
+            TAG_VALUE_DELTAS => Item::ValueDeltas(ValueDeltasItem::take(&mut self.rest)?),
+            _ => return Err(damaged("has an unknown item")),
+        }))
     }
 
     fn page(&mut self) -> Result<PageItem<'a>> {
@@ -412,11 +393,8 @@ impl<'a> Items<'a> {
 
     fn records(&mut self) -> Result<Item<'a>> {
         let at = RecordPointer(take_number(&mut self.rest)?);
-        let length = take_number(&mut self.rest)?;
-        let bytes = take(
-            &mut self.rest,
-            usize::try_from(length).unwrap_or(usize::MAX),
-        )?;
+        let length = usize::try_from(take_number(&mut self.rest)?);
+        let bytes = take(&mut self.rest, length.unwrap_or(usize::MAX))?;
         if at == RecordPointer::NONE || !is_of_records(bytes) {
             return Err(damaged("adds to a segment what cannot be there"));
         }

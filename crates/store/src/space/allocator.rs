@@ -107,19 +107,13 @@ pub(crate) struct Taken {
 impl PageAllocator {
     /// An allocator of what the roots name, which is filled from where an earlier transaction left off.
     pub(crate) fn resuming(at: Resume, named: Named) -> Self {
-        let Named {
-            ready,
-            pending,
-            spare,
-            ..
-        } = named;
         Self {
-            entries: spare,
+            entries: named.spare,
             first_left: 0,
             lowest_first: false,
             protected: None,
-            recent_ready: ready,
-            pending,
+            recent_ready: named.ready,
+            pending: named.pending,
             has_reclaimed: false,
             named: None,
             ready: None,

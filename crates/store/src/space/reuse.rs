@@ -40,10 +40,9 @@ impl Protected {
         }
         // Before the readers: see `env::readers` on why.
         let guards = inner.options.guards;
-        let visible = if guards.has(Guard::ProtectInvisible) {
-            inner.region.visible()
-        } else {
-            inner.region.applied()
+        let visible = match guards.has(Guard::ProtectInvisible) {
+            true => inner.region.visible(),
+            false => inner.region.applied(),
         };
         let mut commits = Vec::with_capacity(8);
         let mut protect = |guard, commit| {

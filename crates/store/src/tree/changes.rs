@@ -103,9 +103,7 @@ impl<'p, P: ReadPages + ?Sized> Changes<'p, P> {
 
 impl<P: ?Sized> std::fmt::Debug for Changes<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changes")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_tuple("Changes").field(&self.key).finish()
     }
 }
 
@@ -179,24 +177,21 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
                     self.enter([order.is_le(), order.is_ge()])?;
                     continue;
                 }
-                (Next::Subtree(..), Next::End) => {
+                (Next::Record, Next::Subtree(..)) if self.compare([false, true])?.is_lt() => {
+                    [true, false]
+                }
+                (Next::Subtree(..), Next::Record) if self.compare([true, false])?.is_gt() => {
+                    [false, true]
+                }
+                // The other side is at its end, or nothing there comes before what is below.
+                (Next::Subtree(..), _) => {
                     self.enter([true, false])?;
                     continue;
                 }
-                (Next::End, Next::Subtree(..)) => {
+                (_, Next::Subtree(..)) => {
                     self.enter([false, true])?;
                     continue;
                 }
-                (Next::Record, Next::Subtree(..)) if self.compare([false, true])?.is_ge() => {
-                    self.enter([false, true])?;
-                    continue;
-                }
-                (Next::Subtree(..), Next::Record) if self.compare([true, false])?.is_le() => {
-                    self.enter([true, false])?;
-                    continue;
-                }
-                (Next::Record, Next::Subtree(..)) => [true, false],
-                (Next::Subtree(..), Next::Record) => [false, true],
                 (Next::Record, Next::End) => {
                     self.sides[0].read_key(&mut self.keys[0])?;
                     [true, false]

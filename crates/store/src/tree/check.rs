@@ -139,10 +139,9 @@ impl Keys {
     }
 
     fn get(&self, slot: usize) -> Option<&[u8]> {
-        let start = if slot == 0 {
-            0
-        } else {
-            *self.ends.get(slot - 1)?
+        let start = match slot {
+            0 => 0,
+            _ => *self.ends.get(slot - 1)?,
         };
         self.bytes.get(start..*self.ends.get(slot)?)
     }
@@ -178,12 +177,8 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
                 return 0;
             }
         };
-        if node.commit() > parent {
-            self.problem(Error::FromTheFuture {
-                page: number,
-                found: node.commit(),
-                parent,
-            });
+        if let Err(problem) = Error::check_age(number, node.commit(), parent) {
+            self.problem(problem);
         }
         let first_key = usize::from(level > 0);
         let below = keys
@@ -220,19 +215,14 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
             Ok((node, _)) => node,
             Err(problem) => return self.problem(problem),
         };
-        if node.commit() > parent {
-            self.problem(Error::FromTheFuture {
-                page: number,
-                found: node.commit(),
-                parent,
-            });
+        if let Err(problem) = Error::check_age(number, node.commit(), parent) {
+            self.problem(problem);
         }
         let below = pages_max - 1;
         if level == 0 {
             for slot in spread(node.len(), below.max(1)) {
-                let is_out_of_line = node
-                    .cell(slot)
-                    .is_ok_and(|cell| cell.mark == Mark::OutOfLine);
+                let cell = node.cell(slot);
+                let is_out_of_line = cell.is_ok_and(|cell| cell.mark == Mark::OutOfLine);
                 if is_out_of_line && let Err(problem) = self.value(&node, slot) {
                     self.problem(problem);
                 }
@@ -362,14 +352,8 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         let extent = self.view.pages.extent(pointer.first, pointer.pages())?;
         verify_extent(extent, pointer.first)?;
         value::load(self.view.pages, leaf.number(), cell.payload)?;
-        match extent_commit(extent) {
-            Some(found) if found > leaf.commit() => Err(Error::FromTheFuture {
-                page: pointer.first,
-                found,
-                parent: leaf.commit(),
-            }),
-            _ => Ok(()),
-        }
+        let commit = extent_commit(extent).unwrap_or_default();
+        Error::check_age(pointer.first, commit, leaf.commit())
     }
 }
 

@@ -131,10 +131,9 @@ impl Entries {
 
     /// The entries of a range that bring a key into a page of their own.
     fn keyed(&self, range: Range<usize>) -> Range<usize> {
-        if self.kind.is_leaf() {
-            range
-        } else {
-            (range.start + 1).min(range.end)..range.end
+        match self.kind.is_leaf() {
+            true => range,
+            false => (range.start + 1).min(range.end)..range.end,
         }
     }
 
@@ -170,10 +169,9 @@ impl Entries {
     fn cell(&self, range: &Range<usize>, slot: usize, prefix_len: usize) -> usize {
         let entry = &self.entries[slot];
         let keyless = !self.kind.is_leaf() && slot == range.start;
-        let suffix_len = if keyless {
-            0
-        } else {
-            usize::from(entry.key_len).saturating_sub(prefix_len)
+        let suffix_len = match keyless {
+            true => 0,
+            false => usize::from(entry.key_len).saturating_sub(prefix_len),
         };
         cell_bytes(self.kind, suffix_len, usize::from(entry.payload_len))
     }
@@ -223,10 +221,9 @@ impl Entries {
     /// ordered `bytewise`; otherwise the key there.
     pub(crate) fn separator(&self, slot: usize, bytewise: bool) -> &[u8] {
         let key = self.key(slot);
-        if bytewise && self.kind.is_leaf() && slot > 0 {
-            &key[..(common_prefix(self.key(slot - 1), key) + 1).min(key.len())]
-        } else {
-            key
+        match bytewise && self.kind.is_leaf() && slot > 0 {
+            true => &key[..(common_prefix(self.key(slot - 1), key) + 1).min(key.len())],
+            false => key,
         }
     }
 

@@ -657,10 +657,9 @@ impl<'p> Node<'p> {
     #[inline]
     pub(crate) fn child_slot(&self, key: &[u8], order: Order) -> Result<usize> {
         let place = self.search(key, 1, order)?;
-        Ok(if place.exact {
-            place.slot
-        } else {
-            place.slot.saturating_sub(1)
+        Ok(match place.exact {
+            true => place.slot,
+            false => place.slot.saturating_sub(1),
         })
     }
 

@@ -157,9 +157,7 @@ impl BulkTree {
 
 impl fmt::Debug for BulkTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BulkTree")
-            .field("name", &String::from_utf8_lossy(&self.name))
-            .finish_non_exhaustive()
+        write!(f, "BulkTree({:?})", String::from_utf8_lossy(&self.name))
     }
 }
 

@@ -257,21 +257,14 @@ impl WriteCursor {
             Some(false) => txn.delete(self.tree, &self.key)?,
             None => false,
         };
-        if deleted {
-            Ok(())
-        } else {
-            Err(Error::NoRecord)
-        }
+        deleted.then_some(()).ok_or(Error::NoRecord)
     }
 
     /// Deletes the key of the record the cursor stands on, with all its values; otherwise like [`WriteCursor::delete`].
     pub fn delete_key(&mut self, txn: &mut WriteTxn) -> Result<()> {
         let is_there = self.is_on_record(txn)?.is_some();
-        if is_there && txn.delete(self.tree, &self.key)? {
-            Ok(())
-        } else {
-            Err(Error::NoRecord)
-        }
+        let deleted = is_there && txn.delete(self.tree, &self.key)?;
+        deleted.then_some(()).ok_or(Error::NoRecord)
     }
 
     /// Whether its record is there, and if so whether the tree has duplicates.

@@ -197,8 +197,6 @@ impl Drop for ChildTxn<'_> {
 
 impl fmt::Debug for ChildTxn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildTxn")
-            .field("parent", &self.parent)
-            .finish_non_exhaustive()
+        f.debug_tuple("ChildTxn").field(&self.parent).finish()
     }
 }

@@ -532,15 +532,9 @@ impl TxnPages {
 
     /// The commit that wrote a page which is to be freed.
     fn born(&self, first: PageNo) -> Result<CommitNo> {
-        let page = self.view.page(first)?;
-        if page.commit() > self.commit {
-            return Err(Error::FromTheFuture {
-                page: first,
-                found: page.commit(),
-                parent: self.commit,
-            });
-        }
-        Ok(page.commit())
+        let born = self.view.page(first)?.commit();
+        Error::check_age(first, born, self.commit)?;
+        Ok(born)
     }
 }
 

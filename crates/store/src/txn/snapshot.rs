@@ -253,9 +253,7 @@ impl<'s> ChangedTree<'s> {
 
 impl fmt::Debug for ChangedTree<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChangedTree")
-            .field("name", &String::from_utf8_lossy(&self.name))
-            .finish_non_exhaustive()
+        write!(f, "ChangedTree({:?})", String::from_utf8_lossy(&self.name))
     }
 }
 
@@ -291,10 +289,9 @@ impl Parked {
     /// Goes on with the very same state; [`Error::SnapshotExpired`] if it was ended meanwhile.
     pub fn resume(self) -> Result<Snapshot> {
         self.0.inner().check_usable()?;
-        if self.0.handle.resume() {
-            Ok(self.0)
-        } else {
-            Err(Error::SnapshotExpired(self.0.commit()))
+        match self.0.handle.resume() {
+            true => Ok(self.0),
+            false => Err(Error::SnapshotExpired(self.0.commit())),
         }
     }
 }
@@ -322,8 +319,6 @@ impl Drop for Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("commit", &self.commit())
-            .finish_non_exhaustive()
+        write!(f, "Snapshot({})", self.commit())
     }
 }

@@ -33,15 +33,17 @@ pub(super) struct OpenTree {
 impl OpenTree {
     /// Whether the catalog has to say something else of it.
     fn is_changed(&self) -> bool {
-        let State {
-            name,
-            record,
-            is_dropped,
-        } = &self.state;
+        let state = &self.state;
         match &self.stored {
-            Some((stored, was)) => *is_dropped || stored != name || was != record,
-            None => !is_dropped,
+            Some((name, was)) => state.is_dropped || *name != state.name || *was != state.record,
+            None => !state.is_dropped,
         }
+    }
+
+    /// Whether the catalog has it under this name.
+    fn is_stored_as(&self, name: &[u8]) -> bool {
+        let stored = self.stored.as_ref();
+        stored.is_some_and(|(stored, _)| **stored == *name)
     }
 }
 
@@ -68,12 +70,7 @@ impl WriteTxn {
             return Ok(Some(self.id(at)));
         }
         // What the catalog still has under this name has been dropped or renamed.
-        let is_gone = |tree: &OpenTree| {
-            tree.stored
-                .as_ref()
-                .is_some_and(|(stored, _)| **stored == *name)
-        };
-        if self.trees.iter().any(is_gone) {
+        if self.trees.iter().any(|tree| tree.is_stored_as(name)) {
             return Ok(None);
         }
         let known = self.pages().known_trees().get(self.head().commit, name);
@@ -171,14 +168,7 @@ impl WriteTxn {
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
         let catalog = &self.head().roots.catalog;
         let mut names = catalog.view(self.pages().view()).keys()?;
-        names.retain(|name| {
-            let is_this = |tree: &&OpenTree| {
-                tree.stored
-                    .as_ref()
-                    .is_some_and(|(stored, _)| **stored == **name)
-            };
-            self.trees.iter().find(is_this).is_none()
-        });
+        names.retain(|name| !self.trees.iter().any(|tree| tree.is_stored_as(name)));
         let open = self.trees.iter().filter(|tree| !tree.state.is_dropped);
         names.extend(open.map(|tree| tree.state.name.to_vec()));
         names.sort_unstable();
@@ -315,10 +305,10 @@ impl WriteTxn {
         let mut changed = trees.iter().filter(is_due);
         match (changed.next(), changed.next()) {
             (None, _) => return Ok(catalog),
-            (Some(OpenTree { state, stored, .. }), None)
+            (Some(tree @ OpenTree { state, .. }), None)
                 if !is_compacting
                     && !state.is_dropped
-                    && stored.as_ref().is_some_and(|(name, _)| *name == state.name)
+                    && tree.is_stored_as(&state.name)
                     && catalog.hold(&state.name, state.record) =>
             {
                 return Ok(catalog);

@@ -4,8 +4,6 @@
 //! that a small change of a page costs. A copy in memory that is used again and again costs none, and reaches the file
 //! with a write, together with its neighbours.
 
-use std::fmt;
-
 use crate::format::page::Page;
 use crate::ids::PageNo;
 use crate::page_map::ByNumber;
@@ -48,13 +46,5 @@ impl PlainPages {
     /// Forgets all pages.
     pub(crate) fn clear(&mut self) {
         self.0.clear(PAGES_KEPT);
-    }
-}
-
-impl fmt::Debug for PlainPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PlainPages")
-            .field(&self.0.numbers())
-            .finish()
     }
 }

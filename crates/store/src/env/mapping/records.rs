@@ -163,12 +163,3 @@ impl TxnRecords {
 const LEAVES_KEPT: usize = 1 << 12;
 /// A tail of so many bytes at most is kept.
 const TAIL_BYTES_KEPT: usize = 1 << 20;
-
-impl std::fmt::Debug for TxnRecords {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TxnRecords")
-            .field("tails", &self.tails.len())
-            .field("stored", &self.stored)
-            .finish_non_exhaustive()
-    }
-}

@@ -227,10 +227,9 @@ impl PageAllocator {
             let Some((key, (_, value))) = key.zip(record) else {
                 // Behind the last one.
                 self.has_seen_unblocked |= unblocked;
-                return Ok(if unblocked {
-                    at
-                } else {
-                    PendingKey::first_of(UNBLOCKED)
+                return Ok(match unblocked {
+                    true => at,
+                    false => PendingKey::first_of(UNBLOCKED),
                 });
             };
             if unblocked {

@@ -332,11 +332,7 @@ impl<'a> NodeMut<'a> {
         let payload = node.child(0)?.encode();
         self.remove(0)?;
         let inserted = self.insert(0, &[], self.kind.child_payload(&payload), Mark::Inline)?;
-        if inserted {
-            Ok(())
-        } else {
-            Err(self.corrupt())
-        }
+        inserted.then_some(()).ok_or_else(|| self.corrupt())
     }
 
     /// Where an entry of a page with slots stands.

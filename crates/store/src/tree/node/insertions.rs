@@ -27,10 +27,9 @@ impl InsertionRun {
             slot if slot == last => (Self::DESCENDING, self.0 & Self::DESCENDING != 0),
             _ => (0, false),
         };
-        let length = if goes_on {
-            (length + 1).min(Self::LENGTH_MAX)
-        } else {
-            1
+        let length = match goes_on {
+            true => (length + 1).min(Self::LENGTH_MAX),
+            false => 1,
         };
         Self(descending | length << Self::LENGTH_SHIFT | slot as u16 & Self::SLOT_MASK)
     }

@@ -6,7 +6,6 @@ use crate::format::page::PageKind;
 use crate::format::pages::{ReadPages, WritePages};
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf::KEY_BYTES;
-use crate::format::tree_record::TreeRecord;
 use crate::heap::Record;
 use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
@@ -31,12 +30,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         while let Some((segment, used)) = self.pages.segment_to_empty(heap)? {
             let records = self.records_of(segment, used)?;
             // The records, what leads to them, and what is known of segments.
-            let TreeRecord {
-                leaf_pages,
-                branch_pages,
-                ..
-            } = *self.record;
-            let ways = (leaf_pages + branch_pages).min(HEIGHT_MAX as u64 * records.len() as u64);
+            let pages = self.record.leaf_pages + self.record.branch_pages;
+            let ways = pages.min(HEIGHT_MAX as u64 * records.len() as u64);
             let room = u64::from(segment.pages) + ways + SPARE_PAGES;
             if !self.pages.has_room(room)? {
                 break;

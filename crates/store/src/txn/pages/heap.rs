@@ -86,35 +86,48 @@ impl TxnPages {
     /// A number for the heap of a new tree.
     pub(crate) fn new_heap(&mut self) -> Result<HeapNo> {
         let key = segment_key(HeapNo::default(), PageNo(0));
-        let mut segments = self.heaps.segments;
         // A number that is given out twice would mix the records of two trees.
-        let mut usage = match View::new(&*self, segments).get(&key)? {
-            Some(last) => HeapUse::decode(last).ok_or_else(|| damaged(segments.root))?,
-            None => HeapUse::default(),
-        };
+        let mut usage = self.heap_usage(&key)?;
         usage.open.0 += 1;
-        let heap = u32::try_from(usage.open.0).map_err(|_| damaged(segments.root))?;
-        tree::put(self, &mut segments, &key, &usage.encode())?;
-        self.heaps.segments = segments;
-        Ok(HeapNo(heap))
+        let heap = u32::try_from(usage.open.0);
+        self.put_segment(&key, &usage.encode())?;
+        Ok(HeapNo(heap.map_err(|_| damaged(self.heaps.segments.root))?))
     }
 
     /// The tree of all segments, once everything is noted there.
     pub(crate) fn save_heaps(&mut self) -> Result<TreeRecord> {
         self.note_tails()?;
         self.note_outdated()?;
-        let mut segments = self.heaps.segments;
         for open in std::mem::take(&mut self.heaps.open) {
             let key = segment_key(open.heap, PageNo(0));
             // What there is nothing of needs no record.
-            if open.usage == HeapUse::default() {
-                tree::delete(self, &mut segments, &key)?;
-                continue;
+            match open.usage == HeapUse::default() {
+                true => self.delete_segment(&key)?,
+                false => self.put_segment(&key, &open.usage.encode())?,
             }
-            tree::put(self, &mut segments, &key, &open.usage.encode())?;
         }
+        Ok(self.heaps.segments)
+    }
+
+    /// Has the tree of all segments say this.
+    fn put_segment(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut segments = self.heaps.segments;
+        tree::put(self, &mut segments, key, value)?;
         self.heaps.segments = segments;
-        Ok(segments)
+        Ok(())
+    }
+
+    fn delete_segment(&mut self, key: &[u8]) -> Result<()> {
+        let mut segments = self.heaps.segments;
+        tree::delete(self, &mut segments, key)?;
+        self.heaps.segments = segments;
+        Ok(())
+    }
+
+    /// What was added to segments.
+    fn tails(&self) -> &[Tail] {
+        let own = self.view.records.as_deref();
+        own.map_or(&[], |own| &own.tails)
     }
 
     /// Has the transaction's tree of segments say which segments hold fewer newest records. Those with none are freed,
@@ -149,10 +162,7 @@ impl TxnPages {
                 self.give_up_segment(open, segment, 0)?;
                 continue;
             }
-            let mut segments = self.heaps.segments;
-            let key = segment_key(heap, segment.first);
-            tree::put(self, &mut segments, &key, &usage.encode())?;
-            self.heaps.segments = segments;
+            self.put_segment(&segment_key(heap, segment.first), &usage.encode())?;
         }
         outdated.clear();
         self.heaps.outdated = outdated;
@@ -161,17 +171,11 @@ impl TxnPages {
 
     /// The same for what was added.
     fn note_tails(&mut self) -> Result<()> {
-        let tails = self
-            .view
-            .records
-            .as_deref()
-            .map_or(&[][..], |own| &own.tails);
-        let new = tails.iter().enumerate();
+        let new = self.tails().iter().enumerate();
         let new = new.filter(|(_, tail)| tail.noted != tail.end());
         let new: Vec<_> = new
             .map(|(at, tail)| (at, tail.heap, tail.segment, tail.end()))
             .collect();
-        let mut segments = self.heaps.segments;
         for (at, heap, segment, end) in new {
             if let Some(tail) = self.view.records_or_new().tails.get_mut(at) {
                 tail.noted = end;
@@ -187,10 +191,16 @@ impl TxnPages {
                 live: usage.live + added,
                 ..usage
             };
-            tree::put(self, &mut segments, &key, &usage.encode())?;
-            self.heaps.segments = segments;
+            self.put_segment(&key, &usage.encode())?;
         }
         Ok(())
+    }
+
+    /// What is known of a heap, which may be nothing.
+    fn heap_usage(&self, key: &[u8]) -> Result<HeapUse> {
+        let stored = View::new(self, self.heaps.segments).get(key)?;
+        let usage = stored.map_or(Some(HeapUse::default()), HeapUse::decode);
+        usage.ok_or_else(|| damaged(self.heaps.segments.root))
     }
 
     fn segment_usage(&self, key: &[u8]) -> Result<Option<SegmentUse>> {
@@ -217,12 +227,9 @@ impl TxnPages {
             return Ok(None);
         };
         let usage = SegmentUse::decode(value).ok_or_else(|| damaged(first))?;
-        let segment = Segment {
-            first,
-            pages: usage.pages,
-        };
-        let is_inside = pointer.page().0 < first.0 + u64::from(usage.pages);
-        Ok(is_inside.then_some((segment, usage)))
+        let pages = usage.pages;
+        let segment = Segment { first, pages };
+        Ok(segment.has(pointer).then_some((segment, usage)))
     }
 
     /// The index of what is known of a heap.
@@ -232,21 +239,13 @@ impl TxnPages {
             return Ok(at);
         }
         let key = segment_key(heap, PageNo(0));
-        let stored = View::new(&*self, self.heaps.segments).get(&key)?;
-        let usage = match stored {
-            Some(stored) => {
-                HeapUse::decode(stored).ok_or_else(|| damaged(self.heaps.segments.root))?
-            }
-            None => HeapUse::default(),
-        };
+        let usage = self.heap_usage(&key)?;
         let mut tail = None;
         if usage.open != PageNo(0) {
             let found = self.segment_usage(&segment_key(heap, usage.open))?;
             let SegmentUse { pages, used, .. } = found.ok_or_else(|| damaged(usage.open))?;
-            let segment = Segment {
-                first: usage.open,
-                pages,
-            };
+            let first = usage.open;
+            let segment = Segment { first, pages };
             tail = Some(self.begin_tail(heap, segment, used, &[]));
         }
         self.heaps.open.push(OpenHeap {
@@ -284,14 +283,7 @@ impl TxnPages {
             used: SEGMENT_HEADER_BYTES as u32,
             live: 0,
         };
-        let mut segments = self.heaps.segments;
-        tree::put(
-            self,
-            &mut segments,
-            &segment_key(heap, first),
-            &entry.encode(),
-        )?;
-        self.heaps.segments = segments;
+        self.put_segment(&segment_key(heap, first), &entry.encode())?;
         self.heaps.open[at].tail = None;
         self.write_out_tails()?;
         // Behind the newest meta page: see `Segment`. A checkpoint under way does not count, for it may fail.
@@ -320,9 +312,7 @@ impl TxnPages {
             live,
         };
         let key = segment_key(heap, segment.first);
-        let mut segments = self.heaps.segments;
-        tree::put(self, &mut segments, &key, &usage.encode())?;
-        self.heaps.segments = segments;
+        self.put_segment(&key, &usage.encode())?;
         let sum = &mut self.heaps.open[at].usage;
         sum.open = segment.first;
         sum.pages += u64::from(segment.pages);
@@ -370,8 +360,8 @@ impl TxnPages {
     }
 
     fn has_added_to(&self, segment: PageNo) -> bool {
-        let own = self.view.records.as_deref();
-        own.is_some_and(|own| own.tails.iter().any(|tail| tail.segment.first == segment))
+        let mut tails = self.tails().iter();
+        tails.any(|tail| tail.segment.first == segment)
     }
 
     /// Frees a segment, so many bytes of which the sums still count.
@@ -383,10 +373,7 @@ impl TxnPages {
         let sum = &mut self.heaps.open[at].usage;
         sum.live = sum.live.saturating_sub(counted);
         sum.pages = sum.pages.saturating_sub(u64::from(segment.pages));
-        let key = segment_key(heap, segment.first);
-        let mut segments = self.heaps.segments;
-        tree::delete(self, &mut segments, &key)?;
-        self.heaps.segments = segments;
+        self.delete_segment(&segment_key(heap, segment.first))?;
         let met_since = segment.met_since(&*self)?;
         if met_since > self.commit {
             return Err(damaged(segment.first));
@@ -440,12 +427,7 @@ impl TxnPages {
     /// Writes what was added to segments to its pointer in the file.
     pub(crate) fn write_tails(&mut self) -> Result<()> {
         let file = &self.inner.data.file;
-        let tails = self
-            .view
-            .records
-            .as_deref_mut()
-            .map_or(&mut [][..], |own| &mut own.tails);
-        for tail in tails.iter_mut().filter(|tail| !tail.bytes.is_empty()) {
+        for tail in self.tails().iter().filter(|tail| !tail.bytes.is_empty()) {
             file.write_all_at(&tail.bytes, tail.offset())?;
         }
         Ok(())
@@ -458,11 +440,6 @@ impl TxnPages {
 
     /// The state that a savepoint brings back. It takes the memory of one that has ended.
     pub(super) fn heaps_before(&self, spare: Option<Box<HeapsBefore>>) -> Box<HeapsBefore> {
-        let tails = self
-            .view
-            .records
-            .as_deref()
-            .map_or(&[][..], |own| &own.tails);
         let segments = self.heaps.segments;
         let mut before = spare.unwrap_or_else(|| {
             Box::new(HeapsBefore {
@@ -476,7 +453,7 @@ impl TxnPages {
         before.open.clone_from(&self.heaps.open);
         before.outdated = self.heaps.outdated.len();
         before.tails.clear();
-        before.tails.extend(tails.iter().map(Tail::end));
+        before.tails.extend(self.tails().iter().map(Tail::end));
         before
     }
 
@@ -624,16 +601,12 @@ impl WriteRecords for TxnPages {
                 break;
             };
             let usage = SegmentUse::decode(value).ok_or_else(|| damaged(first))?;
-            all.push(Segment {
-                first,
-                pages: usage.pages,
-            });
+            let pages = usage.pages;
+            all.push(Segment { first, pages });
             is_there = cursor.next()?;
         }
-        let mut segments = self.heaps.segments;
         for segment in all {
-            tree::delete(self, &mut segments, &segment_key(heap, segment.first))?;
-            self.heaps.segments = segments;
+            self.delete_segment(&segment_key(heap, segment.first))?;
             // A snapshot that has the tree sees its values too, so that only snapshots without it could gain by more.
             self.free_records(segment, CommitNo(0))?;
         }

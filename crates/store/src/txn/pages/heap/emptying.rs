@@ -134,8 +134,7 @@ impl TxnPages {
         };
         // Those that were moved are counted where they are now, and those that are outdated are not counted any more.
         let is_inside = |(other, pointer, _): &&(HeapNo, RecordPointer, u32)| {
-            let pages = segment.first.0..segment.first.0 + u64::from(segment.pages);
-            *other == heap && pages.contains(&pointer.page().0)
+            *other == heap && segment.has(*pointer)
         };
         let outdated = self.heaps.outdated.iter().filter(is_inside);
         let outdated = outdated.map(|(.., bytes)| u64::from(*bytes)).sum();

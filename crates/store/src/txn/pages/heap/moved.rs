@@ -1,12 +1,11 @@
 //! What a compaction does to heaps: it has them filled further ahead, and gives up segments in which nothing lives any
 //! more.
 
-use super::{OpenHeap, damaged};
+use super::damaged;
 use crate::error::Result;
 use crate::format::pointer::Segment;
 use crate::heap::{HeapUse, SegmentUse, segment_key};
 use crate::ids::{HeapNo, PageNo};
-use crate::tree;
 use crate::tree::View;
 use crate::txn::pages::TxnPages;
 
@@ -41,25 +40,16 @@ impl TxnPages {
     /// transaction has not added to it: where it had to begin one there, there is no better place.
     pub(crate) fn fill_none_behind(&mut self, heap: HeapNo, tail: PageNo) -> Result<()> {
         let at = self.open_heap(heap)?;
-        let OpenHeap {
-            usage,
-            tail: at_end,
-            ..
-        } = self.heaps.open[at];
-        let tails = self
-            .view
-            .records
-            .as_deref()
-            .map_or(&[][..], |own| &own.tails);
-        let added = at_end.and_then(|at| tails.get(at));
+        let open = self.heaps.open[at];
+        let usage = open.usage;
+        let added = open.tail.and_then(|at| self.tails().get(at));
         if usage.open == PageNo(0) || added.is_some_and(|added| added.len > 0) {
             return Ok(());
         }
         let key = segment_key(heap, usage.open);
-        let SegmentUse { pages, .. } = self
-            .segment_usage(&key)?
-            .ok_or_else(|| damaged(usage.open))?;
-        if usage.open.0 + u64::from(pages) > tail.0 {
+        let filled = self.segment_usage(&key)?;
+        let filled = filled.ok_or_else(|| damaged(usage.open))?;
+        if usage.open.0 + u64::from(filled.pages) > tail.0 {
             self.fill_no_more(at);
         }
         Ok(())
@@ -88,12 +78,10 @@ impl TxnPages {
 
     /// Writes what the tree of segments says under a key, and the way to it, once more.
     pub(crate) fn rewrite_segment_record(&mut self, key: &[u8]) -> Result<()> {
-        let mut segments = self.heaps.segments;
-        let Some(value) = View::new(&*self, segments).get(key)?.map(<[u8]>::to_vec) else {
-            return Ok(());
-        };
-        tree::put(self, &mut segments, key, &value)?;
-        self.heaps.segments = segments;
-        Ok(())
+        let value = View::new(&*self, self.heaps.segments).get(key)?;
+        match value.map(<[u8]>::to_vec) {
+            Some(value) => self.put_segment(key, &value),
+            None => Ok(()),
+        }
     }
 }
