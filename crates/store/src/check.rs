@@ -96,8 +96,8 @@ impl Env {
     }
 }
 
-/// Gives `each` the records of a tree, at most so many, since the order of damaged pages may lead nowhere. What they end
-/// with has been reported when the tree itself was checked, unless reading has failed.
+/// Gives `each` the records of a tree, at most so many, since the order of damaged pages may lead nowhere. What they
+/// end with has been reported when the tree itself was checked, unless reading has failed.
 fn each_record(
     mut cursor: Cursor<'_, MappedPages>,
     records: u64,
@@ -293,17 +293,16 @@ impl Check<'_> {
 
     fn free_list(&mut self, pages: &MappedPages, free: &TreeRecord) -> Result<()> {
         let cursor = View::new(pages, *free).cursor();
-        each_record(cursor, free.records, |key, value| match FreeRecord::decode(
-            key,
-            value,
-            pages.limit(),
-        ) {
-            Ok(FreeRecord::Pending(key, _)) if key.freed > self.report.commit => {
-                let freed = key.freed;
-                self.say(format!("pages were freed by the future commit {freed}"));
+        each_record(cursor, free.records, |key, value| {
+            let record = FreeRecord::decode(key, value, pages.limit());
+            match record {
+                Ok(FreeRecord::Pending(key, _)) if key.freed > self.report.commit => {
+                    let freed = key.freed;
+                    self.say(format!("pages were freed by the future commit {freed}"));
+                }
+                Ok(record) => record.ranges().iter().for_each(|&range| self.free(range)),
+                Err(problem) => self.say(problem),
             }
-            Ok(record) => record.ranges().iter().for_each(|&range| self.free(range)),
-            Err(problem) => self.say(problem),
         })
     }
 

@@ -341,7 +341,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         usize::from(self.record.height)
     }
 
-    #[inline]
+    #[inline(always)] // A node is large to be handed on.
     pub(crate) fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
         if self.record.kind.out_of_line {
             return self.node(number, level);

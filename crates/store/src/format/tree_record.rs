@@ -132,6 +132,9 @@ impl TreeKind {
     }
 }
 
+/// Where a record has its kind.
+const KIND_AT: usize = 41;
+
 const COUNTED: u8 = 1;
 
 const WHOLE: u8 = 2;
@@ -219,25 +222,30 @@ impl TreeRecord {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes[40] = self.height;
-        bytes[41] = self.kind.encode();
+        bytes[KIND_AT] = self.kind.encode();
         bytes[42..46].copy_from_slice(&self.heap.0.to_le_bytes());
         bytes
     }
 
     /// Reads a stored record; `None` if it is not one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Self::decode_as(TreeKind::decode(*bytes.get(KIND_AT)?)?, bytes)
+    }
+
+    /// The same, if it is the record of a tree of this kind.
+    pub(crate) fn decode_as(kind: TreeKind, bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let mut numbers = [0; 5];
         for (number, place) in numbers.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *number = u64::from_le_bytes(*place);
         }
         let [root, records, leaf_pages, branch_pages, extent_pages] = numbers;
-        let (height, flags) = (bytes[40], bytes[41]);
-        let sound = root <= PAGE_NO_MAX
+        let height = bytes[40];
+        let sound = bytes[KIND_AT] == kind.encode()
+            && root <= PAGE_NO_MAX
             && usize::from(height) <= HEIGHT_MAX
             && (height == 0) == (root == 0)
             && bytes[46..].iter().all(|&byte| byte == 0);
-        let kind = TreeKind::decode(flags)?;
         let heap = HeapNo(u32::from_le_bytes(*bytes[42..].first_chunk()?));
         let has_heap = heap != HeapNo::default();
         (sound && has_heap == kind.out_of_line).then_some(Self {

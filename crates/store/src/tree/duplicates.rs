@@ -50,8 +50,8 @@ impl<'p> Values<'p> {
             Mark::Inline => Some(Self::One(payload)),
             _ if kind.duplicates.is_none() => None,
             Mark::SubPage => SubPage::open(payload, kind).map(Self::Page),
-            Mark::SubTree => TreeRecord::decode(payload)
-                .filter(|tree| tree.kind == kind.of_values() && tree.height > 0)
+            Mark::SubTree => TreeRecord::decode_as(kind.of_values(), payload)
+                .filter(|tree| tree.height > 0)
                 .map(Self::Tree),
             Mark::Extent | Mark::OutOfLine => None,
         }

@@ -286,7 +286,7 @@ static NO_PAGE: Page = Page::zeroed();
 
 impl<'p> Node<'p> {
     /// Takes a page as the tree page it is expected to be.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(
         page: &'p Page,
         number: PageNo,
@@ -306,7 +306,7 @@ impl<'p> Node<'p> {
             .ok_or_else(|| Error::corrupt(number, "header of a tree page is damaged"))
     }
 
-    #[inline]
+    #[inline(always)]
     fn lay_out(page: &'p Page, kind: PageKind) -> Option<Self> {
         let n = usize::from(page.u16_at(COUNT_AT));
         let prefix_len = usize::from(page.u16_at(PREFIX_LEN_AT));

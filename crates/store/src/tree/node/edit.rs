@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use super::{
     CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, InsertionRun, KEY_BYTES, Mark,
-    NODE_HEADER_BYTES, Node, PAIR_BYTES, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
+    NODE_HEADER_BYTES, Node, PAIR_BYTES, PREFIX_LEN_AT, cell_bytes, child_bytes, head_of,
+    slots_bytes, split_u16, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page, PageKind};
@@ -337,20 +338,27 @@ impl<'a> NodeMut<'a> {
 
     /// Where an entry of a page with slots stands.
     fn place(&self, slot: usize) -> Result<Place> {
-        let place = self.as_node().and_then(|node| {
-            let cell = node.find_cell(slot)?;
-            let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
-            let skip = match self.kind.is_leaf() {
-                true => cell_bytes(self.kind, cell.suffix_len, 0),
-                false => 2,
-            };
-            Some(Place {
-                cell: at..at + cell_bytes(self.kind, cell.suffix_len, cell.payload.len()),
-                payload: at + skip..at + skip + cell.payload.len(),
-                mark: cell.mark,
-            })
-        });
-        place.ok_or_else(|| self.corrupt())
+        self.find_place(slot).ok_or_else(|| self.corrupt())
+    }
+
+    #[inline]
+    fn find_place(&self, slot: usize) -> Option<Place> {
+        let offset = self.offsets_at(self.n) + 2 * slot;
+        let has_place = slot < self.n && !self.kind.has_equal_entries();
+        let at = usize::from(has_place.then(|| self.page.u16_at(offset))?);
+        let (suffix_len, rest) = split_u16(self.page.bytes().get(at..)?)?;
+        let (mark, len, skip) = if self.kind.is_leaf() {
+            let (mark, len) = Mark::decode(split_u16(rest)?.0);
+            (mark, len, cell_bytes(self.kind, suffix_len, 0))
+        } else {
+            (Mark::Inline, child_bytes(self.kind), 2)
+        };
+        let end = at + cell_bytes(self.kind, suffix_len, len);
+        (end <= PAGE_BYTES).then_some(Place {
+            cell: at..end,
+            payload: at + skip..at + skip + len,
+            mark,
+        })
     }
 
     /// Where in the page the payload of an entry stands.

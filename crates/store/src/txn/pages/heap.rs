@@ -89,9 +89,9 @@ impl TxnPages {
         // A number that is given out twice would mix the records of two trees.
         let mut usage = self.heap_usage(&key)?;
         usage.open.0 += 1;
-        let heap = u32::try_from(usage.open.0);
+        let heap = u32::try_from(usage.open.0).map_err(|_| damaged(self.heaps.segments.root))?;
         self.put_segment(&key, &usage.encode())?;
-        Ok(HeapNo(heap.map_err(|_| damaged(self.heaps.segments.root))?))
+        Ok(HeapNo(heap))
     }
 
     /// The tree of all segments, once everything is noted there.
