@@ -226,6 +226,13 @@ fn who(random: &mut Random, expands: Expands) -> String {
             .of(&[
                 "peername.ip=127.0.0.1",
                 "peername.ip=10.0.0.0%255.0.0.0",
+                "peername.regex=^IP=127[.]0[.]0[.]1:[0-9]+$$",
+                "peername.path=/run/ldapi",
+                "sockname.regex=^IP=127[.]0[.]0[.]1:",
+                "sockname.regex=^PATH=",
+                "sockname=*",
+                "sockurl.regex=^ldap://",
+                "sockurl=ldaps:///",
                 "ssf=1",
                 "tls_ssf=128",
             ])

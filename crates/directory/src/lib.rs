@@ -85,7 +85,9 @@ pub use search::{
     Admission, Budget, EntrySink, Persistent, Search, SearchOptions, Searches, Sink, Step,
     Synchronisation, Wire, WireEntry,
 };
-pub use second_factor::{SecondFactor, Token, TokenHash, TokenUse};
+pub use second_factor::{
+    SecondFactor, Token, TokenHash, TokenUse, read_values as read_token_values,
+};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;

@@ -280,39 +280,15 @@ impl<R: Read> Reader<'_, R> {
             let (Some(secret), Some(parameters)) = (secret, parameters) else {
                 return Ok(None);
             };
-            let last = match number(vocabulary, entry, read, counts.last())? {
-                Number::None => -1,
-                Number::Of(last) => last.max(-1),
-                Number::Unreadable => return Ok(None),
-            };
-            let drift = number(vocabulary, entry, read, DRIFT)?.or(0);
+            let last = number(vocabulary, entry, read, counts.last())?;
+            let drift = number(vocabulary, entry, read, DRIFT)?;
             let found = self.with_named(&parameters, counts.parameters(), |id, read| {
                 Parameters::read(vocabulary, (id, read), counts)
             });
-            let Some(Parameters {
-                hash,
-                digits,
-                period,
-                window,
-            }) = found?
-            else {
-                return Ok(None);
-            };
-            let seconds = i64::try_from(micros / MICROS).unwrap_or(i64::MAX);
-            let now = seconds / period;
-            let numbers = match counts {
-                Counts::Time => steps(now.saturating_add(drift), window, last),
-                Counts::Uses => uses(last, window),
-            };
-            Ok(Some(Token {
-                entry,
-                counts,
-                now,
-                secret,
-                hash,
-                digits,
-                numbers,
-            }))
+            let token = found?.and_then(|parameters| {
+                parameters.token((entry, counts), secret, (last, drift), micros)
+            });
+            Ok(token)
         })
     }
 }
@@ -335,25 +311,63 @@ impl Parameters {
     ) -> Result<Option<Parameters>> {
         let number = |attribute| number(vocabulary, id, entry, attribute);
         let algorithm = value(vocabulary, id, entry, "oathHMACAlgorithm")?;
-        let hash = algorithm.and_then(|oid| TokenHash::of(&oid));
-        let digits = number("oathOTPLength")?.or(0);
+        let digits = number("oathOTPLength")?;
         let period = match counts {
-            Counts::Time => number("oathTOTPTimeStepPeriod")?.or(0),
-            Counts::Uses => 1,
+            Counts::Time => number("oathTOTPTimeStepPeriod")?,
+            Counts::Uses => Number::Of(1),
         };
         let window = number(match counts {
             Counts::Time => "oathTOTPTimeStepWindow",
             Counts::Uses => "oathHOTPLookAhead",
         })?;
-        let (Some(hash), true, true) = (hash, DIGITS.contains(&digits), period > 0) else {
-            return Ok(None);
-        };
-        Ok(Some(Parameters {
+        Ok(Parameters::of(
+            algorithm.as_deref(),
+            [digits, period, window],
+        ))
+    }
+
+    /// Those that values say: the OID of an algorithm, digits, seconds of a step, and the window.
+    fn of(algorithm: Option<&[u8]>, [digits, period, window]: [Number; 3]) -> Option<Parameters> {
+        let (digits, period) = (digits.or(0), period.or(0));
+        let is_usable = DIGITS.contains(&digits) && period > 0;
+        let hash = TokenHash::of(algorithm?).filter(|_| is_usable)?;
+        Some(Parameters {
             hash,
             digits: usize::try_from(digits).unwrap_or_default(),
             period,
             window: window.or(0).clamp(0, WINDOW_MAX),
-        }))
+        })
+    }
+
+    /// A token with them: which of its passwords are accepted at a time in microseconds since 1970, if it is known up
+    /// to where they were used.
+    fn token(
+        self,
+        (entry, counts): (EntryId, Counts),
+        secret: Vec<u8>,
+        (last, drift): (Number, Number),
+        micros: u64,
+    ) -> Option<Token> {
+        let last = match last {
+            Number::None => -1,
+            Number::Of(last) => last.max(-1),
+            Number::Unreadable => return None,
+        };
+        let seconds = i64::try_from(micros / MICROS).unwrap_or(i64::MAX);
+        let now = seconds / self.period;
+        let numbers = match counts {
+            Counts::Time => steps(now.saturating_add(drift.or(0)), self.window, last),
+            Counts::Uses => uses(last, self.window),
+        };
+        Some(Token {
+            entry,
+            counts,
+            now,
+            secret,
+            hash: self.hash,
+            digits: self.digits,
+            numbers,
+        })
     }
 }
 
@@ -383,6 +397,15 @@ enum Number {
 }
 
 impl Number {
+    fn read(value: Option<&[u8]>) -> Number {
+        let Some(value) = value else {
+            return Number::None;
+        };
+        let text = std::str::from_utf8(value).ok();
+        let number = text.and_then(|text| text.parse().ok());
+        number.map_or(Number::Unreadable, Number::Of)
+    }
+
     /// The number, or else another one.
     fn or(self, other: i64) -> i64 {
         match self {
@@ -398,13 +421,8 @@ fn number(
     entry: &Entry<'_>,
     attribute: &str,
 ) -> Result<Number> {
-    let Some(value) = value(vocabulary, id, entry, attribute)? else {
-        return Ok(Number::None);
-    };
-    let number = std::str::from_utf8(&value)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    Ok(number.map_or(Number::Unreadable, Number::Of))
+    let value = value(vocabulary, id, entry, attribute)?;
+    Ok(Number::read(value.as_deref()))
 }
 
 /// The value of an attribute that has one at most.
@@ -421,6 +439,41 @@ fn value(
     let stored = entry.attribute(number).map_err(|_| damaged(id))?;
     let value = stored.and_then(|stored| stored.values().iter().next().map(<[u8]>::to_vec));
     Ok(value)
+}
+
+/// Reads values that a token is made of, for the fuzzer: a byte says of which kind it is and eight what time it is, and
+/// the lines behind them are its secret, what was used last, its drift, the algorithm, digits, period and window.
+///
+/// # Panics
+/// When it accepts what was used, or more passwords than it may.
+pub fn read_values(bytes: &[u8]) -> Option<Token> {
+    let (kind, rest) = bytes.split_first()?;
+    let (micros, rest) = rest.split_first_chunk::<8>()?;
+    let counts = match kind % 2 {
+        0 => Counts::Time,
+        _ => Counts::Uses,
+    };
+    let mut values: [Option<&[u8]>; 7] = [None; 7];
+    for (value, line) in values.iter_mut().zip(rest.split(|byte| *byte == b'\n')) {
+        *value = (!line.is_empty()).then_some(line);
+    }
+    let [secret, last, drift, algorithm, digits, period, window] = values;
+    let numbers = [digits, period, window].map(Number::read);
+    let used = (Number::read(last), Number::read(drift));
+    let token = Parameters::of(algorithm, numbers)?.token(
+        (EntryId(1), counts),
+        secret?.to_vec(),
+        used,
+        u64::from_le_bytes(*micros),
+    )?;
+    assert!(token.numbers.len() as i64 <= 2 * WINDOW_MAX + 1);
+    let last = u64::try_from(used.0.or(-1)).ok();
+    let is_new = |number: &u64| last.is_none_or(|last| *number > last);
+    assert!(token.numbers.iter().all(is_new));
+    for number in &token.numbers {
+        assert_eq!(token.used(*number).1.number, *number);
+    }
+    Some(token)
 }
 
 fn damaged(id: EntryId) -> Error {

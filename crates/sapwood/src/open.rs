@@ -45,6 +45,7 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
 pub(crate) fn hasher(config: &Config) -> Hasher {
     Hasher {
         limits: config.limits.passwords(),
+        has_saslauthd: config.passwords.saslauthd().is_some(),
         ..Hasher::default()
     }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Answers,
     Handshakes,
     Connections,
+    /// Operations under way.
+    Operations,
     /// Connections that wait for a place.
     Newcomers,
 }
@@ -158,6 +160,12 @@ impl Claimant {
             .as_ref()
             .map_or(address, |account| held(account));
         (address.max(identity), address.min(identity))
+    }
+
+    /// What the identity has; of nobody, what all have who come from the address.
+    pub(crate) fn of_identity(&self, kind: Kind) -> usize {
+        let account = self.identity.as_ref().unwrap_or(&self.address);
+        account.held[kind as usize].load(Ordering::Relaxed)
     }
 
     pub(crate) fn add(&self, kind: Kind, amount: usize) {

@@ -237,6 +237,10 @@ pub struct Limits {
     pub lburp_operations_max: usize,
     /// Passwords that are hashed or checked at once, 19 MiB each, and up to 64 MiB for stored hashes from elsewhere.
     pub hashers_max: usize,
+    /// Questions to saslauthd at once, of which each has a thread.
+    pub saslauthd_max: usize,
+    /// Seconds that one may take.
+    pub saslauthd_seconds_max: u64,
     /// Binds from one address that may fail in a minute; 0 means that no other passwords are refused for it.
     pub failed_binds_per_address_max: u32,
     /// Binds from one address in one name that may fail in a minute; 0 means as much.
@@ -268,6 +272,18 @@ pub struct Passwords {
     pub breached_file: PathBuf,
     /// How hard to guess a new one has to be, from 0 (nothing is asked) to 4.
     pub strength_min: u8,
+    /// The socket of the saslauthd that is asked about values `{SASL}user`; empty if such are refused.
+    #[serde(serialize_with = "as_shown")]
+    pub saslauthd: PathBuf,
+}
+
+impl Passwords {
+    /// The socket of saslauthd.
+    #[must_use]
+    pub fn saslauthd(&self) -> Option<&Path> {
+        let path = self.saslauthd.as_path();
+        (!path.as_os_str().is_empty()).then_some(path)
+    }
 }
 
 /// A directory in memory (`sapwood init --in-memory`).
@@ -435,6 +451,8 @@ impl Default for Limits {
             transaction_idle_seconds_max: 60,
             lburp_operations_max: 1000,
             hashers_max: 1,
+            saslauthd_max: 4,
+            saslauthd_seconds_max: 5,
             failed_binds_per_address_max: 1200,
             failed_binds_per_name_max: 120,
             password_values_max: 8,

@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::admission::Admission;
 use crate::closing::Reason;
+use crate::endpoint::Endpoint;
 use crate::followers::Followers;
 use crate::handshake_memory::HandshakeMemory;
 use crate::input_memory::InputMemory;
@@ -136,14 +137,14 @@ pub(crate) async fn serve<E: Engine>(
     admission: Admission,
     stream: Stream,
     peer: Peer,
-    tls_use: TlsUse,
+    endpoint: Arc<Endpoint>,
     open: OpenSessions<E>,
 ) {
     let admission = Rc::new(admission);
     let number = admission.number;
     let log = service.settings().config.log.access;
     if log {
-        tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_use.is_first, "open");
+        tracing::info!(target: "access", conn = number, peer = %peer, tls = endpoint.tls_use.is_first, "open");
     }
     record_connection(&service.journals, number, &peer, ("connect", ""));
     let journals = service.journals.clone();
@@ -159,7 +160,7 @@ pub(crate) async fn serve<E: Engine>(
     let mut connection = Connection {
         session: Session::new(
             Arc::clone(&service),
-            peer,
+            (peer, Arc::clone(&endpoint)),
             Rc::clone(&admission),
             completions.clone(),
             last_snapshot,
@@ -168,7 +169,7 @@ pub(crate) async fn serve<E: Engine>(
         followers,
         follows: false,
         peer,
-        tls_use,
+        tls_use: endpoint.tls_use,
         admission: Rc::clone(&admission),
         awaits_peer: true,
         service,
@@ -188,7 +189,7 @@ pub(crate) async fn serve<E: Engine>(
         room_wait: None,
     };
     let end = async {
-        if tls_use.is_first {
+        if endpoint.tls_use.is_first {
             connection.start_tls().await?;
         }
         connection.run().await

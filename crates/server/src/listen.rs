@@ -11,6 +11,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::proxy_protocol::Network;
 use crate::tls::ClientCertificates;
 
 /// The port of `ldap://` when the URL names none.
@@ -41,6 +42,8 @@ pub struct Listener {
     pub url: ListenUrl,
     /// Whether clients are asked for a certificate; `None` leaves it to `tls.client_certificates`.
     pub client_certificates: Option<ClientCertificates>,
+    /// Where proxies connect from that say for whom, by a header of the PROXY protocol.
+    pub proxies: Vec<Network>,
 }
 
 impl From<ListenUrl> for Listener {
@@ -48,6 +51,7 @@ impl From<ListenUrl> for Listener {
         Self {
             url,
             client_certificates: None,
+            proxies: Vec::new(),
         }
     }
 }
@@ -59,6 +63,8 @@ impl<'de> Deserialize<'de> for Listener {
         struct Table {
             url: ListenUrl,
             client_certificates: Option<ClientCertificates>,
+            #[serde(default)]
+            proxies: Vec<Network>,
         }
 
         struct Form;
@@ -67,7 +73,7 @@ impl<'de> Deserialize<'de> for Listener {
             type Value = Listener;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a URL, or { url = URL, client_certificates = \"demand\" }")
+                f.write_str("a URL, or { url = URL, client_certificates = \"demand\", proxies = [NETWORK] }")
             }
 
             fn visit_str<E: serde::de::Error>(self, url: &str) -> Result<Listener, E> {
@@ -77,9 +83,14 @@ impl<'de> Deserialize<'de> for Listener {
 
             fn visit_map<M: MapAccess<'de>>(self, table: M) -> Result<Listener, M::Error> {
                 let table = Table::deserialize(MapAccessDeserializer::new(table))?;
+                if matches!(table.url, ListenUrl::Ldapi(_)) && !table.proxies.is_empty() {
+                    let why = format!("{}: no proxy comes from a network there", table.url);
+                    return Err(serde::de::Error::custom(why));
+                }
                 Ok(Listener {
                     url: table.url,
                     client_certificates: table.client_certificates,
+                    proxies: table.proxies,
                 })
             }
         }
@@ -90,15 +101,18 @@ impl<'de> Deserialize<'de> for Listener {
 
 impl Serialize for Listener {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.client_certificates {
-            None => self.url.serialize(to),
-            Some(asked) => {
-                let mut table = to.serialize_map(Some(2))?;
-                table.serialize_entry("url", &self.url)?;
-                table.serialize_entry("client_certificates", &asked)?;
-                table.end()
-            }
+        if self.client_certificates.is_none() && self.proxies.is_empty() {
+            return self.url.serialize(to);
         }
+        let mut table = to.serialize_map(None)?;
+        table.serialize_entry("url", &self.url)?;
+        if let Some(asked) = self.client_certificates {
+            table.serialize_entry("client_certificates", &asked)?;
+        }
+        if !self.proxies.is_empty() {
+            table.serialize_entry("proxies", &self.proxies)?;
+        }
+        table.end()
     }
 }
 

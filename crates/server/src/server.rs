@@ -1,6 +1,7 @@
 //! The running server: its listeners, the threads that serve connections, starting and stopping.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,11 +16,11 @@ use sapwood_directory::{Directory, Offered, RootDse};
 use sapwood_ldap::controls::KnownControl;
 use sapwood_ldap::extended::LBURP_INCREMENTAL;
 use sapwood_ldap::result::ResultCode;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::LocalSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::account_keeper::AccountKeeper;
 use crate::admission::{Full, Newcomer};
@@ -29,18 +30,20 @@ use crate::committed::CommitWaiter;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
+use crate::endpoint::Endpoint;
 use crate::index_builder::IndexBuilder;
 use crate::journal::{JournalError, Journals};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::peer::Peer;
 use crate::processors::Processors;
+use crate::proxy_protocol;
 use crate::session::{Parts, Service, extended, notice_of_disconnection};
 use crate::settings::{Settings, SettingsError, tls_files};
 use crate::slices;
 use crate::stream::{Detached, Stream};
 use crate::tls::watch::CertificateWatcher;
-use crate::tls::{self, Stamps, Tls, TlsUse};
+use crate::tls::{self, Stamps, Tls};
 use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 
@@ -51,6 +54,8 @@ pub const STOP_SECONDS_MAX: u64 = 10;
 const PREPARER_PART: usize = 2;
 /// So many newcomers who are not served at once are met before those who are connected have their turn.
 const NEWCOMERS_MAX: u64 = 32;
+/// Connections of proxies that one thread waits for to be told whose they are.
+const HEADERS_MAX: usize = 256;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
@@ -162,11 +167,8 @@ pub struct Server<E: Engine = Embedded> {
 
 /// A listener before it belongs to a runtime.
 enum Listener {
-    Tcp {
-        listener: std::net::TcpListener,
-        tls_use: TlsUse,
-    },
-    Local(std::os::unix::net::UnixListener),
+    Tcp(std::net::TcpListener, Arc<Endpoint>),
+    Local(std::os::unix::net::UnixListener, Arc<Endpoint>),
 }
 
 /// A connection that one thread has accepted and another is to serve.
@@ -174,7 +176,7 @@ struct Accepted {
     stream: Detached,
     newcomer: Newcomer,
     peer: Peer,
-    tls_use: TlsUse,
+    endpoint: Arc<Endpoint>,
 }
 
 impl<E: Engine> Server<E> {
@@ -216,7 +218,11 @@ impl<E: Engine> Server<E> {
             })?);
         }
         let journals = Journals::start(config.log.journals(folder))?;
-        let hashers = HasherPool::start(config.limits.hashers_max)?;
+        let askers = match config.passwords.saslauthd() {
+            Some(_) => config.limits.saslauthd_max.max(1),
+            None => 0,
+        };
+        let hashers = HasherPool::start(config.limits.hashers_max, askers)?;
         let preparers = threads.div_ceil(PREPARER_PART);
         let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
@@ -276,6 +282,7 @@ impl<E: Engine> Server<E> {
                     service,
                     open: OpenSessions::new(seat),
                     dispatch,
+                    headers: Arc::new(Semaphore::new(HEADERS_MAX)),
                 };
                 LocalSet::new().block_on(&runtime, run(sessions, listeners, handed, stopping));
             };
@@ -364,11 +371,11 @@ impl<E: Engine> Drop for Server<E> {
 
 /// Opens the listeners of one address, one for each runtime. Returns the address with its port filled in.
 fn bind(
-    address: &listen::Listener,
+    configured: &listen::Listener,
     listeners: &mut [Vec<Listener>],
     socket_files: &mut Vec<PathBuf>,
 ) -> io::Result<ListenUrl> {
-    let (host, port, is_first) = match &address.url {
+    let (host, port, is_first) = match &configured.url {
         ListenUrl::Ldap(host, port) => (host, *port, false),
         ListenUrl::Ldaps(host, port) => (host, *port, true),
         ListenUrl::Ldapi(path) => {
@@ -376,28 +383,27 @@ fn bind(
             let socket = bind_local(path)?;
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
             socket_files.push(path.clone());
+            let endpoint = Endpoint::local(path, &configured.url);
             for listeners in listeners {
-                listeners.push(Listener::Local(socket.try_clone()?));
+                listeners.push(Listener::Local(socket.try_clone()?, Arc::clone(&endpoint)));
             }
-            return Ok(address.url.clone());
+            return Ok(configured.url.clone());
         }
     };
-    let tls_use = TlsUse {
-        is_first,
-        client_certificates: address.client_certificates,
-    };
     let (address, first) = listen::claim(listen::resolve(host, port)?)?;
-    let mut first = Some(first);
-    for listeners in listeners {
-        let listener = first.take().map_or_else(|| listen::share(address), Ok)?;
-        listeners.push(Listener::Tcp { listener, tls_use });
-    }
     let (host, port) = (host.clone(), address.port());
-    Ok(if is_first {
+    let url = if is_first {
         ListenUrl::Ldaps(host, port)
     } else {
         ListenUrl::Ldap(host, port)
-    })
+    };
+    let endpoint = Endpoint::tcp(configured, address, &url);
+    let mut first = Some(first);
+    for listeners in listeners {
+        let listener = first.take().map_or_else(|| listen::share(address), Ok)?;
+        listeners.push(Listener::Tcp(listener, Arc::clone(&endpoint)));
+    }
+    Ok(url)
 }
 
 /// Listens on a socket file. One that no server listens on any more is replaced.
@@ -421,6 +427,8 @@ struct Sessions<E: Engine> {
     service: Arc<Service<E>>,
     open: OpenSessions<E>,
     dispatch: Dispatch<Accepted>,
+    /// A permit for each connection whose proxy is to say for whom it is.
+    headers: Arc<Semaphore>,
 }
 
 impl<E: Engine> Clone for Sessions<E> {
@@ -429,6 +437,7 @@ impl<E: Engine> Clone for Sessions<E> {
             service: Arc::clone(&self.service),
             open: self.open.clone(),
             dispatch: self.dispatch.clone(),
+            headers: Arc::clone(&self.headers),
         }
     }
 }
@@ -470,12 +479,12 @@ async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
             stream,
             newcomer,
             peer,
-            tls_use,
+            endpoint,
         } = accepted;
         let is_served = match newcomer.is_of_many && has_left(&stream) {
             true => false,
             false => match stream.attach() {
-                Ok(stream) => sessions.begin(stream, newcomer, peer, tls_use, place),
+                Ok(stream) => sessions.begin(stream, newcomer, peer, endpoint, place),
                 Err(error) => {
                     tracing::warn!(%peer, "a connection failed: {error}");
                     false
@@ -488,8 +497,8 @@ async fn take<E: Engine>(sessions: Sessions<E>, mut handed: Handed<Accepted>) {
 
 async fn accept<E: Engine>(sessions: Sessions<E>, listener: Listener) {
     let result = match listener {
-        Listener::Tcp { listener, tls_use } => accept_tcp(sessions, listener, tls_use).await,
-        Listener::Local(listener) => accept_local(sessions, listener).await,
+        Listener::Tcp(listener, endpoint) => accept_tcp(sessions, listener, endpoint).await,
+        Listener::Local(listener, endpoint) => accept_local(sessions, listener, endpoint).await,
     };
     if let Err(error) = result {
         tracing::error!("a listener failed: {error}");
@@ -499,7 +508,7 @@ async fn accept<E: Engine>(sessions: Sessions<E>, listener: Listener) {
 async fn accept_tcp<E: Engine>(
     sessions: Sessions<E>,
     listener: std::net::TcpListener,
-    tls_use: TlsUse,
+    endpoint: Arc<Endpoint>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let mut not_served = 0;
@@ -509,7 +518,13 @@ async fn accept_tcp<E: Engine>(
             Ok((stream, address)) => {
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                sessions.meet(Stream::Tcp(stream), Peer::Tcp(address), tls_use)
+                match endpoint.is_proxy(address.ip()) {
+                    true => sessions.meet_proxy(stream, address, Arc::clone(&endpoint)),
+                    false => {
+                        let peer = Peer::Tcp(address);
+                        sessions.meet(Stream::Tcp(stream), peer, Arc::clone(&endpoint))
+                    }
+                }
             }
             Err(error) => {
                 pause(&error).await;
@@ -523,6 +538,7 @@ async fn accept_tcp<E: Engine>(
 async fn accept_local<E: Engine>(
     sessions: Sessions<E>,
     listener: std::os::unix::net::UnixListener,
+    endpoint: Arc<Endpoint>,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     let mut not_served = 0;
@@ -533,7 +549,7 @@ async fn accept_local<E: Engine>(
                 Ok(peer) => {
                     let (uid, gid) = (peer.uid(), peer.gid());
                     let peer = Peer::Local { uid, gid };
-                    sessions.meet(Stream::Local(stream), peer, TlsUse::default())
+                    sessions.meet(Stream::Local(stream), peer, Arc::clone(&endpoint))
                 }
                 Err(error) => {
                     tracing::warn!("a local peer without credentials: {error}");
@@ -572,13 +588,13 @@ async fn end_turn(not_served: u64, is_served: bool) -> u64 {
 impl<E: Engine> Sessions<E> {
     /// Serves a new connection on this thread, or hands it over to one that has fewer. Returns whether this thread
     /// serves it now.
-    fn meet(&self, stream: Stream, peer: Peer, tls_use: TlsUse) -> bool {
+    fn meet(&self, stream: Stream, peer: Peer, endpoint: Arc<Endpoint>) -> bool {
         let count_max = self.service.settings().config.limits.connections_max;
         let newcomer = self.service.connections.newcomer(&peer, count_max);
         let place = self.dispatch.place();
         let is_of_many = newcomer.is_of_many;
         if self.dispatch.is_own(&place) && !is_of_many {
-            return self.begin(stream, newcomer, peer, tls_use, place);
+            return self.begin(stream, newcomer, peer, endpoint, place);
         }
         let stream = match stream.detach() {
             Ok(stream) => stream,
@@ -592,15 +608,63 @@ impl<E: Engine> Sessions<E> {
             stream,
             newcomer,
             peer,
-            tls_use,
+            endpoint,
         };
         if !is_of_many {
             self.dispatch.hand_over(accepted, place);
         } else if let Some(other) = self.dispatch.hand_over_of_many(accepted, place, origin) {
             let why = "too many connections of addresses with many wait to be served";
-            self.refuse(other.stream, &other.peer, other.tls_use, why);
+            self.refuse(other.stream, &other.peer, &other.endpoint, why);
         }
         false
+    }
+
+    /// Meets a connection as soon as its proxy has said for whom it is. Until then it is none of those that are
+    /// counted, and so there are not many at once: a proxy says it with its first bytes.
+    fn meet_proxy(
+        &self,
+        mut stream: TcpStream,
+        proxy: SocketAddr,
+        endpoint: Arc<Endpoint>,
+    ) -> bool {
+        let close = move |sessions: &Self, why: &str| {
+            let close_log = &sessions.service.close_log;
+            close_log.log(Reason::Handshake, &Peer::Tcp(proxy), why);
+        };
+        let Ok(permit) = Arc::clone(&self.headers).try_acquire_owned() else {
+            close(
+                self,
+                "too many connections of proxies have not said whose they are",
+            );
+            return false;
+        };
+        let sessions = self.clone();
+        tokio::task::spawn_local(async move {
+            let seconds = sessions
+                .service
+                .settings()
+                .config
+                .limits
+                .handshake_seconds_max;
+            let read = proxy_protocol::read(&mut stream);
+            let told = timeout(Duration::from_secs(seconds), read).await;
+            drop(permit);
+            match told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(client) => {
+                    let proxied = |client| Peer::Proxied {
+                        client,
+                        proxy: proxy.ip(),
+                    };
+                    let peer = client.map_or(Peer::Tcp(proxy), proxied);
+                    sessions.meet(Stream::Tcp(stream), peer, endpoint);
+                }
+                Err(error) => {
+                    let why = format!("no header of the PROXY protocol came: {error}");
+                    close(&sessions, &why);
+                }
+            }
+        });
+        true
     }
 
     /// Serves a connection on this thread, or returns false where there is no place for it.
@@ -609,12 +673,12 @@ impl<E: Engine> Sessions<E> {
         stream: Stream,
         newcomer: Newcomer,
         peer: Peer,
-        tls_use: TlsUse,
+        endpoint: Arc<Endpoint>,
         place: Place,
     ) -> bool {
         let admission = newcomer.admit();
         if matches!(admission, Err(Full::NoneWaits)) {
-            self.refuse_full(stream, &peer, tls_use);
+            self.refuse_full(stream, &peer, &endpoint);
             return false;
         }
         let sessions = self.clone();
@@ -625,30 +689,30 @@ impl<E: Engine> Sessions<E> {
             };
             drop(newcomer);
             let Ok(admission) = admission else {
-                return sessions.refuse_full(stream, &peer, tls_use);
+                return sessions.refuse_full(stream, &peer, &endpoint);
             };
             let Sessions { service, open, .. } = sessions;
-            connection::serve(service, admission, stream, peer, tls_use, open).await;
+            connection::serve(service, admission, stream, peer, endpoint, open).await;
             drop(place);
         });
         true
     }
 
-    fn refuse_full(&self, stream: Stream, peer: &Peer, tls_use: TlsUse) {
+    fn refuse_full(&self, stream: Stream, peer: &Peer, endpoint: &Endpoint) {
         let count_max = self.service.settings().config.limits.connections_max;
         let why = format!(
             "{count_max} connections are open (limits.connections_max), and none of them can make room"
         );
         match stream.detach() {
-            Ok(stream) => self.refuse(stream, peer, tls_use, &why),
+            Ok(stream) => self.refuse(stream, peer, endpoint, &why),
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
         }
     }
 
     /// Closes a connection for which there is no place.
-    fn refuse(&self, stream: Detached, peer: &Peer, tls_use: TlsUse, why: &str) {
+    fn refuse(&self, stream: Detached, peer: &Peer, endpoint: &Endpoint, why: &str) {
         self.service.close_log.log(Reason::Full, peer, why);
-        if !tls_use.is_first {
+        if !endpoint.tls_use.is_first {
             let mut notice = Vec::new();
             notice_of_disconnection(&mut notice, ResultCode::Unavailable, why);
             stream.end_with(&notice);

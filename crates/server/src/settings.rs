@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sapwood_directory::schema::{NormalDn, Schema};
 
 use crate::client_identity::ClientIdentity;
 use crate::config::{self, Config};
-use crate::password::{PasswordError, StoredPassword};
+use crate::password::{PasswordError, Saslauthd, StoredPassword};
 use crate::tls;
 
 /// The part of the configuration that `reload` changes, ready for use.
@@ -24,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) client_identities: Vec<ClientIdentity>,
     /// The file of passwords that are known from breaches.
     pub(crate) breached_passwords: Option<Arc<Path>>,
+    /// Who is asked about passwords that another program knows.
+    pub(crate) saslauthd: Option<Arc<Saslauthd>>,
 }
 
 /// Why settings cannot be used.
@@ -114,6 +117,12 @@ impl Settings {
         let breached = config.passwords.breached_file.as_path();
         let has_breached = !breached.as_os_str().is_empty();
         let breached_passwords = has_breached.then(|| Arc::from(folder.join(breached)));
+        let saslauthd = config.passwords.saslauthd().map(|socket| {
+            Arc::new(Saslauthd {
+                socket: folder.join(socket),
+                time_max: Duration::from_secs(config.limits.saslauthd_seconds_max.max(1)),
+            })
+        });
         Ok(Self {
             is_logged: config.log.is_of_requests(),
             config,
@@ -121,6 +130,7 @@ impl Settings {
             admin_password,
             client_identities,
             breached_passwords,
+            saslauthd,
         })
     }
 

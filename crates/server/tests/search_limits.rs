@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sapwood_ldap::controls::{PAGED_RESULTS, PagedResults};
+use sapwood_ldap::controls::{
+    ChangeTypes, PAGED_RESULTS, PERSISTENT_SEARCH, PagedResults, PersistentSearch,
+};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
@@ -165,4 +167,118 @@ fn what_is_looked_at_is_bounded_and_what_a_page_has() {
         .admin()
         .search(SUFFIX, Scope::OneLevel, "(objectClass=*)");
     assert_eq!(found.len(), 11);
+}
+
+/// Entries of all pages of a search, and how the last one ends.
+fn in_pages(client: &mut Client, size_limit: u32) -> (usize, ResultCode) {
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let mut cookie = Vec::new();
+    let mut found = 0;
+    loop {
+        let mut value = Vec::new();
+        let page = PagedResults {
+            size: 2,
+            cookie: &cookie,
+        };
+        page.encode(&mut value);
+        let request = SearchRequest {
+            size_limit,
+            ..SearchRequest::new(SUFFIX, Scope::OneLevel, filter.as_filter())
+        };
+        let control = (PAGED_RESULTS, true, Some(value.as_slice()));
+        let mut answers = client.ask_all(Request::Search(request), &[control]);
+        let end = answers.pop().unwrap();
+        found += answers.len();
+        let mut controls = end.controls.iter();
+        let told = controls.find(|(oid, _)| oid == PAGED_RESULTS);
+        let next = told.map(|(_, value)| PagedResults::decode(value).unwrap().cookie.to_vec());
+        match next.filter(|cookie| !cookie.is_empty()) {
+            Some(next) => cookie = next,
+            None => return (found, end.code),
+        }
+    }
+}
+
+#[test]
+fn all_pages_of_a_search_have_a_bound_of_their_own() {
+    let server = with_people();
+    let mut ann = server.connect();
+    ann.bind(&dn("ann"), PASSWORD).succeeded();
+    let (all, over) = (ResultCode::Success, ResultCode::SizeLimitExceeded);
+    for (limits, unasked, asked) in [
+        ("users size.soft=3 size.hard=5", (3, over), (5, over)),
+        (
+            "users size.soft=3 size.hard=5 size.prtotal=hard",
+            (5, over),
+            (5, over),
+        ),
+        ("users size=3 size.prtotal=7", (7, over), (7, over)),
+        ("users size=3 size.prtotal=unlimited", (10, all), (9, over)),
+        (
+            "users size=3 size.prtotal=disabled",
+            (0, ResultCode::AdminLimitExceeded),
+            (0, ResultCode::AdminLimitExceeded),
+        ),
+    ] {
+        server.configure(&[(Replace, "olcLimits", &[limits])]);
+        assert_eq!(in_pages(&mut ann, 0), unasked, "{limits}");
+        assert_eq!(in_pages(&mut ann, 9), asked, "{limits}");
+        let alone = if limits.contains("hard=5") { 5 } else { 3 };
+        assert_eq!(found(&mut ann, 9), (alone, over), "{limits}");
+    }
+}
+
+#[test]
+fn operations_of_somebody_are_bounded_over_all_connections() {
+    let server = with_people();
+    let ann = dn("ann");
+    let limits = format!("dn.exact=\"{ann}\" operations=2");
+    server.configure(&[(Replace, "olcLimits", &[&limits])]);
+    let bound = |name: &str| {
+        let mut client = server.connect();
+        client.bind(&dn(name), PASSWORD).succeeded();
+        client
+    };
+    let finds = |client: &mut Client| {
+        let answers = client.search(&ann, Scope::Base, "(objectClass=*)");
+        answers.last().unwrap().code
+    };
+    let wanted = PersistentSearch {
+        types: ChangeTypes::ALL,
+        changes_only: false,
+        notifies: false,
+    };
+    let mut value = Vec::new();
+    wanted.encode(&mut value);
+    let mut first = bound("ann");
+    let begin = |client: &mut Client| {
+        let id = client.id();
+        let search = requests::search(id, &ann, Scope::Base, "(objectClass=*)");
+        let control = (PERSISTENT_SEARCH, true, Some(value.as_slice()));
+        client.send(&requests::with(&search, &[control]));
+        // Its entry: it is under way.
+        client.receive().unwrap();
+        id
+    };
+    let ended = begin(&mut first);
+    let mut second = bound("ann");
+    assert_eq!(finds(&mut second), ResultCode::Success);
+    begin(&mut second);
+    for client in [&mut first, &mut second, &mut bound("ann")] {
+        assert_eq!(finds(client), ResultCode::Busy);
+        let id = client.id();
+        let compare = requests::compare(id, &ann, "sn", "x");
+        client.tell(&compare).expect(ResultCode::Busy);
+        let id = client.id();
+        let change = requests::describe(id, &ann, "x");
+        client.tell(&change).expect(ResultCode::Busy);
+        // What ends others is always done.
+        assert_eq!(client.who_am_i(), format!("dn:{ann}"));
+    }
+    assert_eq!(finds(&mut bound("bob")), ResultCode::Success);
+    let id = first.id();
+    first.send(&requests::message(id, Request::Abandon(ended)));
+    // When this is answered, it is done.
+    first.who_am_i();
+    assert_eq!(finds(&mut bound("ann")), ResultCode::Success);
 }

@@ -107,9 +107,11 @@ impl<E: TestEngine> TestServerOn<E> {
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
         let limits = config.limits.passwords();
+        let has_saslauthd = config.passwords.saslauthd().is_some();
         if checks_passwords {
             options.passwords = Some(Arc::new(password::Hasher {
                 limits,
+                has_saslauthd,
                 ..password::Hasher::default()
             }));
         }

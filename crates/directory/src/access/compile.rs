@@ -255,6 +255,11 @@ impl AccessRules {
         innermost.map(|(_, list)| *list)
     }
 
+    /// Whether there are limits.
+    pub(super) fn has_limits(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
     /// How many naming contexts an entry is looked for in.
     pub(super) fn contexts_count(&self) -> usize {
         self.contexts.len()
@@ -440,9 +445,6 @@ impl CompiledRule {
         rule: &Rule,
         slots: Box<[bool]>,
     ) -> std::result::Result<CompiledRule, String> {
-        if rule.to.value.is_some() {
-            return Err("rules about single values (val) are not supported".into());
-        }
         let mut needs = Vec::new();
         let mut entries = None;
         let mut source = Source::Whole;

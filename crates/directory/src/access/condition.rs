@@ -60,13 +60,6 @@ pub(super) const FINDING_WORK: u64 = 2000;
 pub(super) fn text_is(style: TextStyle, text: &str, pattern: &str) -> bool {
     match style {
         TextStyle::Exact | TextStyle::Expand => text.eq_ignore_ascii_case(pattern),
-        TextStyle::Subtree | TextStyle::SubtreeExpand => {
-            let start = text.len().checked_sub(pattern.len());
-            let end = start.and_then(|start| Some((start, text.get(start..)?)));
-            end.is_some_and(|(start, end)| {
-                end.eq_ignore_ascii_case(pattern) && (start == 0 || text[..start].ends_with('.'))
-            })
-        }
         TextStyle::Regex => regex::is_match(pattern, text),
     }
 }

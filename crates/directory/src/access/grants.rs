@@ -334,6 +334,12 @@ impl Grants {
         self.limits
     }
 
+    /// Whether some limits may be about it.
+    #[inline]
+    pub(super) fn has_limits(&self) -> bool {
+        self.set.has_limits()
+    }
+
     /// What finding out what is granted took, in about as many nanoseconds.
     #[inline]
     pub(crate) fn work(&self) -> u64 {

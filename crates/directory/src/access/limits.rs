@@ -7,7 +7,7 @@ use super::who::CompiledWho;
 use crate::config::Settings;
 use crate::error::Result;
 use crate::policy::expansion::Source;
-use crate::policy::limits::{Bound, Limits, SearchBounds};
+use crate::policy::limits::{Bound, Limits, PagesBound, SearchBounds};
 use crate::policy::regex::Regex;
 use crate::policy::{DnScope, Who};
 use crate::schema::Schema;
@@ -19,6 +19,8 @@ pub struct SearchLimits {
     seconds: Range,
     candidates: u32,
     page: u32,
+    pages: Option<PagesBound>,
+    operations: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,8 @@ impl SearchLimits {
                 seconds: Range::of(bounds.time, settings.search_seconds_max),
                 candidates: bounds.candidates.unwrap_or_default(),
                 page: bounds.page.unwrap_or_default(),
+                pages: bounds.pages,
+                operations: bounds.operations.unwrap_or_default(),
             },
             None => SearchLimits::usual(settings),
         }
@@ -72,12 +76,29 @@ impl SearchLimits {
             seconds: range(settings.search_seconds_max),
             candidates: 0,
             page: 0,
+            pages: None,
+            operations: 0,
         }
     }
 
     /// Entries that a search returns whose request has this size limit.
     pub fn entries_max(&self, asked: u32) -> u32 {
         self.entries.most(asked)
+    }
+
+    /// The same of all pages of a search; `None` where there are no pages.
+    pub fn paged_entries_max(&self, asked: u32) -> Option<u32> {
+        match self.pages {
+            None => Some(self.entries_max(asked)),
+            Some(PagesBound::Hard) => Some(self.entries.hard),
+            Some(PagesBound::Entries(most)) => Some(most),
+            Some(PagesBound::Disabled) => None,
+        }
+    }
+
+    /// Operations of who asks that are under way at the same time.
+    pub fn operations_max(&self) -> u32 {
+        self.operations
     }
 
     /// Candidates that a search looks at.

@@ -56,9 +56,9 @@ use crate::engine::{CommitNo, EntryId};
 use crate::error::Result;
 pub use crate::policy::{
     Attributes, AuthzRegexp, Bound, By, DnPattern, DnScope, Grant, Group, GroupStyle, Limits,
-    ListScope, Mapped, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList, SearchBounds,
-    SocketName, Strength, Subject, TextStyle, Then, UserName, ValuePattern, ValueStyle, What, Who,
-    parse_rules, user_name,
+    ListScope, Mapped, PagesBound, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList,
+    SearchBounds, SocketName, Strength, Subject, TextStyle, Then, UserName, What, Who, parse_rules,
+    user_name,
 };
 use crate::schema::Schema;
 use crate::state::State;
@@ -127,6 +127,10 @@ pub struct Connection {
     pub address: Option<SocketAddr>,
     /// The client: `IP=127.0.0.1:4711`, `IP=[::1]:4711` or `PATH=/run/ldapi`.
     pub peer_name: String,
+    /// The listener: `IP=127.0.0.1:389` or `PATH=/run/ldapi`.
+    pub socket_name: Arc<str>,
+    /// The listener's URL: `ldap://127.0.0.1:389`.
+    pub socket_url: Arc<str>,
     /// How well the transport protects it: 71 on a local socket, as slapd has it.
     pub transport_strength: u32,
     /// How well TLS does, in bits of the key.
@@ -208,6 +212,12 @@ impl Requester {
         data: (&R, &Arc<State>),
     ) -> Result<Arc<Requester>> {
         self.grants.set.renewed(schema, self, data)
+    }
+
+    /// Whether there are limits that may be about it, besides those of everybody.
+    #[inline]
+    pub fn may_be_limited(&self) -> bool {
+        self.grants.has_limits()
     }
 
     #[inline]

@@ -406,9 +406,6 @@ fn rules_that_name_what_is_not_there_are_refused() {
     // Who means what is hidden by it would not have it hidden.
     let other = refused(of(Attributes::of_type("authPassword")), Who::Anyone);
     assert!(other.contains("userPassword"), "{other}");
-    let path = Who::Peer(Peer::Path("/run/ldapi".into()));
-    let not_told = refused(What::everything(), path);
-    assert!(not_told.contains("^PATH="), "{not_told}");
     let pattern = What::entries(DnScope::Regex, "^uid=[a-z]{,5},");
     let no_number = refused(pattern, Who::Anyone);
     assert!(no_number.contains("{0,m}"), "{no_number}");

@@ -50,10 +50,19 @@ pub(super) enum CompiledWho {
     },
     Set(Arc<Set>),
     Network(Peer),
-    Named(TextStyle, String),
+    /// Who comes over the local socket with a path.
+    Path(String),
+    Named(Named, TextStyle, String),
     /// The same with text that depends on the entry.
-    NamedOf(TextStyle, Arc<Expansion>),
+    NamedOf(Named, TextStyle, Arc<Expansion>),
     Strength(Strength, u32),
+}
+
+/// What of a connection has a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    Peer,
+    Socket(SocketName),
 }
 
 type Made<T> = std::result::Result<T, String>;
@@ -98,23 +107,15 @@ impl CompiledWho {
                 CompiledWho::Set(Arc::new(set(schema, pattern, expand.then_some(source))?))
             }
             Who::Peer(Peer::Name { style, pattern }) => {
-                CompiledWho::named(*style, pattern, &expansion)?
+                CompiledWho::named((Named::Peer, *style), pattern, &expansion)?
             }
-            Who::Peer(Peer::Path(_)) => {
-                return Err(
-                    "local sockets are not told apart: write peername.regex=^PATH= for all".into(),
-                );
-            }
+            Who::Peer(Peer::Path(path)) => CompiledWho::Path(path.clone()),
             Who::Peer(network) => CompiledWho::Network(network.clone()),
             Who::Socket {
-                what: SocketName::Domain,
-                ..
-            } => return Err("names of hosts (domain) are not looked up: name addresses".into()),
-            Who::Socket { .. } => {
-                return Err(
-                    "sockname and sockurl are not supported: name addresses of clients".into(),
-                );
-            }
+                what,
+                style,
+                pattern,
+            } => CompiledWho::named((Named::Socket(*what), *style), pattern, &expansion)?,
             Who::Strength { of, least } => CompiledWho::Strength(*of, *least),
         })
     }
@@ -167,21 +168,21 @@ impl CompiledWho {
     }
 
     fn named(
-        style: TextStyle,
+        (named, style): (Named, TextStyle),
         pattern: &str,
         expansion: &impl Fn(&str) -> Made<Arc<Expansion>>,
     ) -> Made<CompiledWho> {
         if style == TextStyle::Exact {
-            return Ok(CompiledWho::Named(style, pattern.to_owned()));
+            return Ok(CompiledWho::Named(named, style, pattern.to_owned()));
         }
         let expansion = expansion(pattern)?;
         let Some(pattern) = expansion.constant() else {
-            return Ok(CompiledWho::NamedOf(style, expansion));
+            return Ok(CompiledWho::NamedOf(named, style, expansion));
         };
         if style == TextStyle::Regex {
             Regex::new(pattern)?;
         }
-        Ok(CompiledWho::Named(style, pattern.to_owned()))
+        Ok(CompiledWho::Named(named, style, pattern.to_owned()))
     }
 
     /// Whether it asks for the content of entries.
@@ -202,7 +203,6 @@ impl CompiledWho {
         need: &mut Need,
     ) -> Result<bool> {
         let is_bound = asker.is_bound;
-        let peer_name = asker.from.map(|from| from.peer_name.as_str());
         let condition = match self {
             CompiledWho::Anyone => return Ok(true),
             CompiledWho::Anonymous => return Ok(!is_bound),
@@ -230,16 +230,20 @@ impl CompiledWho {
             CompiledWho::Network(network) => {
                 return Ok(asker.from.is_some_and(|from| from.is_in(network)));
             }
-            CompiledWho::Named(style, pattern) => {
+            CompiledWho::Path(path) => {
+                return Ok(asker.from.is_some_and(|from| from.is_local(path)));
+            }
+            CompiledWho::Named(named, style, pattern) => {
+                let text = asker.from.map(|from| from.name(*named));
                 return Ok(
-                    peer_name.is_some_and(|text| pattern == "*" || text_is(*style, text, pattern))
+                    text.is_some_and(|text| pattern == "*" || text_is(*style, text, pattern))
                 );
             }
             CompiledWho::Strength(of, least) => {
                 return Ok(asker.from.is_some_and(|from| from.strength(*of) >= *least));
             }
-            CompiledWho::NamedOf(style, expansion) => {
-                let Some(text) = peer_name else {
+            CompiledWho::NamedOf(named, style, expansion) => {
+                let Some(text) = asker.from.map(|from| from.name(*named)) else {
                     return Ok(false);
                 };
                 Condition::Text(expansion.clone(), *style, text.into())
@@ -339,6 +343,19 @@ impl Connection {
             Strength::Tls => self.tls_strength,
             Strength::Sasl => 0,
         }
+    }
+
+    fn name(&self, named: Named) -> &str {
+        match named {
+            Named::Peer => &self.peer_name,
+            Named::Socket(SocketName::Sockname) => &self.socket_name,
+            Named::Socket(SocketName::Sockurl) => &self.socket_url,
+        }
+    }
+
+    /// Whether it is one over the local socket with a path.
+    fn is_local(&self, path: &str) -> bool {
+        self.peer_name.strip_prefix("PATH=") == Some(path)
     }
 
     fn is_in(&self, network: &Peer) -> bool {

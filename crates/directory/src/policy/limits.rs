@@ -29,6 +29,21 @@ pub struct SearchBounds {
     pub candidates: Option<u32>,
     /// Entries of a page.
     pub page: Option<u32>,
+    /// Entries of all pages of a search.
+    pub pages: Option<PagesBound>,
+    /// Operations that are under way at the same time, over all connections of who asks.
+    pub operations: Option<u32>,
+}
+
+/// What bounds all pages of a search, where that is not what bounds a search without pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagesBound {
+    /// There are no pages.
+    Disabled,
+    /// The hard limit of entries, also of who asks for no limit.
+    Hard,
+    /// So many entries, in the place of the limits of a search without pages; 0 is no bound.
+    Entries(u32),
 }
 
 /// A bound; 0 is none.
@@ -48,7 +63,16 @@ impl fmt::Display for Limits {
             time,
             candidates,
             page,
+            pages,
+            operations,
         } = self.bounds;
+        match pages {
+            None => {}
+            Some(PagesBound::Disabled) => f.write_str(" size.prtotal=disabled")?,
+            Some(PagesBound::Hard) => f.write_str(" size.prtotal=hard")?,
+            Some(PagesBound::Entries(0)) => f.write_str(" size.prtotal=unlimited")?,
+            Some(PagesBound::Entries(limit)) => write!(f, " size.prtotal={limit}")?,
+        }
         for (name, limit) in [
             ("size.soft", size.soft),
             ("size.hard", size.hard),
@@ -56,6 +80,7 @@ impl fmt::Display for Limits {
             ("size.pr", page),
             ("time.soft", time.soft),
             ("time.hard", time.hard),
+            ("operations", operations),
         ] {
             match limit {
                 None => {}
@@ -88,16 +113,34 @@ impl FromStr for Limits {
             let field = word.field()?;
             let name = field.name.to_ascii_lowercase();
             let is_size = name == "size";
-            if !is_size && name != "time" {
-                return Err(word.error("write size= or time=, with .soft or .hard"));
+            let is_operations = name == "operations" && field.style.is_none();
+            if !is_size && !is_operations && name != "time" {
+                let why = "write size= or time=, with .soft or .hard, or operations=";
+                return Err(word.error(why));
+            }
+            let bounds = &mut limits.bounds;
+            let is_of_pages = |style: &str| style.eq_ignore_ascii_case("prtotal");
+            if is_size && field.style.is_some_and(is_of_pages) {
+                let special = match field.value {
+                    "disabled" => Some(PagesBound::Disabled),
+                    "hard" => Some(PagesBound::Hard),
+                    _ => None,
+                };
+                if special.is_some() {
+                    bounds.pages = special;
+                    continue;
+                }
             }
             let limit = limit(field.value).ok_or_else(|| {
                 word.error(format!(
                     "write a number from 1 to {LIMIT_MAX}, or unlimited"
                 ))
             })?;
+            if is_operations {
+                bounds.operations = Some(limit);
+                continue;
+            }
             let kind = field.style.map(str::to_ascii_lowercase);
-            let bounds = &mut limits.bounds;
             let bound = match is_size {
                 true => &mut bounds.size,
                 false => &mut bounds.time,
@@ -108,8 +151,13 @@ impl FromStr for Limits {
                 Some("hard") => bound.hard = Some(limit),
                 Some("unchecked") if is_size => bounds.candidates = Some(limit),
                 Some("pr") if is_size => bounds.page = Some(limit),
+                Some("prtotal") if is_size => bounds.pages = Some(PagesBound::Entries(limit)),
                 Some(kind) => {
-                    let more = if is_size { ", .unchecked or .pr" } else { "" };
+                    let more = if is_size {
+                        ", .unchecked, .pr or .prtotal"
+                    } else {
+                        ""
+                    };
                     let why = format!(
                         "{name}.{kind} is no limit here: write {name}, or .soft, or .hard{more}"
                     );
@@ -118,7 +166,7 @@ impl FromStr for Limits {
             }
         }
         if limits.bounds == SearchBounds::default() {
-            return Err(words.error("no limit is given: write size= or time="));
+            return Err(words.error("no limit is given: write size=, time= or operations="));
         }
         Ok(limits)
     }
@@ -199,6 +247,19 @@ mod tests {
         } = of_candidates.bounds;
         assert_eq!((candidates, page), (Some(5000), Some(100)));
         assert_eq!(read(&of_candidates.to_string()), of_candidates);
+        for (text, pages) in [
+            ("users size.prtotal=5", PagesBound::Entries(5)),
+            ("users size.prtotal=unlimited", PagesBound::Entries(0)),
+            ("users size.prtotal=hard", PagesBound::Hard),
+            ("users size.prTotal=disabled", PagesBound::Disabled),
+        ] {
+            let of_pages = read(text);
+            assert_eq!(of_pages.bounds.pages, Some(pages));
+            assert_eq!(read(&of_pages.to_string()), of_pages);
+        }
+        let of_operations = read("dn.exact=\"cn=a,o=x\" operations=10 time=3");
+        assert_eq!(of_operations.bounds.operations, Some(10));
+        assert_eq!(read(&of_operations.to_string()), of_operations);
         for wrong in [
             "",
             "size=5",
@@ -207,7 +268,12 @@ mod tests {
             "users size=0",
             "users size=x",
             "users size.unchecked=disabled",
-            "users size.prtotal=5",
+            "users size.prtotal=0",
+            "users size.hard=disabled",
+            "users time.prtotal=5",
+            "users operations=0",
+            "users operations.soft=5",
+            "users operations=hard",
             "users time.unchecked=5",
             "set=\"this\" size=5",
             "dnattr=member size=5",

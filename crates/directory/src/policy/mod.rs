@@ -20,7 +20,7 @@ use std::ops::{BitAnd, BitOr, Not};
 
 use sapwood_ldap::list::ChangeKind;
 
-pub use self::limits::{Bound, Limits, SearchBounds};
+pub use self::limits::{Bound, Limits, PagesBound, SearchBounds};
 pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 
@@ -82,31 +82,6 @@ pub struct What {
     pub filter: Option<String>,
     /// The attributes; with none, all of them, [`Attributes::Entry`] and [`Attributes::Children`] included.
     pub attributes: Vec<Attributes>,
-    /// The values, of the only attribute; all without it.
-    pub value: Option<ValuePattern>,
-}
-
-/// Values of an attribute: `val[/matchingRule][.style]=value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValuePattern {
-    /// The rule to compare by, in the place of the attribute's own.
-    pub rule: Option<String>,
-    /// How they stand to the value.
-    pub style: ValueStyle,
-    /// The value, or the regular expression.
-    pub value: String,
-}
-
-/// How values stand to the one that a rule names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ValueStyle {
-    /// They are equal to it.
-    #[default]
-    Exact,
-    /// They match it, a regular expression.
-    Regex,
-    /// They are names that stand so to it. Never [`DnScope::Regex`] or [`DnScope::Level`].
-    Dn(DnScope),
 }
 
 /// The entries whose DN is this one, or stands in a relation to it.
@@ -196,7 +171,7 @@ pub enum Who {
     },
     /// Who comes from an address.
     Peer(Peer),
-    /// Who came in through a socket, or from a domain.
+    /// Who came in through a socket.
     Socket {
         /// What of the connection.
         what: SocketName,
@@ -248,15 +223,13 @@ pub enum GroupStyle {
     Nested,
 }
 
-/// What of a connection is compared as text.
+/// What of a listener is compared as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketName {
-    /// The address that the client connected to: `IP=127.0.0.1:389`, `PATH=/run/ldapi`.
+    /// Its address: `IP=127.0.0.1:389`, `PATH=/run/ldapi`.
     Sockname,
-    /// The URL of the listener: `ldap:///`.
+    /// Its URL: `ldap://127.0.0.1:389`.
     Sockurl,
-    /// The name of the client's host.
-    Domain,
 }
 
 /// How text is compared with a pattern.
@@ -269,10 +242,6 @@ pub enum TextStyle {
     Regex,
     /// It is the pattern, in which `$1` and its like are replaced.
     Expand,
-    /// It is the pattern, or ends with a dot and the pattern. Of domains alone.
-    Subtree,
-    /// The same, after `$1` and its like were replaced.
-    SubtreeExpand,
 }
 
 /// Where a client comes from: `peername[.style]=…`.

@@ -121,15 +121,16 @@ fn what(words: &mut Words) -> Parsed<What> {
             "attr" | "attrs" if what.attributes.is_empty() && field.style.is_none() => {
                 what.attributes = attributes(word, field.value)?;
             }
-            "val" | "value" if what.value.is_none() => {
-                what.value = Some(value(word, &what.attributes, &field)?);
+            "val" | "value" => {
+                let why = "rules about single values (val) are not there: name the whole attribute";
+                return Err(word.error(why));
             }
-            "dn" | "filter" | "attr" | "attrs" | "val" | "value" => {
+            "dn" | "filter" | "attr" | "attrs" => {
                 let name = field.name;
                 return Err(word.error(format!("{name} is given twice, or takes no style")));
             }
             name => {
-                let why = format!("{name} names nothing: write *, dn, filter, attrs or val");
+                let why = format!("{name} names nothing: write *, dn, filter or attrs");
                 return Err(word.error(why));
             }
         }
@@ -207,31 +208,6 @@ fn attributes(word: &Word, list: &str) -> Parsed<Vec<Attributes>> {
         attributes.push(attribute);
     }
     Ok(attributes)
-}
-
-fn value(word: &Word, attributes: &[Attributes], field: &words::Field<'_>) -> Parsed<ValuePattern> {
-    let [Attributes::Type(_)] = attributes else {
-        return Err(word.error("before val stands attrs with one attribute type"));
-    };
-    if let Some(rule) = field.option.filter(|rule| !is_name(rule)) {
-        return Err(word.error(format!("{rule:?} is not the name of a matching rule")));
-    }
-    let style = match field.style.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("exact") => ValueStyle::Exact,
-        Some(_) => match scope(field.style) {
-            Some(DnScope::Regex) => ValueStyle::Regex,
-            Some(DnScope::Level(_)) | None => return Err(unknown_style(word, field.style)),
-            Some(scope) => {
-                check_dn(word, field.value)?;
-                ValueStyle::Dn(scope)
-            }
-        },
-    };
-    Ok(ValuePattern {
-        rule: field.option.map(str::to_owned),
-        style,
-        value: field.value.to_owned(),
-    })
 }
 
 /// Reads a clause behind its `by`.

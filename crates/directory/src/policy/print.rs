@@ -100,21 +100,6 @@ impl Display for Attributes {
     }
 }
 
-impl Display for ValuePattern {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        out.write_str("val")?;
-        if let Some(rule) = &self.rule {
-            write!(out, "/{rule}")?;
-        }
-        match self.style {
-            ValueStyle::Exact => out.write_str(".exact")?,
-            ValueStyle::Regex => out.write_str(".regex")?,
-            ValueStyle::Dn(scope) => write!(out, ".{scope}")?,
-        }
-        write!(out, "={}", Quoted(&self.value))
-    }
-}
-
 impl Display for What {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let mut before = "";
@@ -133,9 +118,6 @@ impl Display for What {
             }
             before = " ";
         }
-        if let Some(value) = &self.value {
-            write!(out, " {value}")?;
-        }
         match before {
             "" => out.write_char('*'),
             _ => Ok(()),
@@ -149,8 +131,6 @@ impl Display for TextStyle {
             TextStyle::Exact => "exact",
             TextStyle::Regex => "regex",
             TextStyle::Expand => "expand",
-            TextStyle::Subtree => "subtree",
-            TextStyle::SubtreeExpand => "subtree,expand",
         })
     }
 }
@@ -230,7 +210,6 @@ impl Display for Who {
                 let name = match what {
                     SocketName::Sockname => "sockname",
                     SocketName::Sockurl => "sockurl",
-                    SocketName::Domain => "domain",
                 };
                 write!(out, "{name}.{style}={}", Quoted(pattern))
             }

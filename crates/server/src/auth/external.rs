@@ -28,15 +28,18 @@ impl Exchange for External {
                 let known = asked.entries.outsider(&dn)?;
                 known.unwrap_or(Identity::External { dn })
             }
-            Peer::Tcp(_) => match asked.tls.and_then(|tls| tls.certificate.as_ref()) {
-                Some(own) => certificate::identity(asked, own)?,
-                None => {
-                    let reason = "EXTERNAL works on ldapi, and over TLS for clients that show a certificate where they are \
+            Peer::Tcp(_) | Peer::Proxied { .. } => {
+                let shown = asked.tls.and_then(|tls| tls.certificate.as_ref());
+                match shown {
+                    Some(own) => certificate::identity(asked, own)?,
+                    None => {
+                        let reason = "EXTERNAL works on ldapi, and over TLS for clients that show a certificate where they are \
                                   asked for one (tls.client_certificates)";
-                    let code = ResultCode::InappropriateAuthentication;
-                    return Err(Outcome::new(code, reason));
+                        let code = ResultCode::InappropriateAuthentication;
+                        return Err(Outcome::new(code, reason));
+                    }
                 }
-            },
+            }
         };
         let wanted = std::str::from_utf8(credentials.unwrap_or_default()).map_err(|_| {
             let reason = "the authorization identity is not UTF-8";

@@ -52,7 +52,11 @@ impl Config {
         limits.update_queue_bytes_max = fixed.update_queue_bytes_max;
         limits.open_transactions_bytes_max = fixed.open_transactions_bytes_max;
         limits.hashers_max = fixed.hashers_max;
+        limits.saslauthd_max = fixed.saslauthd_max;
+        limits.saslauthd_seconds_max = fixed.saslauthd_seconds_max;
         // The directory was opened with them.
+        let saslauthd = &started.passwords.saslauthd;
+        running.passwords.saslauthd.clone_from(saslauthd);
         limits.password_values_max = fixed.password_values_max;
         limits.password_cost_ms_max = fixed.password_cost_ms_max;
         running

@@ -48,7 +48,7 @@ fn a_connection_that_is_sent_requests_without_end_lets_others_have_their_turn() 
             admission,
             Stream::Local(stream),
             peer,
-            TlsUse::default(),
+            Arc::default(),
             OpenSessions::new(seat),
         ));
         let mut of_turns = Vec::new();

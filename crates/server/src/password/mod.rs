@@ -10,6 +10,7 @@ mod breached;
 mod crypt;
 mod one_time;
 mod pool;
+mod saslauthd;
 mod scram;
 mod stored;
 mod strength;
@@ -23,7 +24,9 @@ use sapwood_directory::PasswordSchemes;
 use zeroize::Zeroizing;
 
 pub(crate) use one_time::redeemed;
+pub use one_time::use_passwords as use_one_time_passwords;
 pub(crate) use pool::{HasherPool, Pending, Ticket};
+pub(crate) use saslauthd::Saslauthd;
 pub(crate) use scram::{SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramVerifier};
 pub use stored::{
     Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
@@ -192,13 +195,19 @@ pub fn hash(password: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a stored form is one of those that [`hash`] makes, whatever its cost.
-pub(crate) fn is_usual(stored: &[u8]) -> bool {
+fn is_usual(stored: &[u8]) -> bool {
     scheme_of(stored).is_some_and(|(scheme, rest)| {
         let is_argon2 = ["ARGON2", "ARGON2ID"]
             .iter()
             .any(|name| name.eq_ignore_ascii_case(scheme));
         is_argon2 && rest.starts_with(b"$argon2id$")
     })
+}
+
+/// Whether a stored form can be replaced by one that [`hash`] makes of the same password: it is another one, and no
+/// other program knows the password, which may change there.
+pub(crate) fn is_outdated(stored: &[u8]) -> bool {
+    !is_usual(stored) && saslauthd::user_of(stored).is_none()
 }
 
 /// The work of [`hash`].
@@ -216,6 +225,8 @@ pub struct Hasher {
     pub schemes: PasswordSchemes,
     /// The file of passwords that are known from breaches, if there is one.
     pub breached: Option<Arc<Path>>,
+    /// Whether there is a saslauthd that knows passwords: then `{SASL}` and a user can be stored.
+    pub has_saslauthd: bool,
     /// How hard to guess a password has to be where policies look at it, up to [`STRENGTH_MAX`]; 0 asks for nothing.
     pub strength_min: u8,
 }
@@ -287,7 +298,9 @@ impl sapwood_directory::PasswordHasher for Hasher {
             }
             let mut work = Work::default();
             for value in values {
+                let is_known_elsewhere = || saslauthd::user_of(value).is_some();
                 work = work.and(match is_hashed(value) {
+                    true if self.has_saslauthd && is_known_elsewhere() => Work::default(),
                     true => StoredPassword::parse(value)?.work(0),
                     false => {
                         check_new(value)?;
@@ -388,8 +401,9 @@ mod tests {
             b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==",
             b"clear",
         ] {
-            assert!(!is_usual(other));
+            assert!(!is_usual(other) && is_outdated(other));
         }
+        assert!(!is_outdated(b"{SASL}anne"));
     }
 
     #[test]
@@ -419,6 +433,13 @@ mod tests {
         );
         assert!(check(&[b"{FOO}x"]).unwrap_err().contains("{FOO}"));
         assert!(check(&[b"{CLEARTEXT}x"]).is_err());
+        assert!(check(&[b"{SASL}anne"]).is_err());
+        let asking = Hasher {
+            has_saslauthd: true,
+            ..Hasher::default()
+        };
+        assert_eq!(asking.check(&[b"{SASL}anne"]), Ok(()));
+        assert!(asking.check(&[b"{SASL}"]).is_err());
         assert!(hasher.hash(b"{FOO}x").is_err());
         assert!(check(&[b"{not a scheme}", b"{}", b"{"]).is_ok());
         let long = [b'x'; PASSWORD_BYTES_MAX + 1];

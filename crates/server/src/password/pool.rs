@@ -17,6 +17,8 @@ const AVERAGED_HASHES: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct HasherPool {
     workers: Workers,
+    /// Those that wait for other programs; none if nobody is asked.
+    askers: Option<Workers>,
     pace: Arc<Pace>,
 }
 
@@ -52,11 +54,12 @@ pub(crate) struct Pending {
 
 impl HasherPool {
     /// Measures one hash, and starts `threads` hashers. Each takes up to 19 MiB while it works, and up to
-    /// [`VALUE_MEMORY_KIB_MAX`](super::VALUE_MEMORY_KIB_MAX) for a stored hash that asks for it.
+    /// [`VALUE_MEMORY_KIB_MAX`](super::VALUE_MEMORY_KIB_MAX) for a stored hash that asks for it. The `askers` are
+    /// threads for passwords that other programs know; they wait for these, and no hash waits for them.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(crate) fn start(threads: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(threads: usize, askers: usize) -> std::io::Result<Self> {
         let began = Instant::now();
         let _ = hash(b"");
         let state = State {
@@ -65,6 +68,10 @@ impl HasherPool {
         };
         Ok(Self {
             workers: Workers::start("hasher", threads.max(1), 0)?,
+            askers: match askers {
+                0 => None,
+                askers => Some(Workers::start("asker", askers, 0)?),
+            },
             pace: Arc::new(Pace {
                 state: Mutex::new(state),
             }),
@@ -75,6 +82,27 @@ impl HasherPool {
     /// that it was stopped.
     pub(crate) fn submit(
         &self,
+        claim: Claim,
+        work: Work,
+        job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
+    ) -> Ticket {
+        self.submit_to(&self.workers, claim, work, job)
+    }
+
+    /// The same of a job that asks other programs.
+    pub(crate) fn submit_asking(
+        &self,
+        claim: Claim,
+        work: Work,
+        job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
+    ) -> Ticket {
+        let askers = self.askers.as_ref().unwrap_or(&self.workers);
+        self.submit_to(askers, claim, work, job)
+    }
+
+    fn submit_to(
+        &self,
+        workers: &Workers,
         claim: Claim,
         work: Work,
         mut job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
@@ -90,7 +118,7 @@ impl HasherPool {
             flow
         };
         Ticket {
-            _job: self.workers.submit(claim, Length::Long, timed),
+            _job: workers.submit(claim, Length::Long, timed),
             _pending: pending,
         }
     }
@@ -183,7 +211,7 @@ mod tests {
     /// With three threads the delay was two thirds of a hash.
     #[test]
     fn no_failed_bind_is_answered_before_a_hash_could_be_done_twice() {
-        let pool = HasherPool::start(4).unwrap();
+        let pool = HasherPool::start(4, 0).unwrap();
         let claim = claim(0, 0);
         let delay = pool.failure_delay(claim);
         assert!(delay >= 2 * pool.hash_time());
@@ -195,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_failed_bind_takes_as_long_as_its_hash_would_have() {
-        let pool = HasherPool::start(1).unwrap();
+        let pool = HasherPool::start(1, 0).unwrap();
         let (release, gate) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
         let held = pool.submit(claim(0, 0), hash_work(), move |_| {

@@ -1,6 +1,11 @@
 //! Checks a password against the stored ones of an entry, one at a time, so that a hasher can stop in between.
 
-use super::{PASSWORD_BYTES_MAX, Password, PasswordLimits, StoredPassword, VALUE_WORK_MAX, Work};
+use std::sync::Arc;
+
+use super::saslauthd::user_of;
+use super::{
+    PASSWORD_BYTES_MAX, Password, PasswordLimits, Saslauthd, StoredPassword, VALUE_WORK_MAX, Work,
+};
 
 /// Work that is done where the session runs.
 const QUICK_WORK_MAX: Work = Work::from_millis(1);
@@ -11,6 +16,10 @@ pub struct Verifier {
     password: Password,
     /// In reverse: the next one is the last. Those that no password can match are not among them.
     stored: Vec<(usize, StoredPassword)>,
+    /// Who is asked about users whom other values name, once none of those has matched.
+    saslauthd: Option<Arc<Saslauthd>>,
+    /// The users, in reverse.
+    users: Vec<(usize, String)>,
     work: Work,
 }
 
@@ -23,6 +32,8 @@ pub enum Verified {
     Differs,
     /// There are more to be tried.
     More,
+    /// Who knows the password has not answered.
+    Unknown,
 }
 
 impl Verifier {
@@ -53,8 +64,30 @@ impl Verifier {
         Self {
             password: Password::new(password.to_vec()),
             stored: tried,
+            saslauthd: None,
+            users: Vec::new(),
             work,
         }
+    }
+
+    /// The same that also asks saslauthd about what `stored` values name, no more of them than an entry may have.
+    pub(crate) fn asking<'a>(
+        mut self,
+        saslauthd: &Arc<Saslauthd>,
+        stored: impl IntoIterator<Item = &'a [u8]>,
+        limits: PasswordLimits,
+    ) -> Self {
+        let stored = stored.into_iter().take(limits.values_max).enumerate();
+        let users = stored.filter_map(|(at, value)| Some((at, user_of(value)?.to_owned())));
+        self.users = users.collect();
+        self.users.reverse();
+        self.saslauthd = Some(Arc::clone(saslauthd));
+        self
+    }
+
+    /// Whether it asks another program, and waits for the answer.
+    pub(crate) fn asks(&self) -> bool {
+        !self.users.is_empty()
     }
 
     /// Whether it takes some microseconds in all: the values are a few bare digests, as of `{SSHA}`, or there are none.
@@ -62,7 +95,7 @@ impl Verifier {
     #[must_use]
     pub fn is_quick(&self) -> bool {
         let mut stored = self.stored.iter();
-        self.work <= QUICK_WORK_MAX && stored.all(|(_, stored)| stored.is_quick())
+        !self.asks() && self.work <= QUICK_WORK_MAX && stored.all(|(_, stored)| stored.is_quick())
     }
 
     /// The password.
@@ -80,8 +113,26 @@ impl Verifier {
     pub fn step(&mut self) -> Verified {
         match self.stored.pop() {
             Some((at, stored)) if stored.matches(&self.password) => Verified::Matches(at),
-            Some(_) if !self.stored.is_empty() => Verified::More,
-            _ => Verified::Differs,
+            Some(_) if !self.stored.is_empty() || self.asks() => Verified::More,
+            Some(_) => Verified::Differs,
+            None => self.ask(),
+        }
+    }
+
+    /// Asks about one more user.
+    fn ask(&mut self) -> Verified {
+        let (Some(saslauthd), Some((at, user))) = (&self.saslauthd, self.users.pop()) else {
+            return Verified::Differs;
+        };
+        match saslauthd.accepts(&user, &self.password) {
+            Ok(true) => Verified::Matches(at),
+            Ok(false) if self.asks() => Verified::More,
+            Ok(false) => Verified::Differs,
+            Err(error) => {
+                let socket = saslauthd.socket.display();
+                tracing::error!("{socket}: saslauthd does not answer: {error}");
+                Verified::Unknown
+            }
         }
     }
 
@@ -90,7 +141,7 @@ impl Verifier {
         loop {
             match self.step() {
                 Verified::Matches(at) => return Some(at),
-                Verified::Differs => return None,
+                Verified::Differs | Verified::Unknown => return None,
                 Verified::More => {}
             }
         }

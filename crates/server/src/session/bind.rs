@@ -33,8 +33,7 @@ use super::second_factor::PasswordCheck;
 use super::{Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
-use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_usual};
-use crate::peer::Peer;
+use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_outdated};
 use crate::workers::{Claim, Owner};
 
 /// As whom a client acts that has authenticated.
@@ -387,7 +386,7 @@ impl<E: Engine> Session<E> {
             governed: entry.filter(|_| is_governed),
             authzid,
             failure: (failure, claim),
-            is_stored_anew: is_stored_anew && stored.iter().any(|stored| !is_usual(stored)),
+            is_stored_anew: is_stored_anew && stored.iter().any(|stored| is_outdated(stored)),
             stored,
         };
         if let Some(governed) = candidate.governed
@@ -714,11 +713,7 @@ impl<E: Engine> Session<E> {
 
     /// Refuses a password that others could have read on its way.
     pub(super) fn require_confidentiality(&self) -> Result<(), Outcome> {
-        let confidential = self.context.channel.is_under_tls
-            || match self.context.peer {
-                Peer::Tcp(address) => address.ip().to_canonical().is_loopback(),
-                Peer::Local { .. } => true,
-            };
+        let confidential = self.context.channel.is_under_tls || self.context.peer.is_near();
         if confidential || self.settings.config.access.danger_plaintext_passwords {
             Ok(())
         } else {

@@ -12,6 +12,7 @@ use super::{Reader, Service, Session};
 use crate::accounts::Claimant;
 use crate::admission::Admission;
 use crate::closing::Reason;
+use crate::endpoint::Endpoint;
 use crate::peer::Peer;
 use crate::tls::Established;
 use crate::workers::{Claim, Owner};
@@ -21,6 +22,8 @@ pub(super) struct Context {
     /// The connection's number, for the access log.
     pub(super) number: u64,
     pub(super) peer: Peer,
+    /// Where it came in.
+    pub(super) endpoint: Arc<Endpoint>,
     /// What kind of connection it is.
     pub(super) channel: Channel,
     /// What TLS has established.
@@ -47,19 +50,20 @@ impl Context {
     /// That of a connection which nobody is bound on yet.
     pub(super) fn new<E: Engine>(
         service: &Service<E>,
-        peer: Peer,
+        (peer, endpoint): (Peer, Arc<Endpoint>),
         admission: &Admission,
     ) -> Context {
-        let from = peer.connection(0);
+        let from = peer.connection(&endpoint, 0);
         let nobody = service
             .directory
             .requester_from(Identity::Anonymous, Some(from.clone()));
         Context {
             number: admission.number,
             peer,
+            endpoint,
             channel: Channel {
                 is_vouched_for: matches!(peer, Peer::Local { .. }),
-                takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
+                takes_tls: service.tls.is_some() && !matches!(peer, Peer::Local { .. }),
                 is_under_tls: false,
             },
             tls: None,

@@ -242,6 +242,16 @@ impl<E: Engine> Session<E> {
             self.log_acting(id, &by);
             self.record_controls(id, &by, controls);
         }
+        if by.may_be_limited() {
+            let checked = self.check_limits(&message.op, controls, &by, burst);
+            if self.waits_for_fetch(Reader::Request) {
+                return false;
+            }
+            if let Err(outcome) = checked {
+                self.answer(id, operation, &outcome);
+                return true;
+            }
+        }
         match message.op {
             Request::Bind(request) => return self.bind(id, &request, controls),
             Request::Unbind => self.then = Then::Close,

@@ -18,6 +18,7 @@ pub(crate) mod extended;
 mod fetch;
 mod ids;
 mod input;
+mod limits;
 mod log;
 mod long;
 mod operations;
@@ -57,6 +58,7 @@ use self::search::STEP_WORK;
 pub(crate) use self::service::{Parts, Service};
 use crate::admission::Admission;
 use crate::closing::Reason;
+use crate::endpoint::Endpoint;
 use crate::memory::INPUT_FREE_BYTES;
 use crate::peer::Peer;
 use crate::printable::Printable;
@@ -134,13 +136,13 @@ pub(crate) struct Session<E: Engine> {
 impl<E: Engine> Session<E> {
     pub(crate) fn new(
         service: Arc<Service<E>>,
-        peer: Peer,
+        from: (Peer, Arc<Endpoint>),
         admission: Rc<Admission>,
         completions: Completions<E>,
         last_snapshot: LastSnapshot<E>,
     ) -> Self {
         let settings = service.settings();
-        let context = Context::new(&service, peer, &admission);
+        let context = Context::new(&service, from, &admission);
         Self {
             service,
             settings,
@@ -232,7 +234,7 @@ impl<E: Engine> Session<E> {
         self.context.channel.is_under_tls = true;
         self.context.channel.is_vouched_for |= has_certificate;
         self.context.tls = Some(Box::new(established));
-        let from = self.context.peer.connection(ssf);
+        let from = self.context.peer.connection(&self.context.endpoint, ssf);
         let directory = &self.service.directory;
         for requester in [&mut self.context.requester, &mut self.context.nobody] {
             *requester = directory.requester_over(requester, from.clone());
@@ -290,6 +292,7 @@ impl<E: Engine> Session<E> {
             Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
             _ => {}
         }
+        self.count_operations();
     }
 
     /// Counts work that was done at once as work of this turn.

@@ -10,6 +10,7 @@ use super::bind::{ActsAs, Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
 use super::ids::{MessageIds, Wishes};
+use super::limits::Counted;
 use super::long::Prepared;
 use super::prefetch::PREFETCH_MAX;
 use super::reply::{Reply, ReplyKind};
@@ -40,6 +41,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) tells_identity: bool,
     /// As whom the client of the bind under way acts when it succeeds.
     pub(super) acts_as: ActsAs,
+    /// What is under way, as it is counted for limits.
+    pub(super) counted_as: Counted,
     /// In whose name the bind under way is counted as one that may fail.
     pub(super) counted: Option<Claim>,
     /// A SASL bind that its client goes on with.
@@ -66,6 +69,7 @@ impl<E: Engine> Default for Operations<E> {
             tells_policy: false,
             tells_identity: false,
             acts_as: ActsAs::Itself,
+            counted_as: Counted::default(),
             counted: None,
             challenged: None,
             transactions: Transactions::default(),

@@ -274,7 +274,13 @@ fn from(number: u64, peer: &Peer, id: Option<u32>) -> Members {
     if let Some(id) = id {
         from.number("message", id);
     }
-    from.text("address", peer);
+    match peer {
+        Peer::Proxied { client, proxy } => {
+            from.text("address", client);
+            from.text("proxy", proxy);
+        }
+        peer => from.text("address", peer),
+    }
     from
 }
 

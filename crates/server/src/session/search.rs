@@ -260,6 +260,11 @@ impl<E: Engine> Running<E> {
         self.queue.is_empty()
     }
 
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.queue.len() + self.waiting.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= SEARCHES_MAX
     }
@@ -463,7 +468,13 @@ impl<E: Engine> Session<E> {
                 .paged_results
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             tells_usability: controls.account_usability.is_some(),
-            entries_max: limits.entries_max(size_limit),
+            entries_max: match controls.paged_results {
+                Some(_) => {
+                    // Where there are none it does not begin.
+                    limits.paged_entries_max(size_limit).unwrap_or(1)
+                }
+                None => limits.entries_max(size_limit),
+            },
             candidates_max: limits.candidates_max(),
             deadline_micros: deadline_micros(limits, time_limit),
         }

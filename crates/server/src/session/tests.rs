@@ -48,7 +48,7 @@ impl Bench {
         let admission = service.connections.newcomer(&peer, 1).admit().unwrap();
         let session = Session::new(
             Arc::new(service),
-            peer,
+            (peer, Arc::default()),
             Rc::new(admission),
             completions,
             LastSnapshot::default(),
@@ -138,7 +138,7 @@ fn service(folder: &Path, directory: Directory) -> (Service<Embedded>, WriterThr
     let settings =
         Settings::new(folder, Config::load(folder).unwrap(), &directory.schema()).unwrap();
     let (writer, threads) = Writer::start(directory.clone()).unwrap();
-    let hashers = HasherPool::start(1).unwrap();
+    let hashers = HasherPool::start(1, 0).unwrap();
     let preparers = Workers::start("preparer", 1, 1).unwrap();
     let folder = folder.to_owned();
     let parts = Parts {

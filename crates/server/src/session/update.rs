@@ -305,6 +305,7 @@ impl<E: Engine> Session<E> {
             // If the directory cannot be read the update that asks will fail, too.
             schemes: schemes.unwrap_or_default(),
             breached: self.settings.breached_passwords.clone(),
+            has_saslauthd: self.settings.saslauthd.is_some(),
             strength_min: self.settings.config.passwords.strength_min,
         }
     }

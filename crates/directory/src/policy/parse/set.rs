@@ -103,6 +103,17 @@ impl<'t> Reader<'t> {
         while self.takes("/") || self.takes("->") {
             steps.push(self.step()?);
         }
+        if let Origin::Text(text) = &origin
+            && !steps.is_empty()
+            && text
+                .get(..7)
+                .is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap://"))
+        {
+            return Err(
+                "URLs in a set are not searched: name an entry, or write group/CLASS/labeledURI="
+                    .to_owned(),
+            );
+        }
         Ok(PartOf { origin, steps })
     }
 
@@ -224,6 +235,8 @@ mod tests {
             "()",
             "this/cn;lang-en",
             "user'",
+            "[ldap:///dc=x??sub?(cn=a)]/member & user",
+            "[LDAP:///dc=x]->manager",
             "ä",
         ] {
             assert!(read_set(wrong).is_err(), "{wrong:?}");

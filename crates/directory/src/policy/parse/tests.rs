@@ -68,32 +68,20 @@ fn attributes() -> BoxedStrategy<Vec<Attributes>> {
     prop::collection::vec(one, 0..3).boxed()
 }
 
-fn value() -> BoxedStrategy<ValuePattern> {
-    let styled = prop_oneof![
-        text().prop_map(|value| (ValueStyle::Exact, value)),
-        text().prop_map(|value| (ValueStyle::Regex, value)),
-        (entries_scope(), dn()).prop_map(|(scope, value)| (ValueStyle::Dn(scope), value))
-    ];
-    (prop::option::of(name()), styled)
-        .prop_map(|(rule, (style, value))| ValuePattern { rule, style, value })
-        .boxed()
-}
-
 fn what() -> BoxedStrategy<What> {
     let filter = prop_oneof![
         Just("(cn=a b)".to_owned()),
         Just("(&(a=*)(!(b=\\28\")))".to_owned())
     ];
-    let of = prop_oneof![
-        attributes().prop_map(|attributes| (attributes, None)),
-        (name(), value()).prop_map(|(name, value)| (vec![Attributes::Type(name)], Some(value))),
-    ];
-    let all = (prop::option::of(entries()), prop::option::of(filter), of);
-    all.prop_map(|(entries, filter, (attributes, value))| What {
+    let all = (
+        prop::option::of(entries()),
+        prop::option::of(filter),
+        attributes(),
+    );
+    all.prop_map(|(entries, filter, attributes)| What {
         entries,
         filter,
         attributes,
-        value,
     })
     .boxed()
 }
@@ -167,15 +155,8 @@ fn peer() -> BoxedStrategy<Who> {
 
 fn socket() -> BoxedStrategy<Who> {
     let names = prop_oneof![Just(SocketName::Sockname), Just(SocketName::Sockurl)];
-    let plain = (names, style());
-    let domain = prop_oneof![
-        style(),
-        Just(TextStyle::Subtree),
-        Just(TextStyle::SubtreeExpand)
-    ];
-    let styled = prop_oneof![plain, domain.prop_map(|style| (SocketName::Domain, style))];
-    (styled, text())
-        .prop_map(|((what, style), pattern)| Who::Socket {
+    (names, style(), text())
+        .prop_map(|(what, style, pattern)| Who::Socket {
             what,
             style,
             pattern,
@@ -321,6 +302,12 @@ fn errors_name_line_and_column() {
         ("access to dn.base=x by * read", 1, 11),
         ("access to dn.base=dc=x dn.base=dc=y by * read", 1, 24),
         ("access to attrs=a,b val=x by * read", 1, 21),
+        ("access to attrs=sn val.regex=x by * read", 1, 20),
+        (
+            "access to * by set=\"[ldap:///o=x]/member & user\" read",
+            1,
+            16,
+        ),
         ("access to attrs=a, b by * read", 1, 11),
         ("access to filter=(x by * read", 1, 11),
         ("access to filter=\"(x by * read", 1, 18),
@@ -330,6 +317,7 @@ fn errors_name_line_and_column() {
         ("access to * by aci=x read", 1, 16),
         ("access to * by ssf=0 read", 1, 16),
         ("access to * by peername.ip=1.2.3 read", 1, 16),
+        ("access to *\n    by domain.subtree=example.com read", 2, 8),
         ("access to * by dn.base,shrink=dc=x read", 1, 16),
         ("access to * by * read stop read", 1, 28),
         ("access to * by * =rq", 1, 18),

@@ -48,7 +48,9 @@ pub(in super::super) fn who(word: &Word) -> Parsed<Option<Who>> {
         "peername" => Who::Peer(peer(word, &field)?),
         "sockname" => socket(word, &field, SocketName::Sockname)?,
         "sockurl" => socket(word, &field, SocketName::Sockurl)?,
-        "domain" => socket(word, &field, SocketName::Domain)?,
+        "domain" => {
+            return Err(word.error("names of hosts (domain) are not looked up: name addresses"));
+        }
         "ssf" => strength(word, &field, Strength::Any)?,
         "transport_ssf" => strength(word, &field, Strength::Transport)?,
         "tls_ssf" => strength(word, &field, Strength::Tls)?,
@@ -224,25 +226,10 @@ fn text_style(style: Option<&str>) -> Option<TextStyle> {
 
 fn socket(word: &Word, field: &Field<'_>, what: SocketName) -> Parsed<Who> {
     no_option(word, field)?;
-    let (style, expand) = match what {
-        SocketName::Domain => modified(word, field)?,
-        _ => (field.style, false),
-    };
-    let is_subtree = what == SocketName::Domain
-        && style.is_some_and(|style| {
-            ["sub", "subtree"]
-                .iter()
-                .any(|name| style.eq_ignore_ascii_case(name))
-        });
-    let found = match (is_subtree, text_style(style)) {
-        (true, _) if expand => Some(TextStyle::SubtreeExpand),
-        (true, _) => Some(TextStyle::Subtree),
-        (false, Some(TextStyle::Exact)) if expand => Some(TextStyle::Expand),
-        (false, known) => known,
-    };
+    let style = text_style(field.style);
     Ok(Who::Socket {
         what,
-        style: found.ok_or_else(|| unknown_style(word, style))?,
+        style: style.ok_or_else(|| unknown_style(word, field.style))?,
         pattern: field.value.to_owned(),
     })
 }

@@ -6,9 +6,10 @@ use std::time::Instant;
 use sapwood_directory::access::ACTING_WORK_MAX;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{AccountChange, BindVerdict, EntryId, Error, Identity, Outcome};
+use sapwood_ldap::result::ResultCode;
 
 use super::{ActsAs, Begun, Hashing, Verdict};
-use crate::password::{Verified, Verifier, hash, hash_work, is_usual};
+use crate::password::{Verified, Verifier, hash, hash_work, is_outdated};
 use crate::session::acting::acts_at_bind;
 use crate::session::password_policy::judge;
 use crate::session::{Completion, Session};
@@ -36,7 +37,11 @@ impl<E: Engine> Session<E> {
     pub(in crate::session) fn verifier(&self, password: &[u8], candidate: &Candidate) -> Verifier {
         let limits = self.settings.config.limits.passwords();
         let stored = candidate.stored.iter().map(Vec::as_slice);
-        Verifier::new(password, stored, limits)
+        let verifier = Verifier::new(password, stored.clone(), limits);
+        match &self.settings.saslauthd {
+            Some(saslauthd) => verifier.asking(saslauthd, stored, limits),
+            None => verifier,
+        }
     }
 
     /// Compares passwords where that takes no time.
@@ -81,6 +86,7 @@ impl<E: Engine> Session<E> {
             is_stored_anew,
         } = candidate;
         let mut work = verifier.as_ref().map(Verifier::work).unwrap_or_default();
+        let asks = verifier.as_ref().is_some_and(Verifier::asks);
         if is_stored_anew {
             work = work.and(hash_work());
         }
@@ -129,7 +135,7 @@ impl<E: Engine> Session<E> {
                 (Turn::Step, Some(verifier), None) => match verifier.step() {
                     Verified::More => return ControlFlow::Continue(()),
                     Verified::Matches(at) => {
-                        let outdated = stored.get(at).filter(|stored| !is_usual(stored));
+                        let outdated = stored.get(at).filter(|stored| is_outdated(stored));
                         right = outdated.filter(|_| is_stored_anew).cloned();
                         if right.is_some() {
                             return ControlFlow::Continue(());
@@ -137,6 +143,11 @@ impl<E: Engine> Session<E> {
                         judged(Some(identity.clone()))
                     }
                     Verified::Differs => judged(None),
+                    // It counts for nothing: nobody knows whether it was right.
+                    Verified::Unknown => Verdict::Failed(Outcome::new(
+                        ResultCode::Unavailable,
+                        "the service that knows this password does not answer",
+                    )),
                 },
                 (Turn::Step, None, _) => judged(None),
             };
@@ -148,8 +159,13 @@ impl<E: Engine> Session<E> {
             ControlFlow::Break(())
         };
         let (_, claim) = failure;
+        let hashers = &self.service.hashers;
+        let ticket = match asks {
+            true => hashers.submit_asking(claim, work, check),
+            false => hashers.submit(claim, work, check),
+        };
         self.operations.hashing = Some(Hashing::Job {
-            _ticket: self.service.hashers.submit(claim, work, check),
+            _ticket: ticket,
             failure: Some(failure),
         });
         Begun::Waits

@@ -236,7 +236,8 @@ impl<E: Engine> Session<E> {
                         // The new one is hashed in a turn of its own.
                         return ControlFlow::Continue(());
                     }
-                    Some(Verified::Differs) => {
+                    // No other program is asked here.
+                    Some(Verified::Differs | Verified::Unknown) => {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
