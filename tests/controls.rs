@@ -71,3 +71,16 @@ fn matched_values() {
     assert_eq!(values(&output, "mail"), ["ann@example.org"]);
     assert!(values(&output, "sn").is_empty());
 }
+
+#[test]
+fn server_side_sorting() {
+    let (_folder, server) = serve();
+    let people = "(objectClass=person)";
+    let output = found(&server, "!sss=sn", &[people, "cn"]);
+    assert_eq!(values(&output, "cn"), ["Bob", "Cyd", "Ann"]);
+    let output = found(&server, "!sss=-sn:caseIgnoreOrderingMatch", &[people, "cn"]);
+    assert_eq!(values(&output, "cn"), ["Ann", "Cyd", "Bob"]);
+    let pages = ["-E", "pr=2/noprompt", people, "cn"];
+    let output = found(&server, "!sss=mail/cn", &pages);
+    assert_eq!(values(&output, "cn"), ["Ann", "Bob", "Cyd"]);
+}

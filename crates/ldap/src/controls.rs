@@ -6,7 +6,6 @@
 #![deny(clippy::indexing_slicing)]
 
 mod read_entry;
-mod sort;
 mod sync_done;
 mod sync_state;
 
@@ -45,7 +44,7 @@ pub use queue_length::{QUEUE_LENGTH, put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
 pub use session_tracking::{SESSION_TRACKING, SessionTracking};
 pub use sort::{
-    SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, SortKey, SortKeys, SortResult, put_sort_keys,
+    SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, Sort, SortKey, SortKeys, SortResult, put_sort_keys,
 };
 pub use subentries::{SUBENTRIES, SUBENTRIES_OF_DRAFT};
 pub use sync_done::{SYNC_DONE, SyncDone};
@@ -127,6 +126,7 @@ known_controls! {
     ProxiedAuthorization proxied_authorization
     QueueLength queue_length
     SessionTracking session_tracking
+    Sort sort
     Subentries subentries
     SyncRequest sync_request
     TransactionSpecification transaction_specification

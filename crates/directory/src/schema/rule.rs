@@ -201,6 +201,11 @@ impl MatchingRule {
         self.method == other.method
     }
 
+    /// Whether it looks for parts of a value.
+    pub(crate) fn is_of_parts(&self) -> bool {
+        self.kind == RuleKind::Substrings
+    }
+
     /// Whether the rule compares character strings, whatever their letter case and spaces: its substrings index holds
     /// text.
     pub fn is_textual(&self) -> bool {

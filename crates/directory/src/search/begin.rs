@@ -182,6 +182,7 @@ impl<'r> Draft<'r> {
             decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
+            collector: None,
         });
         running.synthetic = base;
         if !is_synthetic {
@@ -486,13 +487,17 @@ pub(super) fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snaps
     }
 }
 
-fn foreign_cookie() -> Outcome {
+pub(super) fn foreign_cookie() -> Outcome {
     let diagnostic = "the cookie of the paged results control does not belong to this search";
     Outcome::new(ResultCode::UnwillingToPerform, diagnostic)
 }
 
 /// What makes a request the one that a cookie belongs to, and who asks.
-fn request_hash(request: &SearchRequest<'_>, subentries: Option<bool>, identity: &Identity) -> u64 {
+pub(super) fn request_hash(
+    request: &SearchRequest<'_>,
+    subentries: Option<bool>,
+    identity: &Identity,
+) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(identity.dn().as_bytes());
     hash.update(&[0]);

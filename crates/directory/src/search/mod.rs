@@ -12,6 +12,7 @@
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | where a page ended |
 //! | `limits` | how much a search may find, look at and take |
+//! | `sorted` | sends what it finds in another order |
 //! | `persistent` | goes on with what changes |
 //! | `synchronisation` | tells those who hold copies of entries what has changed |
 //!
@@ -26,6 +27,7 @@ mod page;
 mod persistent;
 mod prefetch;
 mod scope;
+mod sorted;
 mod synchronisation;
 mod synthetic;
 mod unbegun;
@@ -64,6 +66,8 @@ use page::Position;
 pub use persistent::Persistent;
 pub use prefetch::Searches;
 use scope::Covered;
+use sorted::Collector;
+pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted};
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
 
@@ -98,6 +102,8 @@ pub struct SearchOptions {
     pub values: Option<Vec<FilterBuf>>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
+    /// Server-side sorting (RFC 2891), for [`Sorted`].
+    pub sorting: Option<Box<SortOptions>>,
     /// Account usability: whether each entry tells if its password can be used.
     pub tells_usability: bool,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
@@ -215,6 +221,8 @@ struct Running {
     decider: Option<Box<Decider>>,
     /// Whether each entry tells if its password can be used.
     tells_usability: bool,
+    /// Takes what matches, which is not sent then.
+    collector: Option<Box<Collector>>,
 }
 
 /// Where candidates come from.
@@ -650,6 +658,7 @@ impl Running {
             usability: self
                 .tells_usability
                 .then_some(&usability as &walk::Usability<'_>),
+            collector: self.collector.as_deref_mut(),
             sent: self.sent,
             sent_max,
             full,

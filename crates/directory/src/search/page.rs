@@ -13,9 +13,10 @@
 //!      14     ..           for each level from the base down: parent id (8), key length (2), key
 //! ```
 //!
-//! with big-endian numbers. It is not secret: the position is that of the next entry that is sent, so that it tells
-//! nothing of those that may not be seen. The seal keeps clients from changing it; its key is drawn anew with each
-//! start.
+//! with big-endian numbers. That of a sorted search has form 3, and behind `sent` the record of the last entry that was
+//! sent: it begins behind that. It is not secret: the position is that of the next entry that is sent, or of one that
+//! was, so that it tells nothing of those that may not be seen. The seal keeps clients from changing it; its key is
+//! drawn anew with each start.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -26,6 +27,7 @@ use sapwood_ldap::dn::RDNS_MAX;
 use crate::engine::EntryId;
 
 const FORM: u8 = 2;
+const FORM_SORTED: u8 = 3;
 const KIND_ID: u8 = 0;
 const KIND_LEVELS: u8 = 1;
 const KIND_DUE: u8 = 2;
@@ -122,6 +124,31 @@ pub(crate) fn from_cookie(
     Some((u32::from_be_bytes(*sent), position))
 }
 
+/// Makes a cookie of a sorted search, which has sent the entries up to this record.
+pub(super) fn to_sorted_cookie(
+    key: &RandomState,
+    request: u64,
+    sent: u32,
+    record: &[u8],
+) -> Vec<u8> {
+    let content = [&sent.to_be_bytes(), record].concat();
+    [&[FORM_SORTED][..], &seal(key, request, &content), &content].concat()
+}
+
+/// Reads one; `None` when it is not one of ours or belongs to another request.
+pub(super) fn from_sorted_cookie<'c>(
+    key: &RandomState,
+    request: u64,
+    cookie: &'c [u8],
+) -> Option<(u32, &'c [u8])> {
+    let (sealed, content) = cookie.strip_prefix(&[FORM_SORTED])?.split_first_chunk()?;
+    if *sealed != seal(key, request, content) {
+        return None;
+    }
+    let (sent, record) = content.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*sent), record))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -163,6 +190,18 @@ mod tests {
                 let mut changed = cookie.clone();
                 changed[at] ^= 1;
                 prop_assert_eq!(from_cookie(&key, request, &changed), None);
+            }
+        }
+
+        #[test]
+        fn cookies_of_sorted_searches_come_back(request: u64, sent: u32, record in prop::collection::vec(any::<u8>(), 0..40)) {
+            let key = RandomState::new();
+            let cookie = to_sorted_cookie(&key, request, sent, &record);
+            prop_assert_eq!(from_sorted_cookie(&key, request, &cookie), Some((sent, &*record)));
+            prop_assert_eq!(from_sorted_cookie(&key, request ^ 1, &cookie), None);
+            prop_assert_eq!(from_cookie(&key, request, &cookie), None);
+            for at in 0..cookie.len() {
+                prop_assert_eq!(from_sorted_cookie(&key, request, &cookie[..at]), None);
             }
         }
 

@@ -25,7 +25,7 @@ use crate::referral;
 use crate::schema::{OperationalAttribute, Schema};
 use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::scope::Covered;
-use crate::search::{Budget, Flow, Source, sees};
+use crate::search::{Budget, Collector, Flow, Source, sees};
 use crate::state::State;
 
 /// Work of making a byte of an entry with its collective attributes, in about as many nanoseconds.
@@ -68,6 +68,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) sink: &'v mut S,
     /// Says whether the password of an entry can be used, if each entry tells that.
     pub(super) usability: Option<&'v Usability<'v>>,
+    /// Takes what matches, which is not sent then.
+    pub(super) collector: Option<&'v mut Collector>,
     pub(super) sent: u32,
     /// When so many are sent, the next that matches is told `full` of.
     pub(super) sent_max: u32,
@@ -517,6 +519,10 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;
             self.known.note(id);
+        }
+        if let Some(collector) = &mut self.collector {
+            collector.take(self.schema, id, &mut candidate, self.evaluator.work_left())?;
+            return Ok(Flow::Next);
         }
         if S::IS_ASKED {
             match self.sink.admit(candidate.version()?, self.budget.out_bytes) {

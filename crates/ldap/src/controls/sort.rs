@@ -1,8 +1,26 @@
-//! Server-side sorting (RFC 2891).
+//! Server-side sorting (RFC 2891): a search sends its entries in the order of values of theirs.
+//!
+//! controlValue of the request:
+//!
+//! ```text
+//! SortKeyList ::= SEQUENCE OF SEQUENCE {
+//!     attributeType   AttributeDescription,
+//!     orderingRule    [0] MatchingRuleId OPTIONAL,
+//!     reverseOrder    [1] BOOLEAN DEFAULT FALSE }
+//! ```
+//!
+//! controlValue of the response:
+//!
+//! ```text
+//! SortResult ::= SEQUENCE {
+//!     sortResult      ENUMERATED { result codes of LDAP },
+//!     attributeType   [0] AttributeDescription OPTIONAL }
+//! ```
 
-use super::sequence;
+use super::{Control, Fault, Layer, Spec, sequence};
 use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
+use crate::operation::Operation;
 use crate::result_code::ResultCode;
 
 /// OID of the request control.
@@ -16,6 +34,34 @@ pub const SORT_KEYS_MAX: usize = 16;
 const ORDERING_RULE: u8 = ber::context(0);
 const REVERSE_ORDER: u8 = ber::context(1);
 const ATTRIBUTE_TYPE: u8 = ber::context(0);
+
+pub(super) const SPEC: Spec = Spec {
+    oids: &[SORT_REQUEST],
+    operations: &[Operation::Search],
+    layer: Layer::Directory,
+};
+
+pub(super) type Value<'m> = Sort<'m>;
+
+pub(super) fn decode<'m>(control: &Control<'m>) -> Result<Value<'m>, Fault> {
+    let value = control.value()?;
+    Ok(Sort {
+        keys: SortKeys::decode(value)?,
+        value,
+        is_critical: control.critical,
+    })
+}
+
+/// What the control of a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort<'a> {
+    /// The keys, and the value that they were read from.
+    pub keys: SortKeys<'a>,
+    /// As it was sent.
+    pub value: &'a [u8],
+    /// Whether nothing is to be sent if it cannot be sorted (RFC 2891 §2).
+    pub is_critical: bool,
+}
 
 /// One key to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Clock, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot, SystemClock,
+    Clock, CompareOptions, Outcome, Requester, SearchOptions, Snapshot, SystemClock,
 };
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::filter::FilterBuf;
@@ -108,9 +108,7 @@ impl<E: Engine> Long<E> {
             return Err(failed());
         };
         let reading = match &message.op {
-            Request::Search(request) => {
-                Reading::Search(Search::new(snapshot, &requester, request, options))
-            }
+            Request::Search(request) => Reading::begin(snapshot, &requester, request, options),
             Request::Compare(request) => {
                 let options = CompareOptions {
                     channel: options.channel,

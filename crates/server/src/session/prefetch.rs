@@ -120,6 +120,7 @@ impl<E: Engine> Session<E> {
                     if controls.proxied_authorization.is_some()
                         || controls.persistent_search.is_some()
                         || controls.sync_request.is_some()
+                        || controls.sort.is_some()
                     {
                         return None;
                     }

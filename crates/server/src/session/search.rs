@@ -1,6 +1,7 @@
 //! Search and compare: the reads of a burst, and the searches that go on after it.
 
 mod persistent;
+mod reading;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -11,15 +12,16 @@ use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, Compare, CompareOptions, Outcome, Requester, Search, SearchOptions, Snapshot,
-    Step, SystemClock, Wire, is_secret,
+    Budget, Clock, Compare, CompareOptions, Outcome, Requester, SORTING_BYTES_MAX, Search,
+    SearchOptions, Snapshot, SortOptions, Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use self::persistent::{FollowWanted, Following};
+use self::persistent::FollowWanted;
+pub(super) use self::reading::Reading;
 use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
@@ -105,49 +107,6 @@ impl<E: Engine> Queued<E> {
             Queued::UnderWay(running) => Some(running),
             Queued::Preparing(_) => None,
         }
-    }
-}
-
-pub(super) enum Reading<E: Engine> {
-    Search(Search<E>),
-    Persistent(Box<Following<E>>),
-    Compare(Compare<E>),
-    /// One that was handed over to be freed.
-    Disposed,
-}
-
-impl<E: Engine> Reading<E> {
-    fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> sapwood_directory::Result<Step> {
-        match self {
-            Reading::Search(search) => search.step(wire, budget),
-            Reading::Persistent(following) => following.search.step(wire, budget),
-            Reading::Compare(compare) => compare.step(budget.work),
-            Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
-        }
-    }
-
-    /// The snapshot that it reads.
-    fn snapshot(&self) -> Option<&Snapshot<E>> {
-        match self {
-            Reading::Search(search) => Some(search.snapshot()),
-            Reading::Persistent(following) => following.search.snapshot(),
-            Reading::Compare(compare) => Some(compare.snapshot()),
-            Reading::Disposed => None,
-        }
-    }
-
-    /// Whether a part of the next message is gathered.
-    fn is_gathering(&self) -> bool {
-        match self {
-            Reading::Search(search) => search.is_gathering(),
-            Reading::Persistent(following) => following.search.is_gathering(),
-            _ => false,
-        }
-    }
-
-    /// Whether candidates are still being looked for in the indexes: so far nothing is answered.
-    fn is_planning(&self) -> bool {
-        matches!(self, Reading::Search(search) if !search.is_planned())
     }
 }
 
@@ -391,7 +350,8 @@ impl<E: Engine> Session<E> {
             return self.follow(message.id, asked, wanted, by, burst);
         }
         let items = || request.filter.items() + items_besides(controls);
-        let Some(share) = self.share_of_reading(bytes.len(), items) else {
+        let sorting = controls.sort.map_or(0, |_| SORTING_BYTES_MAX);
+        let Some(share) = self.share_of_reading(bytes.len(), sorting, items) else {
             return false;
         };
         let id = message.id;
@@ -400,20 +360,19 @@ impl<E: Engine> Session<E> {
             return self.prepare(bytes, message, (controls, by), share, burst);
         }
         let search = match begun {
-            Some(search) => Ok(search),
+            Some(search) => Ok(Reading::Search(search)),
             None => burst.snapshot(self).cloned().and_then(|snapshot| {
                 let limits = self.limits(&snapshot, by)?;
                 let asked = (request.size_limit, request.time_limit);
                 let options = self.search_options(controls, limits, asked);
-                Ok(Search::new(snapshot, by, request, options))
+                Ok(Reading::begin(snapshot, by, request, options))
             }),
         };
         if self.waits_for_fetch(Reader::Request) {
             return false;
         }
         match search {
-            Ok(search) => {
-                let reading = Reading::Search(search);
+            Ok(reading) => {
                 let running = UnderWay::new(id, Operation::Search, reading, share);
                 self.step(running.with_controls(self.entry_controls(controls)));
                 self.operations.searches.keep_request(id, bytes);
@@ -423,13 +382,15 @@ impl<E: Engine> Session<E> {
         true
     }
 
-    /// Memory for a search or a compare with so many items in its filter; `None` when there is none yet.
+    /// Memory for a search or a compare with so many items in its filter, and for what it takes besides; `None` when
+    /// there is none yet.
     fn share_of_reading(
         &mut self,
         request_bytes: usize,
+        besides: usize,
         items: impl FnOnce() -> usize,
     ) -> Option<Share> {
-        let bytes = reading_bytes(request_bytes, items);
+        let bytes = besides + reading_bytes(request_bytes, items);
         // Each connection has one small search for free.
         if self.operations.searches.is_empty() && bytes <= READING_FREE_BYTES {
             self.operations.granted = Share::default();
@@ -467,6 +428,13 @@ impl<E: Engine> Session<E> {
             page: controls
                 .paged_results
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
+            sorting: controls.sort.map(|sort| {
+                Box::new(SortOptions {
+                    keys: sort.value.to_vec(),
+                    is_critical: sort.is_critical,
+                    folder: self.service.folder.clone(),
+                })
+            }),
             tells_usability: controls.account_usability.is_some(),
             entries_max: match controls.paged_results {
                 Some(_) => {
@@ -522,9 +490,7 @@ impl<E: Engine> Session<E> {
             return Ok(Renewed::GoesOn);
         };
         let before = std::mem::replace(since, Instant::now());
-        let (Reading::Search(search), Ok(message)) =
-            (&mut running.reading, RequestMessage::decode(bytes))
-        else {
+        let Ok(message) = RequestMessage::decode(bytes) else {
             return Ok(Renewed::GoesOn);
         };
         let Request::Search(request) = &message.op else {
@@ -573,7 +539,7 @@ impl<E: Engine> Session<E> {
         };
         let asked = (request.size_limit, request.time_limit);
         let options = self.search_options(&controls, limits, asked);
-        search.renew(snapshot, &by, request, options);
+        running.reading.renew(snapshot, &by, request, options);
         Ok(Renewed::GoesOn)
     }
 
@@ -724,7 +690,7 @@ impl<E: Engine> Session<E> {
     ) -> bool {
         let id = message.id;
         let items = || 1 + items_besides(controls);
-        let Some(share) = self.share_of_reading(bytes.len(), items) else {
+        let Some(share) = self.share_of_reading(bytes.len(), 0, items) else {
             return false;
         };
         if self.settings.config.log.access {

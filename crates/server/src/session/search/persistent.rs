@@ -279,6 +279,10 @@ impl<E: Engine> Session<E> {
             let diagnostic = "a persistent search has no pages";
             return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
         }
+        if controls.sort.is_some() {
+            let diagnostic = "a persistent search has no order";
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
+        }
         if request_bytes > LONG_REQUEST_BYTES {
             let diagnostic =
                 format!("a persistent search may ask in at most {LONG_REQUEST_BYTES} bytes");

@@ -1,0 +1,242 @@
+//! What entries are sorted by (RFC 2891): of an attribute, the least value by an ordering rule.
+
+use sapwood_ldap::attribute::AttributeDescription;
+use sapwood_ldap::result::ResultCode;
+
+use super::candidate::Candidate;
+use super::filter::{Compiler, Places, Stored, Target, fits};
+use crate::access::Everywhere;
+use crate::engine::{AttributeNo, Cursor, Read, append_escaped};
+use crate::entry::{Damaged, Entry};
+use crate::error::Result;
+use crate::schema::{AttributeType, MatchingRule, Schema};
+use crate::virtual_attributes::Values;
+
+/// Bytes of a value that are looked at: its key has no more.
+const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Values of a large attribute that are looked at where they are not kept in the order of the rule.
+const VALUES_MAX: usize = 256;
+/// Work of looking at a value, besides that of its bytes.
+const VALUE_WORK: u64 = 1 << 6;
+/// Work for each byte of a value.
+const BYTE_WORK: u64 = 8;
+
+/// An entry that has the attribute.
+const PRESENT: u8 = 1;
+/// One that has not: it comes behind all others, or before them in reverse (RFC 2891 §2.2).
+const ABSENT: u8 = 2;
+
+/// One key to sort by.
+#[derive(Debug)]
+pub(crate) struct SortKey {
+    target: Target,
+    rule: &'static MatchingRule,
+    is_reverse: bool,
+}
+
+impl Compiler<'_> {
+    /// Makes a sort key ready. Without a rule it is the ordering rule of the type, or its equality rule if it has none,
+    /// as `cn` and `sn` have none.
+    ///
+    /// # Errors
+    /// The code for a sort response (RFC 2891 §1.2): there is no such attribute, the rule does not fit it, or it may
+    /// not be searched on any entry.
+    pub(crate) fn sort_key(
+        &self,
+        attribute: &[u8],
+        rule: Option<&[u8]>,
+        is_reverse: bool,
+    ) -> std::result::Result<SortKey, ResultCode> {
+        let described = self.describe(attribute);
+        let (known, description) = described.ok_or(ResultCode::NoSuchAttribute)?;
+        let rule = match rule {
+            Some(name) => MatchingRule::find(name).filter(|rule| fits(rule, known)),
+            None => known.ordering().or_else(|| known.equality()),
+        };
+        let rule = rule.filter(|rule| rule.is_indexable() && !rule.is_of_parts());
+        let rule = rule.ok_or(ResultCode::InappropriateMatching)?;
+        let target = self.sort_target(known, &description);
+        let target = target.ok_or(ResultCode::InsufficientAccessRights)?;
+        Ok(SortKey {
+            target,
+            rule,
+            is_reverse,
+        })
+    }
+
+    /// Where the values are that entries are sorted by; `None` if they may not be searched on any entry.
+    fn sort_target(
+        &self,
+        attribute_type: &AttributeType,
+        description: &AttributeDescription<'_>,
+    ) -> Option<Target> {
+        if self.searches(attribute_type.id()) == Everywhere::Never {
+            return None;
+        }
+        if let Some(attribute) = self.virtual_attribute(attribute_type.id()) {
+            return Some(Target::Virtual(attribute));
+        }
+        let Places { user, operational } = self.places(attribute_type, description);
+        Some(Target::Stored(Stored {
+            indexed_type: None,
+            named: Some(attribute_type.id()),
+            user,
+            operational,
+            in_dn: None,
+        }))
+    }
+}
+
+/// Finds the least of values by a rule.
+struct Least<'l> {
+    schema: &'l Schema,
+    rule: &'static MatchingRule,
+    bytes_max: usize,
+    normal: Vec<u8>,
+    least: Option<Vec<u8>>,
+    work: u64,
+}
+
+impl Least<'_> {
+    /// Looks at a value. One that the rule does not fit is passed over.
+    fn look(&mut self, value: &[u8]) {
+        let value = beginning(value);
+        self.work += VALUE_WORK + BYTE_WORK * value.len() as u64;
+        self.normal.clear();
+        if (self.rule)
+            .normalise(self.schema, value, &mut self.normal)
+            .is_err()
+        {
+            return;
+        }
+        self.normal.truncate(self.bytes_max);
+        match &mut self.least {
+            Some(least) if *least <= self.normal => {}
+            Some(least) => std::mem::swap(least, &mut self.normal),
+            None => self.least = Some(std::mem::take(&mut self.normal)),
+        }
+    }
+}
+
+/// The part of a value that is looked at, which ends between two characters.
+fn beginning(value: &[u8]) -> &[u8] {
+    let Some(part) = value.get(..VALUE_BYTES_MAX) else {
+        return value;
+    };
+    match std::str::from_utf8(part) {
+        Err(error) if error.error_len().is_none() => {
+            part.get(..error.valid_up_to()).unwrap_or_default()
+        }
+        _ => part,
+    }
+}
+
+impl SortKey {
+    /// Appends what entries are in the order of, byte by byte: of the value's normal form up to `bytes_max`. Takes of
+    /// `work` what that was.
+    pub(crate) fn append<R: Read>(
+        &self,
+        (schema, bytes_max): (&Schema, usize),
+        candidate: &mut Candidate<'_, R>,
+        work: &mut u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut least = Least {
+            schema,
+            rule: self.rule,
+            bytes_max,
+            normal: Vec::new(),
+            least: None,
+            work: VALUE_WORK,
+        };
+        match &self.target {
+            Target::Virtual(attribute) => {
+                let of_type = attribute.attribute_type(schema);
+                if candidate
+                    .seen()
+                    .is_none_or(|seen| seen.searches_type(of_type))
+                {
+                    let mut values = Values::default();
+                    candidate.compute(*attribute, &mut values)?;
+                    values.iter().for_each(|value| least.look(value));
+                }
+            }
+            Target::Stored(stored) => look_at_stored(stored, candidate, &mut least)?,
+        }
+        *work = work.saturating_sub(least.work);
+        let from = out.len();
+        match least.least {
+            Some(least) => {
+                out.push(PRESENT);
+                append_escaped(out, &least);
+            }
+            None => out.push(ABSENT),
+        }
+        if self.is_reverse {
+            out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
+        }
+        Ok(())
+    }
+}
+
+fn look_at_stored<R: Read>(
+    stored: &Stored,
+    candidate: &mut Candidate<'_, R>,
+    least: &mut Least<'_>,
+) -> Result<()> {
+    let seen = candidate.seen();
+    let may_look = |number: AttributeNo| seen.is_none_or(|seen| seen.searches(number));
+    let look = |record: &Entry<'_>, has: &dyn Fn(AttributeNo) -> bool, least: &mut Least<'_>| {
+        for attribute in record.attributes() {
+            let attribute = attribute?;
+            if has(attribute.number()) && may_look(attribute.number()) {
+                attribute
+                    .values()
+                    .iter()
+                    .for_each(|value| least.look(value));
+            }
+        }
+        Ok::<(), Damaged>(())
+    };
+    if !stored.user.is_empty() {
+        let has = |number| stored.user.has(number);
+        look(candidate.entry(), &has, least).map_err(|damaged| candidate.damaged(damaged))?;
+        for large in candidate.entry().large() {
+            if has(large.number) && may_look(large.number) {
+                let known = candidate.type_of(large.number);
+                // They are kept by the normal forms of the equality rule.
+                let is_in_order = known
+                    .and_then(AttributeType::equality)
+                    .is_some_and(|equality| equality.has_forms_of(least.rule));
+                let most = if is_in_order { 1 } else { VALUES_MAX };
+                let mut values = candidate.large_values(large.number, None)?;
+                for _ in 0..most {
+                    let Some((_, value)) = values.next()? else {
+                        break;
+                    };
+                    least.look(value);
+                }
+            }
+        }
+    }
+    if !stored.operational.is_empty() {
+        let has = |number| stored.operational.has(number);
+        let record = candidate.operational()?;
+        look(&record, &has, least).map_err(|damaged| candidate.damaged(damaged))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        assert_eq!(beginning(b"short"), b"short");
+        let long = "x".repeat(VALUE_BYTES_MAX - 1) + "ü and more";
+        assert_eq!(beginning(long.as_bytes()).len(), VALUE_BYTES_MAX - 1);
+        let bytes = vec![0xff; VALUE_BYTES_MAX + 1];
+        assert_eq!(beginning(&bytes).len(), VALUE_BYTES_MAX);
+    }
+}

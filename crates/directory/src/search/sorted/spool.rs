@@ -1,0 +1,392 @@
+//! Sorting records in little memory: what is more than that stands in a file without a name, in sorted runs that are
+//! merged at the end.
+//!
+//! What is done at once, on a record or at the end, is bounded: to sort [`CHUNK_BYTES`], to merge and write
+//! [`MEMORY_BYTES`], and to read the first [`READ_BYTES`] of each of [`RUNS_MAX`] runs.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{self, AtomicU64};
+
+use crate::error::{Error, Result};
+
+/// Bytes of records that are sorted together.
+const CHUNK_BYTES: usize = 32 << 10;
+/// Bytes of records in memory; beyond, they are written to the file as a run.
+const MEMORY_BYTES: usize = if cfg!(debug_assertions) {
+    64 << 10
+} else {
+    256 << 10
+};
+/// Most runs in the file. When there are as many there is no room for more records.
+const RUNS_MAX: usize = 512;
+/// Bytes that are read of a run at once.
+const READ_BYTES: usize = 2 << 10;
+/// Bytes before a record in the file: its length.
+const LENGTH_BYTES: usize = 2;
+
+/// Bytes of the longest record.
+pub(super) const RECORD_BYTES_MAX: usize = 4 << 10;
+
+/// Memory that a spool takes at most, in bytes, also while it is read.
+pub(super) const SPOOL_BYTES_MAX: usize = 2 * MEMORY_BYTES + RUNS_MAX * READ_BYTES;
+
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// Records on their way to be sorted.
+#[derive(Debug)]
+pub(super) struct Spool {
+    filling: Chunk,
+    /// Sorted, and how many bytes they have together.
+    chunks: Vec<Chunk>,
+    bytes: usize,
+    folder: PathBuf,
+    spilled: Option<Spilled>,
+}
+
+/// What was written to the file.
+#[derive(Debug)]
+struct Spilled {
+    file: File,
+    /// Where each run ends; the first one begins at 0.
+    ends: Vec<u64>,
+}
+
+impl Spool {
+    /// Of no records yet; its file, if there is to be one, is made in this folder.
+    pub(super) fn new(folder: &Path) -> Spool {
+        Spool {
+            filling: Chunk::default(),
+            chunks: Vec::new(),
+            bytes: 0,
+            folder: folder.to_owned(),
+            spilled: None,
+        }
+    }
+
+    /// Takes a record of at most [`RECORD_BYTES_MAX`]; false when there is no room for it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn push(&mut self, record: &[u8]) -> Result<bool> {
+        if self.filling.bytes.len() + record.len() > CHUNK_BYTES && !self.filling.ends.is_empty() {
+            self.end_chunk();
+            if self.bytes >= MEMORY_BYTES && !self.spill()? {
+                return Ok(false);
+            }
+        }
+        self.filling.push(record);
+        Ok(true)
+    }
+
+    fn end_chunk(&mut self) {
+        let chunk = std::mem::take(&mut self.filling).sorted();
+        self.bytes += chunk.bytes.len();
+        self.chunks.push(chunk);
+    }
+
+    /// Writes what is in memory as a run; false when there are as many as there may be.
+    #[cold]
+    fn spill(&mut self) -> Result<bool> {
+        let failed = |source| Error::File {
+            what: format!("sorting in a file in {}", self.folder.display()),
+            source,
+        };
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            None => self.spilled.insert(Spilled {
+                file: nameless(&self.folder).map_err(failed)?,
+                ends: Vec::new(),
+            }),
+        };
+        if spilled.ends.len() >= RUNS_MAX {
+            return Ok(false);
+        }
+        let mut run = Vec::with_capacity(self.bytes + self.bytes / 8);
+        let chunks = std::mem::take(&mut self.chunks);
+        let mut merge = Merge::of(chunks.into_iter().map(Source::Memory), None)?;
+        while let Some(record) = merge.next()? {
+            run.extend_from_slice(&(record.len() as u16).to_le_bytes());
+            run.extend_from_slice(&record);
+        }
+        let end = spilled.ends.last().copied().unwrap_or_default() + run.len() as u64;
+        (&spilled.file).write_all(&run).map_err(failed)?;
+        spilled.ends.push(end);
+        self.bytes = 0;
+        Ok(true)
+    }
+
+    /// Begins with the records in their order.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn merge(mut self) -> Result<Merge> {
+        self.end_chunk();
+        let in_memory = self.chunks.into_iter().map(Source::Memory);
+        let Some(Spilled { file, ends }) = self.spilled else {
+            return Merge::of(in_memory, None);
+        };
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let runs = starts.zip(&ends).map(|(at, end)| {
+            Source::File(Run {
+                at,
+                end: *end,
+                read: Vec::new(),
+                used: 0,
+            })
+        });
+        let sources: Vec<Source> = runs.chain(in_memory).collect();
+        Merge::of(sources.into_iter(), Some(file))
+    }
+}
+
+/// A new file in a folder, whose name is taken away again: nothing stays behind, however the process ends.
+fn nameless(folder: &Path) -> io::Result<File> {
+    let number = FILES.fetch_add(1, atomic::Ordering::Relaxed);
+    let path = folder.join(format!("search-{}-{number}.tmp", std::process::id()));
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Records in one run of memory.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<u32>,
+    /// So many were taken.
+    taken: usize,
+}
+
+impl Chunk {
+    fn push(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    fn record(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)? as usize;
+        let before = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.bytes.get(before.map_or(0, |end| *end as usize)..end)
+    }
+
+    fn sorted(self) -> Chunk {
+        let mut order: Vec<&[u8]> = (0..self.ends.len())
+            .filter_map(|at| self.record(at))
+            .collect();
+        order.sort_unstable();
+        let mut sorted = Chunk {
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ends: Vec::with_capacity(self.ends.len()),
+            taken: 0,
+        };
+        order.into_iter().for_each(|record| sorted.push(record));
+        sorted
+    }
+}
+
+/// A run in the file.
+#[derive(Debug)]
+struct Run {
+    /// What was not read yet.
+    at: u64,
+    end: u64,
+    /// What was read, and how much of it was taken.
+    read: Vec<u8>,
+    used: usize,
+}
+
+impl Run {
+    /// So many of the bytes that come next; `None` at the end.
+    fn take(&mut self, file: &File, bytes: usize) -> io::Result<Option<&[u8]>> {
+        let left = self.read.len() - self.used;
+        if left < bytes {
+            self.read.drain(..self.used);
+            self.used = 0;
+            let more = (READ_BYTES.max(bytes) - left) as u64;
+            let more = more.min(self.end - self.at) as usize;
+            self.read.resize(left + more, 0);
+            file.read_exact_at(self.read.get_mut(left..).unwrap_or_default(), self.at)?;
+            self.at += more as u64;
+            if self.read.len() < bytes {
+                return Ok(None);
+            }
+        }
+        let from = self.used;
+        self.used += bytes;
+        Ok(self.read.get(from..self.used))
+    }
+}
+
+/// Where sorted records come from.
+#[derive(Debug)]
+enum Source {
+    Memory(Chunk),
+    File(Run),
+}
+
+/// The next record of a source. The greatest in the heap is the one that comes first.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    record: Vec<u8>,
+    source: usize,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> Ordering {
+        other.record.cmp(&self.record)
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Records in their order.
+#[derive(Debug)]
+pub(super) struct Merge {
+    sources: Vec<Source>,
+    heads: BinaryHeap<Head>,
+    file: Option<File>,
+}
+
+impl Merge {
+    fn of(sources: impl Iterator<Item = Source>, file: Option<File>) -> Result<Merge> {
+        let mut merge = Merge {
+            sources: sources.collect(),
+            heads: BinaryHeap::new(),
+            file,
+        };
+        for source in 0..merge.sources.len() {
+            if let Some(record) = merge.of_source(source)? {
+                merge.heads.push(Head { record, source });
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The next record of one source.
+    fn of_source(&mut self, source: usize) -> Result<Option<Vec<u8>>> {
+        let (source, file) = (self.sources.get_mut(source), &self.file);
+        match (source, file) {
+            (Some(Source::Memory(chunk)), _) => {
+                let record = chunk.record(chunk.taken).map(<[u8]>::to_vec);
+                chunk.taken += 1;
+                Ok(record)
+            }
+            (Some(Source::File(run)), Some(file)) => {
+                let mut read = || -> io::Result<Option<Vec<u8>>> {
+                    let length = match run.take(file, LENGTH_BYTES)? {
+                        Some(&[low, high]) => u16::from_le_bytes([low, high]),
+                        _ => return Ok(None),
+                    };
+                    Ok(run.take(file, length.into())?.map(<[u8]>::to_vec))
+                };
+                read().map_err(|source| Error::File {
+                    what: "reading what was sorted in a file".into(),
+                    source,
+                })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        let Some(source) = self.heads.peek().map(|head| head.source) else {
+            return Ok(None);
+        };
+        let next = self.of_source(source)?;
+        let Some(mut head) = self.heads.peek_mut() else {
+            return Ok(None);
+        };
+        Ok(Some(match next {
+            Some(record) => std::mem::replace(&mut head.record, record),
+            None => PeekMut::pop(head).record,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(records: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(folder.path());
+        for record in records {
+            assert!(spool.push(record).unwrap());
+        }
+        // Its file has no name.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let mut merge = spool.merge().unwrap();
+        let mut all = Vec::new();
+        while let Some(record) = merge.next().unwrap() {
+            all.push(record);
+        }
+        all
+    }
+
+    fn records(count: usize, bytes: usize) -> Vec<Vec<u8>> {
+        let hash = |at: usize| {
+            (at as u64)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                .to_be_bytes()
+        };
+        let record = |at: usize| {
+            let length = 8 + (at * 7919) % (bytes + 1);
+            let mut record = hash(at / 2).to_vec();
+            record.resize(length, at as u8);
+            record
+        };
+        (0..count).map(record).collect()
+    }
+
+    #[test]
+    fn records_come_out_in_their_order() {
+        for (count, bytes) in [(0, 0), (1, 0), (3, 9), (5000, 9), (60_000, 20), (900, 4088)] {
+            let records = records(count, bytes);
+            let mut expected = records.clone();
+            expected.sort();
+            assert!(sorted(&records) == expected, "{count} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(folder.path());
+        let record = vec![7; RECORD_BYTES_MAX];
+        let mut count = 0;
+        while spool.push(&record).unwrap() {
+            count += 1;
+        }
+        let most = (RUNS_MAX + 2) * MEMORY_BYTES / RECORD_BYTES_MAX;
+        assert!((most * 9 / 10..=most).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_told() {
+        let mut spool = Spool::new(Path::new("/nonexistent/folder"));
+        let told = records(20_000, 20)
+            .iter()
+            .find_map(|record| spool.push(record).err());
+        assert!(told.unwrap().to_string().contains("/nonexistent/folder"));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a search or a compare is while it is under way: which of the state machines of the directory.
+
+use std::sync::Arc;
+
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{
+    Budget, Compare, Error, Outcome, Requester, Search, SearchOptions, Snapshot, Sorted, Step, Wire,
+};
+use sapwood_ldap::message::SearchRequest;
+
+use super::persistent::Following;
+
+/// A search or a compare under way.
+pub(in crate::session) enum Reading<E: Engine> {
+    Search(Search<E>),
+    Sorted(Box<Sorted<E>>),
+    Persistent(Box<Following<E>>),
+    Compare(Compare<E>),
+    /// One that was handed over to be freed.
+    Disposed,
+}
+
+impl<E: Engine> Reading<E> {
+    /// Begins a search, sorted or not.
+    pub(in crate::session) fn begin(
+        snapshot: Snapshot<E>,
+        requester: &Arc<Requester>,
+        request: &SearchRequest<'_>,
+        mut options: SearchOptions,
+    ) -> Reading<E> {
+        match options.sorting.take() {
+            None => Reading::Search(Search::new(snapshot, requester, request, options)),
+            Some(sorting) => {
+                let sorted = Sorted::new(snapshot, requester, request, options, sorting);
+                Reading::Sorted(Box::new(sorted))
+            }
+        }
+    }
+
+    /// Goes on with it.
+    pub(super) fn step(&mut self, wire: &mut Wire<'_>, budget: Budget) -> Result<Step, Error> {
+        match self {
+            Reading::Search(search) => search.step(wire, budget),
+            Reading::Sorted(search) => search.step(wire, budget),
+            Reading::Persistent(following) => following.search.step(wire, budget),
+            Reading::Compare(compare) => compare.step(budget.work),
+            Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
+        }
+    }
+
+    /// The snapshot that it reads.
+    pub(super) fn snapshot(&self) -> Option<&Snapshot<E>> {
+        match self {
+            Reading::Search(search) => Some(search.snapshot()),
+            Reading::Sorted(search) => Some(search.snapshot()),
+            Reading::Persistent(following) => following.search.snapshot(),
+            Reading::Compare(compare) => Some(compare.snapshot()),
+            Reading::Disposed => None,
+        }
+    }
+
+    /// Whether a part of the next message is gathered.
+    pub(super) fn is_gathering(&self) -> bool {
+        match self {
+            Reading::Search(search) => search.is_gathering(),
+            Reading::Sorted(search) => search.is_gathering(),
+            Reading::Persistent(following) => following.search.is_gathering(),
+            _ => false,
+        }
+    }
+
+    /// Has a search go on in another snapshot.
+    pub(super) fn renew(
+        &mut self,
+        snapshot: Snapshot<E>,
+        by: &Arc<Requester>,
+        request: &SearchRequest<'_>,
+        options: SearchOptions,
+    ) {
+        match self {
+            Reading::Search(search) => search.renew(snapshot, by, request, options),
+            Reading::Sorted(search) => search.renew(snapshot, by, request, options),
+            Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => {}
+        }
+    }
+
+    /// Whether candidates are still being looked for in the indexes: so far nothing is answered.
+    pub(super) fn is_planning(&self) -> bool {
+        matches!(self, Reading::Search(search) if !search.is_planned())
+    }
+}
