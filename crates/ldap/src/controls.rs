@@ -42,6 +42,7 @@ pub use proxied_authorization::{
 };
 pub use queue_length::{QUEUE_LENGTH, put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
+pub use real_attributes_only::REAL_ATTRIBUTES_ONLY;
 pub use session_tracking::{SESSION_TRACKING, SessionTracking};
 pub use sort::{
     SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, Sort, SortKey, SortKeys, SortResult, put_sort_keys,
@@ -52,6 +53,7 @@ pub use sync_request::{SYNC_REQUEST, SyncMode, SyncRequest};
 pub(crate) use sync_state::sync_uuid;
 pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
+pub use virtual_attributes_only::VIRTUAL_ATTRIBUTES_ONLY;
 
 use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
@@ -125,11 +127,13 @@ known_controls! {
     PreRead pre_read
     ProxiedAuthorization proxied_authorization
     QueueLength queue_length
+    RealAttributesOnly real_attributes_only
     SessionTracking session_tracking
     Sort sort
     Subentries subentries
     SyncRequest sync_request
     TransactionSpecification transaction_specification
+    VirtualAttributesOnly virtual_attributes_only
 }
 
 /// What a control's file says of it.

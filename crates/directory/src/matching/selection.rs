@@ -20,6 +20,30 @@ use crate::schema::{AttributeType, AttributeTypeId, ObjectClassId, Purpose, Sche
 use crate::steps;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 
+/// Which attributes are sent of those that a search asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributesOnly {
+    /// Those that the entry itself has.
+    Real,
+    /// Those that are computed, or come from a subentry (RFC 3671).
+    Virtual,
+}
+
+/// The same, with what comes from subentries.
+#[derive(Debug)]
+struct Only {
+    which: AttributesOnly,
+    collective: NumberSet,
+}
+
+impl Only {
+    /// Whether an attribute of an entry is one of them.
+    fn has(&self, number: AttributeNo, of_subentry: bool) -> bool {
+        let is_virtual = !of_subentry && self.collective.contains(number);
+        is_virtual == (self.which == AttributesOnly::Virtual)
+    }
+}
+
 /// The attributes a search asks for.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -31,6 +55,8 @@ pub(crate) struct Selection {
     /// Virtual ones.
     virtual_attributes: Vec<VirtualAttribute>,
     types_only: bool,
+    /// Those that there are besides, if not all of these are wanted.
+    only: Option<Only>,
     /// Which of their values, unless these are all.
     shape: Option<Shape>,
     sight: Sight,
@@ -52,6 +78,7 @@ impl Selection {
             names_operational: false,
             virtual_attributes: Vec::new(),
             types_only,
+            only: None,
             shape: None,
             sight,
         };
@@ -156,6 +183,25 @@ impl Selection {
         }
     }
 
+    /// Has only some attributes sent.
+    pub(crate) fn set_only(
+        &mut self,
+        schema: &Schema,
+        attributes: &AttributeTable,
+        which: AttributesOnly,
+    ) {
+        let mut collective = NumberSet::default();
+        let types = schema.attribute_types().iter();
+        for known in types.filter(|known| known.is_collective()) {
+            let described = attributes.of_type(known.id());
+            described.for_each(|described| collective.insert(described.number()));
+        }
+        if which == AttributesOnly::Real {
+            self.virtual_attributes.clear();
+        }
+        self.only = Some(Only { which, collective });
+    }
+
     /// Has only some values sent. Where none are sent that changes nothing (RFC 3876 §2).
     pub(crate) fn set_shape(&mut self, shape: Shape) {
         self.shape = (!self.types_only).then_some(shape);
@@ -179,13 +225,18 @@ impl Selection {
         self.all_operational
     }
 
+    /// Whether an attribute of a record is sent.
     pub(super) fn wants(
         &self,
+        record: &Entry<'_>,
         all: bool,
         attribute: &StoredAttribute<'_>,
         seen: Option<Seen<'_>>,
     ) -> bool {
-        self.wants_number(all, attribute.number(), seen)
+        let number = attribute.number();
+        let is_of = |only: &Only| only.has(number, record.flags().is_subentry());
+        self.wants_number(all, number, seen)
+            && self.only.as_ref().is_none_or(is_of)
             && (self.sight != Sight::Public || !attribute.is_protected())
     }
 
@@ -195,7 +246,8 @@ impl Selection {
 
     /// Whether a large attribute is sent.
     pub(super) fn wants_large(&self, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
-        self.wants_number(self.all_user, number, seen)
+        let is_of = |only: &Only| only.has(number, false);
+        self.wants_number(self.all_user, number, seen) && self.only.as_ref().is_none_or(is_of)
     }
 
     /// Whether the values of a large attribute are sent.
@@ -209,7 +261,7 @@ impl Selection {
 
     /// Whether the user attributes can be sent as they are stored.
     fn copies_user(&self) -> bool {
-        self.all_user && !self.types_only
+        self.all_user && !self.types_only && self.only.is_none()
     }
 
     /// All user attributes that may be seen of every entry, as they are stored.
@@ -560,7 +612,7 @@ impl<'s> Sender<'s> {
         let mut bytes = 0;
         for attribute in record.attributes() {
             let attribute = attribute?;
-            if self.selection.wants(all, &attribute, seen) {
+            if self.selection.wants(record, all, &attribute, seen) {
                 bytes += attribute.ber().len();
             }
         }
@@ -611,7 +663,7 @@ impl<'s> Sender<'s> {
     ) -> std::result::Result<(), Damaged> {
         for attribute in record.attributes() {
             let attribute = attribute?;
-            if !self.selection.wants(all, &attribute, seen) {
+            if !self.selection.wants(record, all, &attribute, seen) {
                 continue;
             }
             if !self.selection.types_only {

@@ -260,7 +260,7 @@ impl Sender<'_> {
                 return Ok(false);
             }
             evaluator.spend_items(shape.items.len());
-            if self.selection().wants(all, &attribute, seen) {
+            if self.selection().wants(record, all, &attribute, seen) {
                 let known = self.attributes().get(attribute.number());
                 let description = known.ok_or(Damaged)?.text();
                 let items = shape.of_stored(attribute.number(), is_operational);

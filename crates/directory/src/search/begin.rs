@@ -144,6 +144,9 @@ impl<'r> Draft<'r> {
             request.types_only,
             sight,
         );
+        if let Some(only) = options.only {
+            selection.set_only(schema, attributes, only);
+        }
         if let Some(values) = &options.values {
             let compiler = Compiler::new(schema, attributes, (grants, sight));
             let items = values.iter().map(FilterBuf::as_filter);

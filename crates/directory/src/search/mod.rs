@@ -51,6 +51,7 @@ use crate::examined::Known;
 use crate::matching::evaluate::{Evaluator, Interrupted};
 use crate::matching::filter::Node;
 use crate::matching::look::{Look, assertion_failed};
+pub use crate::matching::selection::AttributesOnly;
 use crate::matching::selection::{Gathered, Selection, Sender};
 pub use crate::matching::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use crate::names;
@@ -96,6 +97,8 @@ pub struct SearchOptions {
     /// Entries are told as they are stored, for copies of them: without collective attributes, and without computed
     /// ones unless these are named. Without `subentries` all entries are seen, whatever they are.
     pub as_stored: bool,
+    /// Real attributes only, or virtual ones.
+    pub only: Option<AttributesOnly>,
     /// Assertion (RFC 4528): what must be true of the base.
     pub assertion: Option<FilterBuf>,
     /// Matched values (RFC 3876): values are sent that match one of these.

@@ -12,8 +12,8 @@ use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, Compare, CompareOptions, Outcome, Requester, SORTING_BYTES_MAX, Search,
-    SearchOptions, Snapshot, SortOptions, Step, SystemClock, Wire, is_secret,
+    AttributesOnly, Budget, Clock, Compare, CompareOptions, Outcome, Requester, SORTING_BYTES_MAX,
+    Search, SearchOptions, Snapshot, SortOptions, Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
 use sapwood_ldap::filter::Filter;
@@ -349,6 +349,12 @@ impl<E: Engine> Session<E> {
             let asked = (request, bytes, controls);
             return self.follow(message.id, asked, wanted, by, burst);
         }
+        if controls.real_attributes_only.is_some() && controls.virtual_attributes_only.is_some() {
+            let diagnostic = "a search has real attributes only or virtual ones only, not both";
+            let outcome = Outcome::new(ResultCode::UnwillingToPerform, diagnostic);
+            self.answer(message.id, Operation::Search, &outcome);
+            return true;
+        }
         let items = || request.filter.items() + items_besides(controls);
         let sorting = controls.sort.map_or(0, |_| SORTING_BYTES_MAX);
         let Some(share) = self.share_of_reading(bytes.len(), sorting, items) else {
@@ -422,6 +428,14 @@ impl<E: Engine> Session<E> {
             subentries: controls.subentries,
             as_stored: false,
             assertion: controls.assertion.map(Filter::to_buf),
+            only: match (
+                controls.real_attributes_only,
+                controls.virtual_attributes_only,
+            ) {
+                (Some(()), _) => Some(AttributesOnly::Real),
+                (None, Some(())) => Some(AttributesOnly::Virtual),
+                (None, None) => None,
+            },
             values: controls
                 .matched_values
                 .map(|values| values.items().iter().map(Filter::to_buf).collect()),
