@@ -82,8 +82,9 @@ pub use password_policy::{
     read_values as read_password_policy_values,
 };
 pub use search::{
-    Admission, AttributesOnly, Budget, EntrySink, Persistent, SORTING_BYTES_MAX, Search,
-    SearchOptions, Searches, Sink, SortOptions, Sorted, Step, Synchronisation, Wire, WireEntry,
+    Admission, AttributesOnly, Budget, EntrySink, Persistent, RightsOf, RightsQuestion,
+    SORTING_BYTES_MAX, Search, SearchOptions, Searches, Sink, SortOptions, Sorted, Step,
+    Synchronisation, Wire, WireEntry,
 };
 pub use second_factor::{
     SecondFactor, Token, TokenHash, TokenUse, read_values as read_token_values,

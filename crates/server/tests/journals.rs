@@ -176,9 +176,9 @@ fn the_audit_file_says_who_did_what() {
     };
     let searched = told(
         of("search")[0],
-        &["target", "scope", "filter", "bound", "result"],
+        &["target", "scope", "filter", "entries", "bound", "result"],
     );
-    assert_eq!(searched, format!("{SUFFIX} sub (sn=z) {ann} {number}"));
+    assert_eq!(searched, format!("{SUFFIX} sub (sn=z) 1 {ann} {number}"));
     let compared = told(of("compare")[0], &["target", "attribute", "result"]);
     assert_eq!(
         compared,

@@ -503,7 +503,7 @@ impl Grants {
     }
 
     /// The same; what it takes is taken from `work`, of which nothing may be left.
-    pub(super) fn on_entry_within<R: Evaluate>(
+    pub(crate) fn on_entry_within<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         work: &mut u64,

@@ -2,9 +2,10 @@
 
 use sapwood_ldap::ber;
 use sapwood_ldap::controls::{AccountUsability, Controls, ControlsBuf, account_usability_response};
-use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::list::{AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{
-    EntryWriter, IntermediateResponse, Message, Response, ResponseMessage, put_search_entry_below,
+    EntryWriter, IntermediateResponse, Message, Response, ResponseMessage, SearchResultEntry,
+    put_search_entry_below,
 };
 
 use crate::operational::EntryVersion;
@@ -51,6 +52,12 @@ pub trait Sink {
     /// was before that entry. Where there are no messages nobody asks for it.
     fn tell_usability(&mut self, from: usize, usability: AccountUsability) {
         let _ = (from, usability);
+    }
+
+    /// Adds attributes, each with a value, to the entry that was taken last. `from` is as above, and nobody asks for it
+    /// where there are no messages.
+    fn tell_attributes(&mut self, from: usize, attributes: &[(&str, &str)]) {
+        let _ = (from, attributes);
     }
 
     /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
@@ -205,6 +212,32 @@ impl Sink for Wire<'_> {
             controls: controls.view(),
         };
         told.encode(self.out);
+    }
+
+    fn tell_attributes(&mut self, from: usize, attributes: &[(&str, &str)]) {
+        let written = self.out.split_off(from.min(self.out.len()));
+        let message = ResponseMessage::decode(&written);
+        let Ok(Message {
+            id,
+            op: Response::SearchEntry(entry),
+            controls,
+        }) = message
+        else {
+            self.out.extend_from_slice(&written);
+            return;
+        };
+        let mut all = AttributesBuf::default();
+        for attribute in entry.attributes {
+            all.push(attribute.description, attribute.values);
+        }
+        for (description, value) in attributes {
+            all.push(description.as_bytes(), [value.as_bytes()]);
+        }
+        let op = Response::SearchEntry(SearchResultEntry {
+            dn: entry.dn,
+            attributes: all.view(),
+        });
+        Message { id, op, controls }.encode(self.out);
     }
 
     fn put_reference(&mut self, uris: OctetStrings<'_>) {

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
 use super::base::{Base, SyntheticBase};
+use super::effective_rights::EffectiveRights;
 use super::page::{self, Level, Position};
 use super::scope::Covered;
 use super::{Limits, Running, SearchOptions, Source};
@@ -110,8 +111,8 @@ impl<'r> Draft<'r> {
         let is_synthetic = base.as_ref().filter(searches_it).is_some();
         let sight = match is_synthetic {
             true => grants.sight_of_synthetic(),
-            // What is told of a password depends on what is granted on its entry.
-            false if options.tells_usability && !grants.is_unlimited() => match grants.sight() {
+            // What is told of a password, and of which attributes there are, depends on what is granted on the entry.
+            false if options.tells_of_entries() && !grants.is_unlimited() => match grants.sight() {
                 Sight::All | Sight::Public | Sight::Decided => Sight::Decided,
                 Sight::Nothing => Sight::Nothing,
             },
@@ -156,6 +157,14 @@ impl<'r> Draft<'r> {
         if options.as_stored {
             selection.leave_out_computed();
         }
+        let question = options.effective_rights.as_deref();
+        let effective_rights = match question.filter(|_| !is_synthetic) {
+            None => None,
+            Some(question) => match EffectiveRights::of(snapshot, question)? {
+                Ok(ready) => Some(Box::new(ready)),
+                Err(outcome) => return Ok(Err(outcome)),
+            },
+        };
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
@@ -186,6 +195,7 @@ impl<'r> Draft<'r> {
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,
+            effective_rights,
         });
         running.synthetic = base;
         if !is_synthetic {

@@ -22,6 +22,7 @@
 mod aliases;
 mod base;
 mod begin;
+mod effective_rights;
 mod limits;
 mod page;
 mod persistent;
@@ -58,10 +59,13 @@ use crate::names;
 use crate::outcome::Outcome;
 use crate::plan::stream::Lists;
 use crate::plan::{Planner, Term};
+use crate::schema::AttributeTypeId;
 use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
+use effective_rights::EffectiveRights;
+pub use effective_rights::{RightsOf, RightsQuestion};
 use limits::Limits;
 use page::Position;
 pub use persistent::Persistent;
@@ -109,12 +113,21 @@ pub struct SearchOptions {
     pub sorting: Option<Box<SortOptions>>,
     /// Account usability: whether each entry tells if its password can be used.
     pub tells_usability: bool,
+    /// Get Effective Rights: whose rights each entry tells.
+    pub effective_rights: Option<Box<RightsQuestion>>,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
     pub entries_max: u32,
     /// Candidates that are looked at; 0 is no limit.
     pub candidates_max: u32,
     /// When to end with timeLimitExceeded, in microseconds of the directory's clock. The request's limit counts too.
     pub deadline_micros: Option<u64>,
+}
+
+impl SearchOptions {
+    /// Whether each entry tells more than what is in it.
+    fn tells_of_entries(&self) -> bool {
+        self.tells_usability || self.effective_rights.is_some()
+    }
 }
 
 /// How much one step may do.
@@ -174,8 +187,8 @@ impl Resumed {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
-    /// Its end has been told: there is nothing to go on with.
-    Over,
+    /// Its end has been told, after so many entries: there is nothing to go on with.
+    Over(u32),
     /// What it is to begin with is not here yet.
     Unbegun(Box<Unbegun>),
     Planning(Box<Planning>),
@@ -226,6 +239,8 @@ struct Running {
     tells_usability: bool,
     /// Takes what matches, which is not sent then.
     collector: Option<Box<Collector>>,
+    /// Whose rights each entry tells.
+    effective_rights: Option<Box<EffectiveRights>>,
 }
 
 /// Where candidates come from.
@@ -354,7 +369,7 @@ impl<E: Engine> Search<E> {
                 Source::Postings(term) => term.to_string(),
             },
             Stage::Unbegun(_) | Stage::Planning(_) => "not planned yet".into(),
-            Stage::Ended(_) | Stage::Failed(_) | Stage::Over => "ended".into(),
+            Stage::Ended(_) | Stage::Failed(_) | Stage::Over(_) => "ended".into(),
         }
     }
 
@@ -374,8 +389,17 @@ impl<E: Engine> Search<E> {
     fn is_beginning(&self) -> bool {
         match &self.stage {
             Stage::Running(running) => running.assertion.is_some(),
-            Stage::Over => false,
+            Stage::Over(_) => false,
             _ => true,
+        }
+    }
+
+    /// Entries that it has sent, without those of pages before.
+    pub fn sent(&self) -> u32 {
+        match &self.stage {
+            Stage::Running(running) => running.sent,
+            Stage::Over(sent) => *sent,
+            _ => 0,
         }
     }
 
@@ -389,8 +413,8 @@ impl<E: Engine> Search<E> {
     /// # Errors
     /// When the engine fails or stored data is damaged; the search cannot go on then, nor after its end.
     pub fn step<S: Sink>(&mut self, sink: &mut S, budget: Budget) -> Result<Step> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Over => Err(Error::State("the search is over".into())),
+        match std::mem::replace(&mut self.stage, Stage::Over(0)) {
+            Stage::Over(_) => Err(Error::State("the search is over".into())),
             Stage::Failed(error) => Err(error),
             Stage::Ended(outcome) => Ok(Step::Done(outcome)),
             Stage::Planning(planning) => {
@@ -425,9 +449,10 @@ impl<E: Engine> Search<E> {
                     Err(error) if E::REMOTE && error.is_not_here() => Step::Fetch,
                     step => step?,
                 };
-                if !matches!(step, Step::Done(_)) {
-                    self.stage = Stage::Running(running);
-                }
+                self.stage = match step {
+                    Step::Done(_) => Stage::Over(running.sent),
+                    _ => Stage::Running(running),
+                };
                 Ok(step)
             }
         }
@@ -631,6 +656,13 @@ impl Running {
             ..budget
         };
         let usability = |id| snapshot.usability(id);
+        let question = self.effective_rights.as_deref();
+        let asker = &*self.requester;
+        let rights = question.map(|question| {
+            move |about: (EntryId, &[AttributeTypeId]), work: &mut u64| {
+                question.tell(snapshot, asker, about, work)
+            }
+        });
         let mut visitor = walk::Visitor {
             schema,
             state,
@@ -662,6 +694,9 @@ impl Running {
                 .tells_usability
                 .then_some(&usability as &walk::Usability<'_>),
             collector: self.collector.as_deref_mut(),
+            rights: rights
+                .as_ref()
+                .map(|rights| rights as &walk::EntryRights<'_>),
             sent: self.sent,
             sent_max,
             full,
@@ -689,11 +724,15 @@ impl Running {
         }
     }
 
-    /// Bytes that an entry takes besides, for what it tells of its password.
+    /// Bytes that an entry takes besides, for what it tells of its password and of rights.
     fn telling_bytes(&self) -> usize {
-        match self.tells_usability {
+        let of_usability = match self.tells_usability {
             true => AccountUsability::CONTROL_BYTES_MAX,
             false => 0,
+        };
+        match self.effective_rights {
+            Some(_) => of_usability + effective_rights::TELLING_BYTES_MAX,
+            None => of_usability,
         }
     }
 

@@ -188,6 +188,11 @@ impl<E: Engine> Sorted<E> {
         }
     }
 
+    /// Entries that it has sent, without those of pages before.
+    pub fn sent(&self) -> u32 {
+        self.search.sent()
+    }
+
     /// Makes ready what entries are sorted by, and reads the cookie.
     fn begin_gathering(&mut self) -> Result<Step> {
         let Search {

@@ -7,6 +7,7 @@ use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
 use crate::access::{Decider, Visible};
+use crate::attributes::KnownAttribute;
 use crate::collective::Collective;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
@@ -22,7 +23,8 @@ use crate::operational::Vocabulary;
 use crate::plan::Term;
 use crate::plan::stream::{Lists, Next, Pace, Stream};
 use crate::referral;
-use crate::schema::{OperationalAttribute, Schema};
+use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
+use crate::search::effective_rights::RightsTold;
 use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::scope::Covered;
 use crate::search::{Budget, Collector, Flow, Source, sees};
@@ -37,6 +39,11 @@ const USABILITY_WORK: u64 = 20_000;
 
 /// Whether the password of an entry can be used; none where nobody asks that of it.
 pub(super) type Usability<'v> = dyn Fn(EntryId) -> Result<Option<AccountUsability>> + 'v;
+
+/// What an entry tells of somebody's rights, which has attributes of these types that who asks may read; what it takes
+/// is taken from the work that is left.
+pub(super) type EntryRights<'v> =
+    dyn Fn((EntryId, &[AttributeTypeId]), &mut u64) -> Result<Option<RightsTold>> + 'v;
 
 /// Looks at candidates and sends those that match.
 pub(crate) struct Visitor<'v, R: Read, S: Sink> {
@@ -70,6 +77,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) usability: Option<&'v Usability<'v>>,
     /// Takes what matches, which is not sent then.
     pub(super) collector: Option<&'v mut Collector>,
+    /// Says what somebody may do with an entry, if each entry tells that.
+    pub(super) rights: Option<&'v EntryRights<'v>>,
     pub(super) sent: u32,
     /// When so many are sent, the next that matches is told `full` of.
     pub(super) sent_max: u32,
@@ -546,6 +555,27 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             self.evaluator.keep_match();
             return Ok(Flow::Interrupted);
         }
+        let rights = match self.rights {
+            None => None,
+            Some(rights) => {
+                let seen = candidate.seen();
+                let reads = |known| seen.as_ref().is_none_or(|seen| seen.reads_type(known));
+                let mut types = Vec::new();
+                for attribute in candidate.entry().attributes() {
+                    let number = attribute
+                        .map_err(|damaged| candidate.damaged(damaged))?
+                        .number();
+                    let known = self.state.attributes.get(number);
+                    types.extend(
+                        known
+                            .map(KnownAttribute::attribute_type)
+                            .filter(|id| reads(*id)),
+                    );
+                }
+                rights((id, &types), self.evaluator.work_left())?
+            }
+        };
+        let from = self.sink.bytes();
         match self.usability {
             None => self.sender.send(&mut candidate, self.sink)?,
             Some(usability) => {
@@ -557,12 +587,14 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
                 };
                 let left = self.evaluator.work_left();
                 *left = left.saturating_sub(USABILITY_WORK);
-                let from = self.sink.bytes();
                 self.sender.send(&mut candidate, self.sink)?;
                 if let Some(told) = told {
                     self.sink.tell_usability(from, told);
                 }
             }
+        }
+        if let Some(told) = rights {
+            self.sink.tell_attributes(from, &told.attributes());
         }
         self.sent += 1;
         Ok(Flow::Next)

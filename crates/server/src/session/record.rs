@@ -218,6 +218,14 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Says how many entries a search has sent.
+    pub(super) fn record_entries(&mut self, id: u32, entries: u32) {
+        let mut pending = self.records.pending.iter_mut();
+        if let Some((_, record)) = pending.find(|(known, _)| *known == id) {
+            record.what.number("entries", entries);
+        }
+    }
+
     /// A request is answered.
     pub(super) fn end_record(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
         let Some(mut record) = self.records.take(id) else {

@@ -12,10 +12,11 @@ use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    AttributesOnly, Budget, Clock, Compare, CompareOptions, Outcome, Requester, SORTING_BYTES_MAX,
-    Search, SearchOptions, Snapshot, SortOptions, Step, SystemClock, Wire, is_secret,
+    AttributesOnly, Budget, Clock, Compare, CompareOptions, Outcome, Requester, RightsOf,
+    RightsQuestion, SORTING_BYTES_MAX, Search, SearchOptions, Snapshot, SortOptions, Step,
+    SystemClock, Wire, is_secret,
 };
-use sapwood_ldap::controls::{Controls, ControlsBuf, RequestControls};
+use sapwood_ldap::controls::{Controls, ControlsBuf, GetEffectiveRights, RequestControls};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -450,6 +451,9 @@ impl<E: Engine> Session<E> {
                 })
             }),
             tells_usability: controls.account_usability.is_some(),
+            effective_rights: controls
+                .get_effective_rights
+                .map(|asked| Box::new(self.rights_question(&asked))),
             entries_max: match controls.paged_results {
                 Some(_) => {
                     // Where there are none it does not begin.
@@ -459,6 +463,22 @@ impl<E: Engine> Session<E> {
             },
             candidates_max: limits.candidates_max(),
             deadline_micros: deadline_micros(limits, time_limit),
+        }
+    }
+
+    /// What Get Effective Rights asks for.
+    fn rights_question(&self, asked: &GetEffectiveRights<'_>) -> RightsQuestion {
+        let schema = self.service.directory.schema();
+        RightsQuestion {
+            of: match asked.dn {
+                None => RightsOf::Asker,
+                Some("") => RightsOf::Anonymous,
+                Some(dn) if self.settings.is_admin(&schema, dn) => {
+                    RightsOf::Administrator(dn.into())
+                }
+                Some(dn) => RightsOf::Named(dn.into()),
+            },
+            attributes: asked.attributes.iter().map(<[u8]>::to_vec).collect(),
         }
     }
 
@@ -669,7 +689,12 @@ impl<E: Engine> Session<E> {
                     running.needed = needed;
                     self.operations.searches.push(Queued::UnderWay(running));
                 }
-                Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
+                Ok(Step::Done(outcome)) => {
+                    if let Some(entries) = running.reading.sent() {
+                        self.record_entries(id, entries);
+                    }
+                    self.answer(id, operation, &outcome);
+                }
                 Ok(Step::Wait) => self.operations.searches.wait(running),
                 Ok(Step::Fetch) => {
                     self.operations.prefetch = 1;

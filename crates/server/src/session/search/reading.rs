@@ -48,6 +48,15 @@ impl<E: Engine> Reading<E> {
         }
     }
 
+    /// Entries that a search has sent; none of one that waits for changes, nor of a compare.
+    pub(super) fn sent(&self) -> Option<u32> {
+        match self {
+            Reading::Search(search) => Some(search.sent()),
+            Reading::Sorted(search) => Some(search.sent()),
+            Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => None,
+        }
+    }
+
     /// The snapshot that it reads.
     pub(super) fn snapshot(&self) -> Option<&Snapshot<E>> {
         match self {
