@@ -29,7 +29,8 @@ fn server() -> TestServer {
     let rules = [
         "to attrs=userPassword by self =xw by anonymous auth by * none",
         "to attrs=description by self write by * none",
-        "to dn.base=\"cn=ann,dc=example,dc=com\" attrs=entry by dn.base=\"cn=ben,dc=example,dc=com\" manage by users read",
+        "to dn.base=\"cn=ann,dc=example,dc=com\" attrs=entry \
+         by dn.base=\"cn=ben,dc=example,dc=com\" manage by users read",
         "to attrs=children by users add by * none",
         "to attrs=sn by self write by users read",
         "to * by users read",

@@ -194,7 +194,11 @@ mod tests {
         }
 
         #[test]
-        fn cookies_of_sorted_searches_come_back(request: u64, sent: u32, record in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn cookies_of_sorted_searches_come_back(
+            request: u64,
+            sent: u32,
+            record in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
             let key = RandomState::new();
             let cookie = to_sorted_cookie(&key, request, sent, &record);
             prop_assert_eq!(from_sorted_cookie(&key, request, &cookie), Some((sent, &*record)));

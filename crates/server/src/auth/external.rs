@@ -33,8 +33,8 @@ impl Exchange for External {
                 match shown {
                     Some(own) => certificate::identity(asked, own)?,
                     None => {
-                        let reason = "EXTERNAL works on ldapi, and over TLS for clients that show a certificate where they are \
-                                  asked for one (tls.client_certificates)";
+                        let reason = "EXTERNAL works on ldapi, and over TLS for clients that show a certificate \
+                                      where they are asked for one (tls.client_certificates)";
                         let code = ResultCode::InappropriateAuthentication;
                         return Err(Outcome::new(code, reason));
                     }
