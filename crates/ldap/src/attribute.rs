@@ -124,9 +124,11 @@ impl<'a> AttributeDescription<'a> {
     /// described by `self` is (a subtype of) what was asked for (RFC 4512 §2.5.2). A requested option that ends
     /// with a hyphen is a language range and is met by each option that begins with it (RFC 3866 §3.2).
     pub fn options_cover(&self, requested: &AttributeDescription<'_>) -> bool {
-        requested
-            .options()
-            .all(|wanted| self.options().any(|own| option_meets(own, wanted)))
+        // Mostly none are asked for.
+        !requested.has_options()
+            || requested
+                .options()
+                .all(|wanted| self.options().any(|own| option_meets(own, wanted)))
     }
 }
 

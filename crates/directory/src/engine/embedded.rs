@@ -466,24 +466,25 @@ impl StoreView {
     #[inline]
     fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
         let known = fixed(table).and_then(|at| self.trees.fixed.get(at));
-        self.tree(table.name().as_str(), known)
+        self.tree(|| table.name(), known)
     }
 
     fn pending(&self) -> Result<Option<store::Tree<'_>>> {
-        self.tree(PENDING, Some(&self.trees.pending))
+        self.tree(|| PENDING, Some(&self.trees.pending))
     }
 
+    /// The tree with a name, which is made only if the tree was not needed before.
     #[inline]
-    fn tree(
+    fn tree<N: AsRef<[u8]>>(
         &self,
-        name: &str,
+        name: impl FnOnce() -> N,
         known: Option<&OnceLock<Option<store::KnownTree>>>,
     ) -> Result<Option<store::Tree<'_>>> {
         match known.and_then(OnceLock::get) {
             Some(Some(known)) => Ok(Some(self.snapshot.tree_of(known)?)),
             Some(None) => Ok(None),
             None => {
-                let tree = self.snapshot.tree(name)?;
+                let tree = self.snapshot.tree(name())?;
                 if let Some(known) = known {
                     // Another thread may have been faster, with the same answer.
                     let _ = known.set(tree.map(|tree| tree.known()));

@@ -4,7 +4,7 @@
 
 use sapwood_ldap::dn::{Ava, DN_BYTES_MAX, Dn, DnError, RDNS_MAX, Rdn};
 
-use super::prepare::{Shape, prepare};
+use super::prepare::{Shape, append_printable, prepare};
 use super::rule::Method;
 use super::{AttributeType, InvalidValue, Schema};
 use crate::steps;
@@ -284,6 +284,7 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
         return false;
     }
     steps::count(dn.len());
+    let has_spaces = dn.contains(&b' ');
     // Each comma makes room for most of what ends an RDN.
     out.reserve(dn.len() + 8);
     // Most have the type of the one above: dc=example,dc=com.
@@ -295,7 +296,10 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
         let Some((name, [_, value @ ..])) = rdn.split_at_checked(equals) else {
             return false;
         };
-        let name = name.trim_ascii();
+        let (name, is_empty) = match has_spaces {
+            true => (name.trim_ascii(), value.trim_ascii().is_empty()),
+            false => (name, value.is_empty()),
+        };
         let known = match above {
             Some((same, known)) if same == name => known,
             _ => match schema.attribute_type(name) {
@@ -304,16 +308,14 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
             },
         };
         above = Some((name, known));
-        let (Some(case), false, true) = (
-            known.plain_text,
-            value.trim_ascii().is_empty(),
-            count < RDNS_MAX,
-        ) else {
+        let (Some(case), false, true) = (known.plain_text, is_empty, count < RDNS_MAX) else {
             return false;
         };
         out.extend_from_slice(known.key_name().as_bytes());
         out.push(b'=');
-        if prepare(value, case, Shape::Words, out).is_err() {
+        if !has_spaces {
+            append_printable(value, case, out);
+        } else if prepare(value, case, Shape::Words, out).is_err() {
             return false;
         }
         out.extend_from_slice(&RDN_END);

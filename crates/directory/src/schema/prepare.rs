@@ -81,11 +81,11 @@ pub(super) fn prepare(
     let start = out.len();
     steps::count(value.len());
     if is_printable_ascii(value) {
-        out.extend_from_slice(value);
-        if case == Case::Fold {
-            out.get_mut(start..)
-                .unwrap_or_default()
-                .make_ascii_lowercase();
+        append_printable(value, case, out);
+        // As is_printable_ascii, without an early exit.
+        let has_spaces = value.iter().fold(false, |any, byte| any | (*byte == b' '));
+        if shape == Shape::Words && !has_spaces {
+            return Ok(());
         }
     } else {
         let text = std::str::from_utf8(value).map_err(|_| Unpreparable::NotUtf8)?;
@@ -130,6 +130,17 @@ pub(super) fn prepare(
         Shape::Telephone => remove(out, start, is_hyphen),
     }
     Ok(())
+}
+
+/// Appends printable ASCII in a case: its [`Shape::Words`] form, if it has no spaces.
+#[inline]
+pub(super) fn append_printable(value: &[u8], case: Case, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(value);
+    if case == Case::Fold {
+        let copied = out.get_mut(start..).unwrap_or_default();
+        copied.make_ascii_lowercase();
+    }
 }
 
 /// Whether a value equals a [`Shape::Words`] form, decided without copying it; `None` when that takes a real

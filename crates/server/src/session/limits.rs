@@ -20,6 +20,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
+    #[inline]
     fn set(&mut self, claimant: &Arc<Claimant>, count: usize) {
         let is_same = self
             .claimant

@@ -328,6 +328,10 @@ impl<E: Engine> Running<E> {
 
     /// Bytes of the longest message that did not fit.
     pub(super) fn needed_max(&self) -> Option<usize> {
+        // After a turn there are mostly none.
+        if self.queue.is_empty() {
+            return None;
+        }
         self.under_way()
             .map(|running| running.needed)
             .max()
