@@ -22,8 +22,17 @@ const ENTRIES: [(&str, u64); 6] = [
     ("cn=inner,uid=anne,ou=people,dc=example,dc=com", 4),
 ];
 
-/// Of these, cn and sn are subtypes of name.
-const TYPES: [&str; 6] = ["name", "cn", "sn", "mail", "userPassword", "description"];
+/// Of these, cn and sn are subtypes of name. With all types of the class person: a rule about these tells what is seen.
+const TYPES: [&str; 8] = [
+    "name",
+    "cn",
+    "sn",
+    "mail",
+    "userPassword",
+    "description",
+    "telephoneNumber",
+    "seeAlso",
+];
 
 const RIGHTS: [Rights; 6] = [
     Rights::DISCLOSE,
@@ -71,7 +80,7 @@ fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rig
         Identity::User { entry, .. } => Some(*entry),
         _ => None,
     };
-    let is_in_class = |of: &str| ["name", "cn", "sn", "userPassword", "description"].contains(&of);
+    let is_in_class = |of: &str| TYPES.contains(&of) && of != "mail";
     let mut rights = Rights::NONE;
     // The innermost of the naming contexts that lists name has the entry.
     let around = |suffix: &&str| {
