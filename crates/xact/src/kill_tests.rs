@@ -37,6 +37,9 @@ const GROW: &str = "grow";
 /// As an argument of a child: it has the space grow while another one uses it.
 const GROW_IN_USE: &str = "use";
 
+/// What a child is asked for that makes a checkpoint, and dies at the step whose number follows.
+const CHECKPOINT: &str = "checkpoint";
+
 /// What a child is asked for that copies the space, and dies at the step whose number follows.
 const COPY: &str = "copy";
 
@@ -235,6 +238,13 @@ fn child() {
         die_at(u64::MAX);
         return;
     }
+    if let Some(step) = work.strip_prefix(CHECKPOINT) {
+        let space = Space::open(folder.join("space"), &options(mode)).unwrap();
+        die_at(step.parse().unwrap());
+        space.checkpoint().unwrap();
+        die_at(u64::MAX);
+        return;
+    }
     let areas = work.strip_prefix(AREAS);
     let step = areas.unwrap_or(&work).parse();
     // Recovery is a part of it.
@@ -409,6 +419,37 @@ fn a_process_may_die_while_it_makes_a_space_larger_that_others_use() {
             assert_eq!(space.bytes(), size);
             assert_eq!(space.check().unwrap().damaged, [], "step {step}");
             survivor = somebody_survives.then_some(space);
+        }
+    }
+}
+
+/// The one that goes on commits what is too large for the log, whose file is gone then: the header that says so must be
+/// the newest, whichever page the dead one has written last.
+#[test]
+fn a_process_may_die_while_it_makes_a_checkpoint() {
+    for checkpoints_before in 0..2 {
+        for step in 0_u64.. {
+            let folder = tempfile::tempdir().unwrap();
+            let acknowledged = Acknowledged::open(folder.path());
+            let open =
+                || Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+            let space = open();
+            acknowledged.add(commit_next(&space).unwrap());
+            if checkpoints_before == 1 {
+                space.checkpoint().unwrap();
+            }
+            acknowledged.add(commit_next(&space).unwrap());
+            let work = format!("{CHECKPOINT}{step}");
+            let mut child = spawn(folder.path(), Mode::Explicit, &work);
+            let done = child.wait().unwrap().success();
+            assert!(is_large(space.read(number).unwrap() + 1));
+            acknowledged.add(commit_next(&space).unwrap());
+            drop(space);
+            go_on(&open(), &acknowledged);
+            if done {
+                assert!(step > 10, "only {step} steps");
+                break;
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::guard::{Guard, Guards};
 use crate::header::{Header, newest, write_header};
 use crate::large_file;
 use crate::page::{PAGE_BYTES, PageBytes};
-use crate::places::offset_in_file;
+use crate::places::{HEADER_PAGES, offset_in_file};
 use crate::record::{PageChange, Pages, Record};
 use crate::region::Region;
 use crate::region::versions::NewVersion;
@@ -56,7 +56,9 @@ pub(crate) fn recover(
     let mut homeless = Homeless::default();
     let has_large = replay(storage, data, wal, header, last, guards, &mut homeless)?;
     let mut header = *header;
-    let mut place = u64::from(headers[1].is_some_and(|other| other == header));
+    let place = u64::from(headers[1].is_some_and(|other| other == header));
+    // The number says which page it is in, also in files where it did not.
+    header.number += (header.number + place) % HEADER_PAGES;
     if has_large && !homeless.pages.is_empty() {
         // Its file would have to be kept, and its pages have room: it was made before the commit.
         return homeless.refuse();
@@ -65,9 +67,8 @@ pub(crate) fn recover(
         // Its file is needed no longer.
         header.number += 1;
         header.replay_from = last;
-        place = 1 - place;
         data.sync_data()
-            .and_then(|()| write_header(data, place, &header))
+            .and_then(|()| write_header(data, header.number % HEADER_PAGES, &header))
             .and_then(|()| data.sync_data())
             .doing("cannot write the header")?;
         wal.recycle_before(last.lsn);
@@ -77,7 +78,6 @@ pub(crate) fn recover(
     let from = header.replay_from.lsn.0;
     progress.checkpoint.store(from, Ordering::SeqCst);
     progress.header.store(header.number, Ordering::SeqCst);
-    progress.header_place.store(place, Ordering::SeqCst);
     if homeless.pages.is_empty() {
         region.start(header.pages, header.size(), last, last);
         return Ok(());

@@ -54,7 +54,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
 /// The version of everything in the region, that of the log's shared state included. Processes that disagree about it
 /// cannot share a space.
-const LAYOUT: u32 = 7;
+const LAYOUT: u32 = 8;
 
 /// What may be on its way to the log: many small commits. Larger ones gain little by it.
 const LOG_BUFFER_BYTES: usize = if cfg!(shuttle) { 8 } else { 256 } * 1024;
@@ -142,11 +142,10 @@ pub(crate) struct Progress {
     pub(crate) target: [AtomicU64; 2],
     /// The commit up to which the file has been brought.
     pub(crate) applied: [AtomicU64; 2],
-    /// The LSN from which the newest header has the log replayed, that header's number, and in which of the two pages
-    /// it is.
+    /// The LSN from which the newest header has the log replayed, and that header's number. Its lowest bit says which of
+    /// the two pages holds it: one store makes another header the newest, wherever a process dies.
     pub(crate) checkpoint: AtomicU64,
     pub(crate) header: AtomicU64,
-    pub(crate) header_place: AtomicU64,
     /// How often a header page was written, and how many pages were applied, since the region was made.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) applied_pages: AtomicU64,

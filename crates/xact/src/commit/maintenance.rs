@@ -25,6 +25,7 @@ use crate::header::{Header, write_header};
 use crate::inner::Inner;
 use crate::mode::Mode;
 use crate::page::PAGE_BYTES;
+use crate::places::HEADER_PAGES;
 use crate::region::slot::Slot;
 use crate::region::versions::Found;
 use crate::region::{load_position, store_position};
@@ -368,7 +369,6 @@ impl Maintenance<'_> {
         inner.check_size()?;
         let guards = inner.options.guards;
         let number = progress.header.load(Ordering::SeqCst) + 1;
-        let place = 1 - progress.header_place.load(Ordering::SeqCst);
         let header = Header {
             id: inner.id,
             pages: inner.pages,
@@ -386,7 +386,7 @@ impl Maintenance<'_> {
                 inner.data.sync_data()?;
             }
             step();
-            write_header(&*inner.data, place, &header)?;
+            write_header(&*inner.data, number % HEADER_PAGES, &header)?;
             step();
             if guards.has(Guard::SyncHeader) {
                 inner.data.sync_data()?;
@@ -397,8 +397,6 @@ impl Maintenance<'_> {
         written()
             .inspect_err(|_: &std::io::Error| inner.poison())
             .doing("cannot sync the data file")?;
-        step();
-        progress.header_place.store(place, Ordering::SeqCst);
         step();
         progress.header.store(number, Ordering::SeqCst);
         step();
