@@ -142,8 +142,8 @@ pub(crate) struct Progress {
     pub(crate) target: [AtomicU64; 2],
     /// The commit up to which the file has been brought.
     pub(crate) applied: [AtomicU64; 2],
-    /// The LSN from which the newest header has the log replayed, and that header's number. Its lowest bit says which of
-    /// the two pages holds it: one store makes another header the newest, wherever a process dies.
+    /// The LSN from which the newest header has the log replayed, and that header's number. Its lowest bit says which
+    /// of the two pages holds it: one store makes another header the newest, wherever a process dies.
     pub(crate) checkpoint: AtomicU64,
     pub(crate) header: AtomicU64,
     /// How often a header page was written, and how many pages were applied, since the region was made.
