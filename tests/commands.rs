@@ -5,11 +5,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
+use sapwood_server::IMPLICIT_START;
 use sapwood_testkit::folder::Folder;
 use sapwood_testkit::program::{
     Process, Scratch, program, sapwood, sapwood_command, sapwood_ok, succeeded, text,
 };
-use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
+use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX};
 
 #[test]
 fn init_refuses_what_is_not_empty_and_keeps_secrets_private() {
@@ -869,6 +870,18 @@ fn the_configuration_is_shown_and_changed_with_and_without_a_server() {
     assert!(listed.contains("title eq\n"), "{listed}");
     shown("olcTimeLimit: 11");
     shown("olcSizeLimit: 600");
+    // Nor is one needed to switch on what clients are told of.
+    let path = folder.name_beside("extensions");
+    let extensions = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nadd: sapwoodExtensions\nsapwoodExtensions: implicit_start\n";
+    std::fs::write(&path, extensions).unwrap();
+    folder.sapwood_ok("config", &["apply", &path]);
+    shown("sapwoodExtensions: implicit_start");
+    let server = folder.serve();
+    let root_dse = Client::connect(server.address()).root_dse();
+    let features = root_dse.values("supportedFeatures");
+    let is_there = features.iter().any(|oid| oid == IMPLICIT_START);
+    assert!(is_there, "{features:?}");
+    server.stop();
 }
 
 #[test]
@@ -887,12 +900,16 @@ fn the_configuration_of_a_directory_in_memory_is_kept() {
 #[test]
 fn keys_that_are_configured_with_the_data_are_refused_at_the_start() {
     let folder = Folder::init(&[]);
-    folder.configure(&[("[limits]\n", "[limits]\nsearch_entries_max = 500\n")]);
-    let refused = folder.sapwood("serve", &[]);
-    assert_eq!(refused.status.code(), Some(1));
-    let told = text(&refused.stderr);
-    assert!(
-        told.contains("sapwood.toml:") && told.contains("olcSizeLimit"),
-        "{told}"
-    );
+    for (moved, attribute) in [
+        ("[limits]\nsearch_entries_max = 500\n", "olcSizeLimit"),
+        ("[extensions]\n\n[limits]\n", "sapwoodExtensions"),
+    ] {
+        folder.configure(&[("[limits]\n", moved)]);
+        let refused = folder.sapwood("serve", &[]);
+        assert_eq!(refused.status.code(), Some(1));
+        let told = text(&refused.stderr);
+        let is_told = told.contains("sapwood.toml:") && told.contains(attribute);
+        assert!(is_told, "{told}");
+        folder.configure(&[(moved, "[limits]\n")]);
+    }
 }

@@ -15,6 +15,7 @@
 //! index <attribute type> eq|pres|sub|ord complete
 //! index <attribute type> eq|pres|sub|ord building <commit that began it>
 //! setting <attribute of cn=config> <value>
+//! extension <value of sapwoodExtensions>
 //! limits <value of olcLimits>
 //! authz-regexp <value of olcAuthzRegexp>
 //! access data|global <rule in the words of slapd.access(5)>
@@ -35,7 +36,7 @@ use std::sync::Arc;
 pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Setting, UniqueRule, password_policy};
+use crate::config::{Extension, Setting, UniqueRule, password_policy};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -123,6 +124,11 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                 state.settings.unique.push(read_unique(name, rest));
             }
             "access" => read_access(&mut state, rest)?,
+            "extension" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                let extension: Extension = rest.parse().map_err(damaged)?;
+                state.settings.extensions = state.settings.extensions.with(extension);
+            }
             "limits" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 state.settings.limits.push(rest.parse().map_err(damaged)?);
@@ -358,6 +364,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     for setting in Setting::all().filter(|setting| !setting.is_default(&state.settings)) {
         let value = setting.value(&state.settings);
         text.push_str(&format!("setting {} {value}\n", setting.attribute));
+    }
+    for extension in state.settings.extensions.iter() {
+        text.push_str(&format!("extension {}\n", extension.name()));
     }
     for (list, rules) in AccessList::all(&state.settings) {
         for rule in rules {

@@ -57,8 +57,8 @@ pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, PasswordPolicyOverlay, PasswordSchemes,
-    Settings, UniqueRule,
+    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension, Extensions,
+    PasswordPolicyOverlay, PasswordSchemes, Settings, UniqueRule,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

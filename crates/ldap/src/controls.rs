@@ -217,22 +217,10 @@ impl ControlSet {
         ControlSet(self.0 | 1 << known as u32)
     }
 
-    /// Without one.
-    #[must_use]
-    pub const fn without(self, known: KnownControl) -> ControlSet {
-        ControlSet(self.0 & !(1 << known as u32))
-    }
-
     /// With those of another set.
     #[must_use]
     pub const fn or(self, other: ControlSet) -> ControlSet {
         ControlSet(self.0 | other.0)
-    }
-
-    /// Those that another set has, too.
-    #[must_use]
-    pub const fn and(self, other: ControlSet) -> ControlSet {
-        ControlSet(self.0 & other.0)
     }
 
     /// Whether it has this one.
@@ -313,10 +301,22 @@ impl<'m> RequestControls<'m> {
         controls: impl Iterator<Item = Control<'m>>,
         takes: ControlSet,
     ) -> Result<RequestControls<'m>, Refused<'m>> {
+        RequestControls::read_if(controls, |known| takes.has(known))
+    }
+
+    /// The same, of a request which takes a control if `takes` says so. It is asked about known controls that come, and
+    /// no others.
+    ///
+    /// # Errors
+    /// As [`RequestControls::read`].
+    pub fn read_if(
+        controls: impl Iterator<Item = Control<'m>>,
+        mut takes: impl FnMut(KnownControl) -> bool,
+    ) -> Result<RequestControls<'m>, Refused<'m>> {
         let mut read = RequestControls::NONE;
         for control in controls {
             let oid = control.oid;
-            match KnownControl::of(oid).filter(|known| takes.has(*known)) {
+            match KnownControl::of(oid).filter(|known| takes(*known)) {
                 Some(known) => {
                     let set = read.set(known, &control);
                     set.map_err(|fault| Refused::Faulty { oid, fault })?;

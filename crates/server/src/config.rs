@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sapwood_ldap::controls::{ControlSet, KnownControl};
 use sapwood_ldap::csn::Csn;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -47,9 +46,6 @@ pub struct Config {
     /// What belongs to the schema besides its files.
     #[serde(default)]
     pub schema: SchemaOptions,
-    /// What is spoken beyond the standards.
-    #[serde(default)]
-    pub extensions: Extensions,
     /// What makes it one of several servers of a directory.
     #[serde(default)]
     pub replication: Replication,
@@ -151,34 +147,6 @@ pub struct SchemaOptions {
     /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with
     /// a hyphen stands for all that begin so.
     pub attribute_options: Vec<String>,
-}
-
-/// Extensions of the protocol that are Sapwood's own (`docs/reference/protocol-extensions.md`), each off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Extensions {
-    /// An identifier that the client chooses starts a transaction with its first update.
-    pub implicit_start: bool,
-    /// An update without the transaction specification control belongs to the open transaction.
-    pub implicit_membership: bool,
-    /// Transactions may try each update at once.
-    pub eager_transactions: bool,
-    /// The client says how many responses it waits for.
-    pub queue_length: bool,
-}
-
-impl Extensions {
-    /// The controls that a server speaks with them.
-    pub(crate) fn controls(self) -> ControlSet {
-        let speaks = |known: &&KnownControl| match known {
-            KnownControl::NonTransactional => self.implicit_membership,
-            KnownControl::EagerTransaction => self.eager_transactions,
-            KnownControl::QueueLength => self.queue_length,
-            _ => true,
-        };
-        let known = KnownControl::ALL.iter().filter(speaks);
-        known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
-    }
 }
 
 /// A server that is one of several.
@@ -658,10 +626,10 @@ impl Config {
     }
 }
 
-/// The number of the line that a key begins, from 1.
+/// The number of the line that a key or the head of a table begins, from 1.
 fn line_of(text: &str, key: &str) -> usize {
     let mut lines = text.lines();
-    let at = lines.position(|line| line.trim_start().starts_with(key));
+    let at = lines.position(|line| line.trim_start().trim_start_matches('[').starts_with(key));
     at.map_or(1, |at| at + 1)
 }
 

@@ -16,6 +16,7 @@ pub mod config;
 mod connection;
 mod dispatch;
 mod endpoint;
+mod extensions;
 mod failed_binds;
 mod followers;
 mod handshake_memory;
@@ -41,7 +42,8 @@ mod writer;
 
 pub use auth::read_messages as read_sasl_messages;
 pub use committed::CommitWaiter;
-pub use config::{Config, Extensions, Flags};
+pub use config::{Config, Flags};
+pub use extensions::{IMPLICIT_MEMBERSHIP, IMPLICIT_START};
 pub use journal::{JournalError, WhenFull};
-pub use server::{IMPLICIT_MEMBERSHIP, IMPLICIT_START, Server, StartError, root_dse};
+pub use server::{Server, StartError, root_dse};
 pub use settings::SettingsError;

@@ -27,10 +27,11 @@ use crate::admission::{Full, Newcomer};
 use crate::auth;
 use crate::closing::Reason;
 use crate::committed::CommitWaiter;
-use crate::config::{Config, Extensions, Flags, Reloaded};
+use crate::config::{Config, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::endpoint::Endpoint;
+use crate::extensions;
 use crate::index_builder::IndexBuilder;
 use crate::journal::{JournalError, Journals};
 use crate::listen::{self, ListenUrl};
@@ -95,43 +96,40 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Sapwood's own feature: an unknown transaction identifier starts a transaction
-/// (`docs/reference/protocol-extensions.md`).
-pub const IMPLICIT_START: &str = "2.25.310930976905498146776181350396885251652";
-/// Sapwood's own feature: updates belong to the open transaction (`docs/reference/protocol-extensions.md`).
-pub const IMPLICIT_MEMBERSHIP: &str = "2.25.9714799646693988221129024137632128816";
-
-/// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
+/// What the root DSE says about the server, for [`sapwood_directory::Options`].
 #[must_use]
-pub fn root_dse(version: &str, extensions: Extensions) -> RootDse {
-    let spoken = extensions.controls();
-    let controls = KnownControl::ALL.iter().filter(|known| spoken.has(**known));
+pub fn root_dse(version: &str) -> RootDse {
+    let controls = KnownControl::ALL.iter().flat_map(|known| {
+        let needs = extensions::of_control(*known);
+        known
+            .oids()
+            .iter()
+            .map(move |oid| Offered::everywhere(oid, needs))
+    });
     // Their names are the same on every engine.
     let operations = extended::all::<Embedded>().flat_map(|operation| {
         let names = [Some(operation.oid), operation.response];
         let offered = |name: &str| Offered {
             name: name.to_owned(),
             works_on: operation.works_on,
+            needs: None,
         };
         names.into_iter().flatten().map(offered)
     });
     let mechanisms = auth::MECHANISMS.iter().map(|mechanism| Offered {
         name: mechanism.name.to_owned(),
         works_on: mechanism.works_on,
+        needs: None,
     });
-    let own_features = [
-        (extensions.implicit_start, IMPLICIT_START),
-        (extensions.implicit_membership, IMPLICIT_MEMBERSHIP),
-    ];
-    let own_features = own_features.iter().filter(|(is_spoken, _)| *is_spoken);
-    let features = FEATURES.iter().chain(own_features.map(|(_, oid)| oid));
+    let features = FEATURES.iter().map(|oid| (*oid, None));
+    let own_features = extensions::FEATURES.iter();
+    let features = features.chain(own_features.map(|(oid, extension)| (*oid, Some(*extension))));
     RootDse {
-        controls: controls
-            .flat_map(|known| known.oids())
-            .map(|oid| (*oid).to_owned())
-            .collect(),
+        controls: controls.collect(),
         extensions: operations.collect(),
-        features: features.map(|oid| (*oid).to_owned()).collect(),
+        features: features
+            .map(|(oid, needs)| Offered::everywhere(oid, needs))
+            .collect(),
         sasl_mechanisms: mechanisms.collect(),
         vendor_version: version.to_owned(),
     }

@@ -8,6 +8,7 @@ use sapwood_ldap::controls::{self, Controls, POST_READ, TRANSACTION_SPECIFICATIO
 use sapwood_ldap::extended::*;
 use sapwood_ldap::limits::INTEGER_MAX;
 use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::list::ChangeKind::Add;
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::requests::Control;
@@ -432,7 +433,8 @@ fn who_may_not_do_something_alone_may_not_do_it_in_bulk() {
 
 #[test]
 fn a_bulk_update_and_a_transaction_exclude_each_other() {
-    let server = TestServer::with("[extensions]\nimplicit_start = true\n");
+    let server = TestServer::start();
+    server.configure(&[(Add, "sapwoodExtensions", &["implicit_start"])]);
     let mut client = server.admin();
     let identifier = client.extended(START_TRANSACTION, None).value.unwrap();
     client

@@ -13,6 +13,7 @@ use sapwood_ldap::extended::{
     START_TLS, START_TRANSACTION, TransactionEnded, generated_password,
 };
 use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{ExtendedRequest, Request, Scope, SearchResultEntry};
 use sapwood_ldap::result::ResultCode;
@@ -68,6 +69,13 @@ impl Short for Client {
         let answers = self.search(&dn(name), Scope::Base, "(objectClass=*)");
         answers.last().unwrap().code == ResultCode::Success
     }
+}
+
+/// A server with these extensions on, and with more in its configuration.
+fn with_extensions(names: &[&str], config: &str) -> TestServer {
+    let server = TestServer::with(config);
+    server.configure(&[(Replace, "sapwoodExtensions", names)]);
+    server
 }
 
 fn of(identifier: &[u8]) -> Control<'_> {
@@ -469,7 +477,8 @@ fn a_stop_aborts_open_transactions_with_a_notice() {
     assert!(client.receive().is_none());
 }
 
-/// Each extension is advertised by the identifier that the documentation names, while its key is on and not else.
+/// Each extension is advertised by the identifier that the documentation names, while it is on and not else, also on
+/// connections that are there already.
 #[test]
 fn extensions_are_advertised_while_they_are_on() {
     let documentation = include_str!("../../../docs/reference/protocol-extensions.md");
@@ -487,11 +496,10 @@ fn extensions_are_advertised_while_they_are_on() {
         .collect();
     assert_eq!(rows.len(), 5);
     let keys = rows.iter().map(|[key, _, _]| *key);
+    let server = TestServer::start();
+    let mut client = server.connect();
     for on in keys.map(Some).chain([None]) {
-        let configuration =
-            on.map_or_else(String::new, |key| format!("[extensions]\n{key} = true\n"));
-        let server = TestServer::with(&configuration);
-        let mut client = server.connect();
+        server.configure(&[(Replace, "sapwoodExtensions", on.as_slice())]);
         let root_dse = client.root_dse();
         let is_there = |attribute: &str, oid: &str| {
             let mut attributes = root_dse.attributes.iter();
@@ -513,7 +521,7 @@ fn extensions_are_advertised_while_they_are_on() {
 
 #[test]
 fn an_identifier_of_the_client_starts_a_transaction() {
-    let server = TestServer::with("[extensions]\nimplicit_start = true\n");
+    let server = with_extensions(&["implicit_start"], "");
     let (mut client, mut other) = (server.admin(), server.admin());
     client.add_device("a", &[of(b"mine")]).succeeded();
     client.describe("a", "x", &[of(b"mine")]).succeeded();
@@ -533,8 +541,9 @@ fn an_identifier_of_the_client_starts_a_transaction() {
 /// must not become a transaction of its own: half of what was asked for would be done.
 #[test]
 fn what_is_left_of_an_aborted_transaction_starts_no_other() {
-    let server = TestServer::with(
-        "[extensions]\nimplicit_start = true\n[limits]\ntransactions_max = 1\ntransaction_operations_max = 3\n",
+    let server = with_extensions(
+        &["implicit_start"],
+        "[limits]\ntransactions_max = 1\ntransaction_operations_max = 3\n",
     );
     let (mut client, mut other) = (server.admin(), server.admin());
     let mut burst = Vec::new();
@@ -599,7 +608,7 @@ fn an_update_belongs_to_one_transaction() {
 /// An unbind ends the session, whatever its controls say.
 #[test]
 fn an_unbind_with_a_wrong_queue_length_is_an_unbind() {
-    let server = TestServer::with("[extensions]\nqueue_length = true\n");
+    let server = with_extensions(&["queue_length"], "");
     let mut client = server.admin();
     let id = client.id();
     let list = [(QUEUE_LENGTH, true, Some(b"nonsense".as_slice()))];
@@ -609,7 +618,7 @@ fn an_unbind_with_a_wrong_queue_length_is_an_unbind() {
 
 #[test]
 fn updates_without_the_control_may_belong_to_the_open_transaction() {
-    let server = TestServer::with("[extensions]\nimplicit_membership = true\n");
+    let server = with_extensions(&["implicit_membership"], "");
     let (mut client, mut other) = (server.admin(), server.admin());
     client.add_device("before", &[]).succeeded();
     assert!(other.is_there("before"));
@@ -628,10 +637,80 @@ fn updates_without_the_control_may_belong_to_the_open_transaction() {
     assert!(other.is_there("inside"));
 }
 
+/// What a transaction began with holds until its end: otherwise an update that belongs to it would be done at once.
+#[test]
+fn an_extension_is_switched_while_transactions_are_open() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.admin(), server.admin());
+    let switch = |on: bool| {
+        let kind = if on { Replace } else { Delete };
+        let names: &[&str] = if on {
+            &["implicit_membership", "implicit_start"]
+        } else {
+            &[]
+        };
+        server.configure(&[(kind, "sapwoodExtensions", names)]);
+    };
+    let alone = (NON_TRANSACTIONAL, true, None);
+    let before = client.begin();
+    switch(true);
+    client.add_device("alone", &[]).succeeded();
+    assert!(other.is_there("alone"));
+    client.end(&before, true).succeeded();
+    client.add_device("inside", &[of(b"mine")]).succeeded();
+    switch(false);
+    client.add_device("more", &[]).succeeded();
+    client.add_device("outside", &[alone]).succeeded();
+    assert!(!other.is_there("inside") && !other.is_there("more") && other.is_there("outside"));
+    client.end(b"mine", true).succeeded();
+    assert!(other.is_there("inside") && other.is_there("more"));
+    // Off for those that come behind.
+    client
+        .add_device("a", &[of(b"mine")])
+        .expect(ResultCode::UnwillingToPerform);
+    let next = client.begin();
+    client
+        .add_device("b", &[alone])
+        .expect(ResultCode::UnavailableCriticalExtension);
+    client.add_device("b", &[]).succeeded();
+    assert!(other.is_there("b"));
+    client.end(&next, false).succeeded();
+}
+
+/// An update that would start an eager transaction by itself must not be done in one that is none, nor alone.
+#[test]
+fn an_update_starts_an_eager_transaction_only_with_both_extensions() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    for (names, code) in [
+        (
+            &["eager_transactions"][..],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+        (
+            &["implicit_start"],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+        (
+            &["implicit_start", "eager_transactions"],
+            ResultCode::Success,
+        ),
+    ] {
+        server.configure(&[(Replace, "sapwoodExtensions", names)]);
+        let eager = (EAGER_TRANSACTION, true, None);
+        client.add_device("a", &[of(b"mine"), eager]).expect(code);
+    }
+    client
+        .add_device("a", &[of(b"mine")])
+        .expect(ResultCode::EntryAlreadyExists);
+    client.end(b"mine", true).succeeded();
+}
+
 #[test]
 fn an_eager_transaction_answers_with_what_would_be() {
-    let server = TestServer::with(
-        "[extensions]\neager_transactions = true\n[limits]\neager_operations_max = 4\n",
+    let server = with_extensions(
+        &["eager_transactions"],
+        "[limits]\neager_operations_max = 4\n",
     );
     let (mut client, mut other) = (server.admin(), server.admin());
     let start = |client: &mut Client| {
@@ -713,7 +792,7 @@ fn an_eager_transaction_answers_with_what_would_be() {
 
 #[test]
 fn a_queue_of_known_length_is_answered_whole() {
-    let server = TestServer::with("[extensions]\nqueue_length = true\n");
+    let server = with_extensions(&["queue_length"], "");
     let mut client = server.admin();
     let mut length = Vec::new();
     put_queue_length(&mut length, 300);

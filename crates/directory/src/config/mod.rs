@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod authorization;
 pub(crate) mod elsewhere;
 pub(crate) mod entries;
+pub(crate) mod extensions;
 pub(crate) mod limits;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
@@ -20,6 +21,7 @@ use sapwood_ldap::result::ResultCode;
 
 pub use self::authorization::AuthzPolicy;
 use self::entries::{DATA, GLOBAL};
+pub use self::extensions::{Extension, Extensions};
 pub use self::password_policy::PasswordPolicyOverlay;
 pub use self::rules::{DataRule, DataRuleKind};
 pub use self::unique::UniqueRule;
@@ -49,6 +51,8 @@ pub struct Settings {
     pub password_policy: Option<PasswordPolicyOverlay>,
     /// Whether who has a token binds with one of its passwords behind the own one.
     pub second_factor: bool,
+    /// Which extensions of the protocol are on.
+    pub extensions: Extensions,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
     /// Who may do what with the entries of the naming contexts.

@@ -3,8 +3,9 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, SECOND_FACTOR, UNIQUE};
-use crate::config::limits::LIMITS;
 use crate::config::authorization::AUTHZ_REGEXP;
+use crate::config::extensions::EXTENSIONS;
+use crate::config::limits::LIMITS;
 use crate::config::{Setting, UniqueRule, access, ordered, password_policy, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
@@ -198,6 +199,8 @@ fn data(server: &Server<'_>) -> Attributes {
         root_dn(server),
     ];
     attributes.extend(settings(server, DATA));
+    let extensions = state.settings.extensions.iter();
+    attributes.push((EXTENSIONS, extensions.map(|on| on.name().to_owned()).collect()));
     attributes.push((access::ACCESS, ordered::values(&state.settings.access)));
     attributes.push((LIMITS, ordered::values(&state.settings.limits)));
     attributes.push(("olcDbIndex", indexes.collect()));

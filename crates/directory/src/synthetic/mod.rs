@@ -4,8 +4,9 @@
 
 mod context;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::config::Extensions;
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
@@ -34,8 +35,8 @@ struct Definition {
 /// What a context follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
-    /// Nothing: it is made once, when the directory is opened.
-    Nothing,
+    /// Which extensions of the protocol are on: it is made once for each set of them.
+    Extensions,
     /// The schema.
     Schema,
     /// All of its state.
@@ -46,7 +47,7 @@ impl Follows {
     /// Whether what was made in one state is good in another.
     fn is_good(self, made_in: &Arc<State>, state: &Arc<State>) -> bool {
         match self {
-            Follows::Nothing => true,
+            Follows::Extensions => made_in.settings.extensions == state.settings.extensions,
             Follows::Schema => made_in.schema.is_same(&state.schema),
             Follows::State => Arc::ptr_eq(made_in, state),
         }
@@ -141,8 +142,9 @@ impl SyntheticContext {
 pub(crate) struct SyntheticContexts {
     /// By [`SyntheticContext`].
     suffixes: Vec<NormalDn>,
-    /// The same: those that follow no state, for all connections or by their kind.
-    fixed: Vec<Vec<Arc<Context>>>,
+    /// The same: those that follow the extensions, by the number of the set, and for each kind of connection. They are
+    /// asked for without a lock.
+    by_extensions: Vec<[OnceLock<Vec<Arc<Context>>>; Extensions::SETS]>,
     following: Mutex<Following>,
     opened: String,
 }
@@ -164,28 +166,41 @@ impl SyntheticContexts {
         state: &State,
         opened: String,
     ) -> Result<SyntheticContexts> {
-        let mut fixed = Vec::new();
-        let local = LocalConfig::default();
+        let contexts = SyntheticContexts {
+            suffixes: SyntheticContext::suffixes(&state.schema)?,
+            by_extensions: SyntheticContext::ALL
+                .iter()
+                .map(|_| Default::default())
+                .collect(),
+            following: Mutex::default(),
+            opened,
+        };
+        // What is wrong with the schema is told now.
+        for context in SyntheticContext::ALL {
+            contexts.make(*context, root_dse, state, &LocalConfig::default())?;
+        }
+        Ok(contexts)
+    }
+
+    /// Makes a context in a state: once for all connections, or for each kind of them.
+    fn make(
+        &self,
+        context: SyntheticContext,
+        root_dse: &RootDse,
+        state: &State,
+        local: &LocalConfig,
+    ) -> Result<Vec<Arc<Context>>> {
         let schema = &state.schema;
-        let server = Server {
+        let contents = (context.definition().make)(&Server {
             schema,
             root_dse,
             state,
-            opened: &opened,
-            local: &local,
-        };
-        for context in SyntheticContext::ALL {
-            // What follows the state is made, too: what is wrong with the schema is told now.
-            let made = (context.definition().make)(&server).into_iter();
-            let made = made.map(|contents| Context::new(schema, *context, contents).map(Arc::new));
-            fixed.push(made.collect::<Result<_>>()?);
-        }
-        Ok(SyntheticContexts {
-            suffixes: SyntheticContext::suffixes(schema)?,
-            fixed,
-            following: Mutex::default(),
-            opened,
-        })
+            opened: &self.opened,
+            local,
+        });
+        let made = contents.into_iter();
+        made.map(|contents| Context::new(schema, context, contents).map(Arc::new))
+            .collect()
     }
 
     /// The context that a DN is in, whether an entry has it or not.
@@ -210,10 +225,22 @@ impl SyntheticContexts {
         state: &Arc<State>,
     ) -> Result<Arc<Context>> {
         let follows = context.definition().follows;
-        if follows == Follows::Nothing {
-            let made = self.fixed.get(context as usize);
-            let made = made.and_then(|made| made.get(channel.kind()).or(made.first()));
-            let missing = || Error::State(format!("{} was not made", context.what()));
+        let missing = || Error::State(format!("{} was not made", context.what()));
+        if follows == Follows::Extensions {
+            let set = state.settings.extensions.number();
+            let known = self
+                .by_extensions
+                .get(context as usize)
+                .and_then(|sets| sets.get(set));
+            let known = known.ok_or_else(missing)?;
+            let made = match known.get() {
+                Some(made) => made,
+                None => {
+                    let made = self.make(context, root_dse, state, &LocalConfig::default())?;
+                    known.get_or_init(|| made)
+                }
+            };
+            let made = made.get(channel.kind()).or(made.first());
             return made.cloned().ok_or_else(missing);
         }
         let mut following = self
@@ -222,19 +249,11 @@ impl SyntheticContexts {
             .unwrap_or_else(PoisonError::into_inner);
         let mut known = following.made.iter();
         let is_of = |of: &Arc<State>| follows.is_good(of, state);
-        let schema = &state.schema;
         if let Some((.., made)) = known.find(|(which, of, _)| *which == context && is_of(of)) {
             return Ok(made.clone());
         }
-        let contents = (context.definition().make)(&Server {
-            schema,
-            root_dse,
-            state,
-            opened: &self.opened,
-            local: &following.local,
-        });
-        let contents = contents.into_iter().next().unwrap_or_default();
-        let made = Arc::new(Context::new(schema, context, contents)?);
+        let made = self.make(context, root_dse, state, &following.local)?;
+        let made = made.into_iter().next().ok_or_else(missing)?;
         following.made.retain(|(which, ..)| *which != context);
         following.made.push((context, state.clone(), made.clone()));
         Ok(made)

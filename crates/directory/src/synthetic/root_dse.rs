@@ -1,16 +1,17 @@
 //! The root DSE (RFC 4512 §5.1): what the server says about itself.
 
 use super::{Content, Definition, Follows, Server};
+use crate::config::{Extension, Extensions};
 
 /// What only the server knows of the root DSE.
 #[derive(Clone, Debug, Default)]
 pub struct RootDse {
     /// OIDs of the controls it supports.
-    pub controls: Vec<String>,
+    pub controls: Vec<Offered>,
     /// OIDs of the extended operations it supports.
     pub extensions: Vec<Offered>,
     /// OIDs of the features it supports.
-    pub features: Vec<String>,
+    pub features: Vec<Offered>,
     /// The SASL mechanisms it supports.
     pub sasl_mechanisms: Vec<Offered>,
     /// Name and version of the product.
@@ -24,6 +25,23 @@ pub struct Offered {
     pub name: String,
     /// Whether it works on a connection.
     pub works_on: fn(Channel) -> bool,
+    /// The extension of the protocol that has to be on; `None` for what is always there.
+    pub needs: Option<Extension>,
+}
+
+impl Offered {
+    /// What works on every connection, as long as an extension is on if it needs one.
+    pub fn everywhere(name: &str, needs: Option<Extension>) -> Offered {
+        Offered {
+            name: name.to_owned(),
+            works_on: |_| true,
+            needs,
+        }
+    }
+
+    fn is_there(&self, channel: Channel, extensions: Extensions) -> bool {
+        (self.works_on)(channel) && self.needs.is_none_or(|needed| extensions.has(needed))
+    }
 }
 
 /// What of a connection decides what the root DSE says on it: nothing that would not work there.
@@ -67,7 +85,7 @@ pub(super) const CONTEXT: Definition = Definition {
     what: "the root DSE",
     remedy: "it says what the server is and can do",
     is_hidden: false,
-    follows: Follows::Nothing,
+    follows: Follows::Extensions,
     make,
 };
 
@@ -85,17 +103,18 @@ impl RootDse {
         let one = |value: &str| vec![value.to_owned()];
         let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let offered = |all: &[Offered]| {
-            let works = all.iter().filter(|offered| (offered.works_on)(channel));
-            works.map(|offered| offered.name.clone()).collect()
+            let extensions = server.state.settings.extensions;
+            let there = all.iter().filter(|offered| offered.is_there(channel, extensions));
+            there.map(|offered| offered.name.clone()).collect()
         };
         let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
         let attributes = vec![
             ("objectClass", one("top")),
             ("namingContexts", all(&naming_contexts)),
             ("defaultNamingContext", all(first_context)),
-            ("supportedControl", self.controls.clone()),
+            ("supportedControl", offered(&self.controls)),
             ("supportedExtension", offered(&self.extensions)),
-            ("supportedFeatures", self.features.clone()),
+            ("supportedFeatures", offered(&self.features)),
             ("supportedLDAPVersion", one(LDAP_VERSION)),
             ("supportedSASLMechanisms", offered(&self.sasl_mechanisms)),
             ("vendorName", one("Sapwood")),
@@ -127,7 +146,7 @@ mod tests {
     fn the_entry_says_what_is_there() {
         let schema = Schema::standard();
         let root_dse = RootDse {
-            controls: vec!["1.2.840.113556.1.4.319".to_owned()],
+            controls: vec![Offered::everywhere("1.2.840.113556.1.4.319", None)],
             ..RootDse::default()
         };
         let mut state = State::default();

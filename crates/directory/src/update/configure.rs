@@ -2,6 +2,7 @@
 //! batch, durable when they are answered, and seen by each snapshot that is taken later. Only the administrator comes
 //! here.
 
+mod extensions;
 mod schema;
 mod schema_use;
 mod unique;
@@ -20,6 +21,7 @@ use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SECOND_FACTOR, UNIQUE};
+use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
@@ -73,6 +75,7 @@ impl<T: Write> Run<'_, T> {
                     make(setting, &mut state.settings, &change)?
                 }
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
+                Target::Extensions => extensions::change(&mut state.settings.extensions, &change)?,
                 Target::Unique => unique::change(&mut state.settings.unique, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
@@ -351,6 +354,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(INDEXES) {
             return Ok(Target::Indexes);
         }
+        if name.eq_ignore_ascii_case(EXTENSIONS) {
+            return Ok(Target::Extensions);
+        }
         if name.eq_ignore_ascii_case(UNIQUE_URI) {
             return Ok(Target::Unique);
         }
@@ -387,6 +393,7 @@ enum Target {
     Setting(&'static Setting),
     PasswordPolicy(&'static Setting),
     Indexes,
+    Extensions,
     Unique,
     Access,
     AuthzRegexps,
@@ -398,6 +405,7 @@ impl Target {
         match self {
             Target::Setting(setting) | Target::PasswordPolicy(setting) => setting.attribute,
             Target::Indexes => INDEXES,
+            Target::Extensions => EXTENSIONS,
             Target::Unique => UNIQUE_URI,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
@@ -411,7 +419,7 @@ impl Target {
             Target::Setting(setting) | Target::PasswordPolicy(setting) => {
                 std::slice::from_ref(&setting.entry)
             }
-            Target::Indexes | Target::Limits => &[DATA],
+            Target::Indexes | Target::Limits | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],

@@ -35,6 +35,75 @@ fn shown<E: Engine>(directory: &Directory<E>, attribute: &str) -> BTreeSet<Strin
 }
 
 #[test]
+fn extensions_are_switched_on_and_off_one_by_one() {
+    use ResultCode::*;
+    let directory = in_memory();
+    let attribute = "sapwoodExtensions";
+    // Each a change, what comes of it, and what is on then.
+    let steps: [(Change<'_>, ResultCode, &[&str]); 11] = [
+        (
+            (Add, attribute, &["implicit_start", "QUEUE_LENGTH"]),
+            Success,
+            &["implicit_start", "queue_length"],
+        ),
+        (
+            (Add, attribute, &["eager_transactions", "queue_length"]),
+            AttributeOrValueExists,
+            &["implicit_start", "queue_length"],
+        ),
+        (
+            (Replace, attribute, &["queue_length", "Queue_Length"]),
+            AttributeOrValueExists,
+            &["implicit_start", "queue_length"],
+        ),
+        (
+            (Delete, attribute, &["implicit_start"]),
+            Success,
+            &["queue_length"],
+        ),
+        (
+            (Delete, attribute, &["implicit_start"]),
+            NoSuchAttribute,
+            &["queue_length"],
+        ),
+        (
+            (Replace, "SAPWOODEXTENSIONS", &["implicit_membership"]),
+            Success,
+            &["implicit_membership"],
+        ),
+        (
+            (Replace, attribute, &["telepathy"]),
+            ConstraintViolation,
+            &["implicit_membership"],
+        ),
+        (
+            (Add, attribute, &[]),
+            ProtocolError,
+            &["implicit_membership"],
+        ),
+        (
+            (Increment, attribute, &["1"]),
+            ConstraintViolation,
+            &["implicit_membership"],
+        ),
+        ((Delete, attribute, &[]), Success, &[]),
+        ((Replace, attribute, &[]), Success, &[]),
+    ];
+    for (change, code, on) in steps {
+        let outcome = apply(&directory, modify(DATA, &[change]));
+        assert_eq!(outcome.code, code, "{change:?}: {}", outcome.diagnostic);
+        let expected = on.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(shown(&directory, attribute), expected, "{change:?}");
+    }
+    let outcome = refused(
+        &directory,
+        modify("cn=config", &[(Add, attribute, &["queue_length"])]),
+        UnwillingToPerform,
+    );
+    assert!(outcome.diagnostic.contains(DATA), "{}", outcome.diagnostic);
+}
+
+#[test]
 fn settings_are_changed_as_attributes_are() {
     let directory = in_memory();
     // Each a change, what comes of it, and the limit that is shown then.

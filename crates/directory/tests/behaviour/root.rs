@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::made::{Directory, engine, in_memory, in_stores};
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, CompareOptions, Identity, Offered, SearchOptions};
+use sapwood_directory::{Channel, CompareOptions, Extension, Identity, Offered, SearchOptions};
+use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
-use sapwood_testkit::directories::{add, admin, compare_as, person, seed, succeed};
+use sapwood_testkit::directories::{add, admin, compare_as, modify, person, seed, succeed};
 
 use crate::query::{Found, Query, query, search, search_together};
 
@@ -245,11 +246,53 @@ fn the_subentries_control_tells_the_subschema_from_the_root_dse() {
 }
 
 #[test]
+fn the_root_dse_says_what_is_on() {
+    let mut options = sapwood_testkit::directories::options();
+    let [start, length] = [Extension::ImplicitStart, Extension::QueueLength];
+    options.root_dse.controls = vec![
+        Offered::everywhere("1.2.1", None),
+        Offered::everywhere("1.2.2", Some(length)),
+    ];
+    options.root_dse.features = vec![Offered::everywhere("1.3.1", Some(start))];
+    let directory =
+        Directory::create_on(engine(), &sapwood_testkit::directories::config(), options).unwrap();
+    for names in [
+        &[][..],
+        &["implicit_start"],
+        &["queue_length"],
+        &["implicit_start", "queue_length"],
+        &[],
+    ] {
+        let change = (ChangeKind::Replace, "sapwoodExtensions", names);
+        succeed(
+            &directory,
+            modify("olcDatabase={1}mdb,cn=config", &[change]),
+        );
+        let asked = Query {
+            attributes: &["supportedControl", "supportedFeatures"],
+            ..query("", Scope::Base, "(objectClass=*)")
+        };
+        let dse = search(&directory, &asked);
+        let says = |line: &str| dse.entries[0].1.contains(line);
+        assert!(says("supportedControl: 1.2.1"));
+        assert_eq!(
+            says("supportedControl: 1.2.2"),
+            names.contains(&"queue_length")
+        );
+        assert_eq!(
+            says("supportedFeatures: 1.3.1"),
+            names.contains(&"implicit_start")
+        );
+    }
+}
+
+#[test]
 fn the_root_dse_says_what_works_on_a_connection() {
     let mut options = sapwood_testkit::directories::options();
     let offered = |name: &str, works_on| Offered {
         name: name.into(),
         works_on,
+        needs: None,
     };
     options.root_dse.extensions = vec![
         offered("1.1.1", |_| true),

@@ -9,12 +9,18 @@ const DATA: &str = "olcDatabase={1}mdb,cn=config";
 /// That of the rules of unique values.
 const UNIQUE: &str = "olcOverlay=unique,olcDatabase={1}mdb,cn=config";
 
-/// Each a table, a key in it, and the attribute and the entry that have taken its place.
-const MOVED: &[(&str, &str, &str, &str)] = &[
-    ("access", "anonymous_read", "sapwoodAnonymousRead", DATA),
-    ("limits", "search_entries_max", "olcSizeLimit", DATA),
-    ("limits", "search_seconds_max", "olcTimeLimit", DATA),
-    ("rules", "unique", "olcUniqueURI", UNIQUE),
+/// Each a table, a key in it (none for the whole table), and the attribute and the entry that have taken its place.
+const MOVED: &[(&str, Option<&str>, &str, &str)] = &[
+    (
+        "access",
+        Some("anonymous_read"),
+        "sapwoodAnonymousRead",
+        DATA,
+    ),
+    ("extensions", None, "sapwoodExtensions", DATA),
+    ("limits", Some("search_entries_max"), "olcSizeLimit", DATA),
+    ("limits", Some("search_seconds_max"), "olcTimeLimit", DATA),
+    ("rules", Some("unique"), "olcUniqueURI", UNIQUE),
 ];
 
 /// Refuses a text that has one of them; an error is its line and what to do.
@@ -22,13 +28,24 @@ pub(super) fn refuse(text: &str) -> Result<(), (usize, String)> {
     // What is wrong with it otherwise is told with more care.
     let all: Table = text.parse().unwrap_or_default();
     for (table, key, attribute, entry) in MOVED {
-        let known = all.get(*table).and_then(toml::Value::as_table);
-        if known.is_some_and(|table| table.contains_key(*key)) {
+        let Some(known) = all.get(*table) else {
+            continue;
+        };
+        let (is_there, what, begins) = match key {
+            Some(key) => {
+                let is_there = known
+                    .as_table()
+                    .is_some_and(|known| known.contains_key(*key));
+                (is_there, format!("{table}.{key}"), *key)
+            }
+            None => (true, format!("[{table}]"), *table),
+        };
+        if is_there {
             let reason = format!(
-                "{table}.{key} is configured with the data now: take it out of this file, and set {attribute} of \
-                 {entry} by ldapmodify or 'sapwood config DIR apply'"
+                "{what} is configured with the data now: take it out of this file, and set {attribute} of {entry} by \
+                 ldapmodify or 'sapwood config DIR apply'"
             );
-            return Err((line_of(text, key), reason));
+            return Err((line_of(text, begins), reason));
         }
     }
     Ok(())
@@ -59,6 +76,12 @@ mod tests {
                 "olcUniqueURI",
             ),
             ("limits = { search_seconds_max = 7 }\n", 1, "olcTimeLimit"),
+            (
+                "[extensions]\n# None of them.\nqueue_length = false\n",
+                3,
+                "sapwoodExtensions",
+            ),
+            ("extensions = {}\n", 1, "sapwoodExtensions"),
         ] {
             let admin = "[admin]\ndn = 'x'\n";
             let text = match lines.starts_with('[') {

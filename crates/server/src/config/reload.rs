@@ -36,7 +36,6 @@ impl Config {
         running.server_id.clone_from(&started.server_id);
         running.threads = started.threads;
         running.schema.clone_from(&started.schema);
-        running.extensions = started.extensions;
         running.replication = started.replication;
         running.memory = started.memory;
         running.archive.clone_from(&started.archive);

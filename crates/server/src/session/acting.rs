@@ -276,9 +276,8 @@ impl<E: Engine> Session<E> {
             }
             _ => false,
         };
-        let is_implied = self.service.extensions.implicit_membership
-            && controls.non_transactional.is_none()
-            && !self.operations.transactions.is_empty();
+        let is_implied =
+            controls.non_transactional.is_none() && self.operations.transactions.take_all();
         is_update && (controls.transaction_specification.is_some() || is_implied)
     }
 

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use sapwood_directory::Outcome;
 use sapwood_directory::engine::Engine;
+use sapwood_directory::{Extension, Outcome};
 use sapwood_ldap::controls::{
     ControlSet, ControlsBuf, KnownControl, PasswordPolicyError, PasswordPolicyResponse,
     RequestControls, password_policy_response, server_id_response,
@@ -15,6 +15,7 @@ use sapwood_ldap::message::{Request, RequestMessage};
 use super::Session;
 use super::extended::ExtendedOperation;
 use super::ids::Wish;
+use crate::extensions;
 
 impl<E: Engine> Session<E> {
     /// Reads the controls of a request (RFC 4511 §4.1.11). Unbind has no response and is done whatever they are
@@ -28,19 +29,47 @@ impl<E: Engine> Session<E> {
         if matches!(message.op, Request::Unbind) {
             return Ok(RequestControls::NONE);
         }
-        RequestControls::read(message.controls.iter(), self.takes(&message.op, extended))
-            .map_err(|refused| Outcome::new(refused.code(), refused.to_string()))
+        let own = extended.map_or(ControlSet::EMPTY, |extended| extended.takes);
+        let takes = ControlSet::of(message.op.operation()).or(own);
+        let is_start = extended.is_some_and(|extended| extended.oid == START_TRANSACTION);
+        let mut failed = None;
+        let read = RequestControls::read_if(message.controls.iter(), |control| {
+            takes.has(control)
+                && self.speaks(control, is_start).unwrap_or_else(|outcome| {
+                    failed = Some(outcome);
+                    false
+                })
+        });
+        match (failed, read) {
+            (Some(outcome), _) => Err(outcome),
+            (None, read) => {
+                read.map_err(|refused| Outcome::new(refused.code(), refused.to_string()))
+            }
+        }
     }
 
-    /// The controls that a request takes.
-    fn takes(&self, op: &Request<'_>, extended: Option<&ExtendedOperation<E>>) -> ControlSet {
-        let own = extended.map_or(ControlSet::EMPTY, |extended| extended.takes);
-        let mut takes = ControlSet::of(op.operation()).or(own);
-        let is_start = extended.is_some_and(|extended| extended.oid == START_TRANSACTION);
-        if !is_start && !self.service.extensions.implicit_start {
-            takes = takes.without(KnownControl::EagerTransaction);
+    /// Whether a control is spoken on this connection. Only for one that an extension has brought the settings of the
+    /// data are looked at.
+    fn speaks(&self, control: KnownControl, is_start: bool) -> Result<bool, Outcome> {
+        let Some(extension) = extensions::of_control(control) else {
+            return Ok(true);
+        };
+        match control {
+            // As long as updates belong to a transaction by themselves, some can be kept out of it.
+            KnownControl::NonTransactional if self.operations.transactions.take_all() => Ok(true),
+            // Only where an update can start a transaction it can ask for an eager one.
+            KnownControl::EagerTransaction if !is_start => Ok(self
+                .has_extension(Extension::ImplicitStart)?
+                && self.has_extension(extension)?),
+            _ => self.has_extension(extension),
         }
-        takes.and(self.service.spoken)
+    }
+
+    /// Whether an extension of the protocol is on, as of the newest commit.
+    pub(super) fn has_extension(&self, extension: Extension) -> Result<bool, Outcome> {
+        let directory = &self.service.directory;
+        let on = directory.ask_settings(|settings| settings.extensions.has(extension));
+        on.map_err(|error| crate::writer::refusal(&error))
     }
 
     /// Does what controls ask of the session, whatever the operation.

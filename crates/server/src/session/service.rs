@@ -6,12 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{Directory, LocalConfig};
-use sapwood_ldap::controls::ControlSet;
 
 use super::Completions;
 use crate::admission::Connections;
 use crate::closing::CloseLog;
-use crate::config::{Config, Extensions, Flags, Reloaded};
+use crate::config::{Config, Flags, Reloaded};
 use crate::failed_binds::FailedBinds;
 use crate::journal::JournalWriters;
 use crate::memory::Memory;
@@ -33,10 +32,6 @@ pub(crate) struct Service<E: Engine> {
     /// `None` when there is neither certificate nor key.
     pub(crate) tls: Option<Tls>,
     pub(crate) memory: Memory,
-    /// As they were at the start: the root DSE says so.
-    pub(crate) extensions: Extensions,
-    /// The controls that are spoken with them.
-    pub(crate) spoken: ControlSet,
     /// The server's name, as Get Server ID has it.
     pub(crate) name: String,
     pub(crate) connections: Arc<Connections>,
@@ -75,8 +70,6 @@ impl<E: Engine> Service<E> {
             failed_binds: FailedBinds::default(),
             preparers: parts.preparers,
             tls: parts.tls,
-            extensions: settings.config.extensions,
-            spoken: settings.config.extensions.controls(),
             name: server_name(&settings.config),
             memory: Memory::new(&settings.config.limits),
             connections: Arc::new(Connections::new()),

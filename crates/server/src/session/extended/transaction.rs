@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Identity, Outcome, RequestView, Requester, Settlement, StoreSet, Transaction, TransactionUpdates,
+    Extension, Identity, Outcome, RequestView, Requester, Settlement, StoreSet, Transaction, TransactionUpdates,
     UpdateRequest,
 };
 use sapwood_ldap::controls::{ControlSet, Controls, KnownControl, RequestControls};
@@ -91,6 +91,8 @@ struct OpenTransaction {
     /// The stores that the updates are to be applied in.
     shards: StoreSet,
     is_eager: bool,
+    /// Updates that name no transaction belong to it: implicit membership was on when it began.
+    takes_all: bool,
     last_used: Instant,
     /// Its share of the memory of all transactions.
     share: Share,
@@ -99,6 +101,11 @@ struct OpenTransaction {
 impl Transactions {
     pub(in crate::session) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Whether updates that name no transaction belong to an open one.
+    pub(in crate::session) fn take_all(&self) -> bool {
+        self.open.iter().any(|open| open.takes_all)
     }
 
     /// Forgets all, as a bind does (RFC 5805 §3.5).
@@ -213,6 +220,7 @@ impl<E: Engine> Session<E> {
                 format!("a connection has at most {open_max} transactions open (transactions_max)");
             return Err(Outcome::new(ResultCode::AdminLimitExceeded, reason));
         }
+        let takes_all = self.has_extension(Extension::ImplicitMembership)?;
         self.operations.transactions.open.push(OpenTransaction {
             identifier,
             by: by.clone(),
@@ -221,6 +229,7 @@ impl<E: Engine> Session<E> {
             bytes: 0,
             shards: StoreSet::default(),
             is_eager: controls.eager_transaction.is_some(),
+            takes_all,
             last_used: Instant::now(),
             share: Share::default(),
         });
@@ -234,41 +243,48 @@ impl<E: Engine> Session<E> {
         controls: &RequestControls<'_>,
         by: &Arc<Requester>,
     ) -> Result<Option<usize>, Outcome> {
-        let spoken = self.service.extensions;
         if let Some(identifier) = controls.transaction_specification {
-            return match self.operations.transactions.position(identifier) {
-                Some(at) => Ok(Some(at)),
-                None if !spoken.implicit_start => Err(unknown_transaction()),
-                None if self.operations.transactions.is_void(identifier) => {
-                    let reason = "the transaction was aborted or could not be started: end it, or choose another identifier";
-                    Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
-                }
-                None if identifier.len() > IDENTIFIER_BYTES_MAX => {
-                    let reason = format!(
-                        "the identifier of a transaction has at most {IDENTIFIER_BYTES_MAX} bytes"
-                    );
-                    Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
-                }
-                None => {
-                    let opened = self.open_transaction(identifier.to_vec(), controls, by);
-                    if opened.is_err() {
-                        self.operations.transactions.make_void(identifier);
-                    }
-                    opened.map(Some)
-                }
-            };
+            if let Some(at) = self.operations.transactions.position(identifier) {
+                return Ok(Some(at));
+            }
+            return self.start_implicitly(identifier, controls, by).map(Some);
         }
-        if !spoken.implicit_membership || controls.non_transactional.is_some() {
+        if controls.non_transactional.is_some() || !self.operations.transactions.take_all() {
             return Ok(None);
         }
         match self.operations.transactions.open.len() {
-            0 => Ok(None),
             1 => Ok(Some(0)),
             _ => {
                 let reason = "several transactions are open: say which one with the transaction specification control";
                 Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
             }
         }
+    }
+
+    /// Opens a transaction under an identifier that the client has chosen, if implicit start is on.
+    fn start_implicitly(
+        &mut self,
+        identifier: &[u8],
+        controls: &RequestControls<'_>,
+        by: &Arc<Requester>,
+    ) -> Result<usize, Outcome> {
+        if !self.has_extension(Extension::ImplicitStart)? {
+            return Err(unknown_transaction());
+        }
+        if self.operations.transactions.is_void(identifier) {
+            let reason = "the transaction was aborted or could not be started: end it, or choose another identifier";
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, reason));
+        }
+        if identifier.len() > IDENTIFIER_BYTES_MAX {
+            let reason =
+                format!("the identifier of a transaction has at most {IDENTIFIER_BYTES_MAX} bytes");
+            return Err(Outcome::new(ResultCode::AdminLimitExceeded, reason));
+        }
+        let opened = self.open_transaction(identifier.to_vec(), controls, by);
+        if opened.is_err() {
+            self.operations.transactions.make_void(identifier);
+        }
+        opened
     }
 
     /// For whom an update of an open transaction is done, which the log says if it is not who asks.
@@ -541,9 +557,8 @@ impl<E: Engine> Session<E> {
 
     /// Appends the Aborted Transaction Notice (RFC 5805 §2.4).
     fn notify_aborted(&mut self, identifier: &[u8], outcome: &Outcome) {
-        if self.service.extensions.implicit_start {
-            self.operations.transactions.make_void(identifier);
-        }
+        // Also while nothing starts by itself: it may before the client has learned of the end.
+        self.operations.transactions.make_void(identifier);
         let op = Response::Extended(ExtendedResponse {
             result: LdapResult::new(outcome.code, &outcome.diagnostic),
             name: Some(ABORTED_TRANSACTION),
