@@ -95,6 +95,7 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    Allowance, Applied, PasswordHashing, RequestView, RuleViolations, Transaction,
-    TransactionUpdates, Update, UpdateRequest, VIOLATIONS_TOLD_MAX,
+    AgreementPosition, Allowance, Applied, PasswordHashing, Replicated, ReplicatedChange,
+    RequestView, RuleViolations, Transaction, TransactionUpdates, Update, UpdateRequest,
+    VIOLATIONS_TOLD_MAX,
 };

@@ -34,6 +34,8 @@ pub struct Outcome {
 pub struct Settlement {
     /// The update that failed, and with it all.
     pub failed: Option<u32>,
+    /// Of [changes of another server](crate::Replicated): those that wait for others, by their places.
+    pub waiting: Vec<u32>,
     /// The response controls of updates that have some, as in [`Outcome::controls`].
     pub controls: Vec<(u32, Vec<u8>)>,
 }

@@ -9,6 +9,7 @@
 //! the feed, and a position of another one is refused with [`TooOld`](crate::engine::Error::TooOld): the one that has
 //! it reads everything anew.
 
+pub(crate) mod agreement;
 pub(crate) mod clock;
 mod kept;
 pub(crate) mod record;

@@ -2,14 +2,25 @@
 
 use sapwood_replication::Vector;
 
-use super::Directory;
-use crate::changes::{Csn, vector};
+use super::{Directory, Snapshot};
+use crate::changes::{Csn, agreement, vector};
 use crate::engine::{
     self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::operational::{self, Vocabulary};
+
+impl<E: Engine> Snapshot<E> {
+    /// What the consumer of an agreement gives back to its provider: its last
+    /// [position](crate::AgreementPosition::cookie). None at first.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn agreement_cookie(&self, rid: u16) -> Result<Option<Vec<u8>>> {
+        Ok(agreement::cookie(self.view(), rid)?)
+    }
+}
 
 impl<E: Engine> Directory<E> {
     /// Gets the directory ready to make changes as a replica: looks at all entries, and writes down up to which change

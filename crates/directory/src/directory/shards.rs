@@ -68,6 +68,8 @@ impl<'f> Finder<'f> {
             RequestView::SetPassword { dn, .. } => self.of_dn(dn),
             RequestView::Account { entry, .. } => StoreSet::one(entry.store()),
             RequestView::Transaction(_) => StoreSet::FIRST,
+            // Entries are found by what no name says.
+            RequestView::Replicated(_) => StoreSet::all(self.stores),
         }
     }
 

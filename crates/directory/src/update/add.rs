@@ -172,7 +172,7 @@ pub(crate) fn recognised<'s, 'd>(
     Ok((known, parsed))
 }
 
-fn options_of(description: &AttributeDescription<'_>) -> String {
+pub(super) fn options_of(description: &AttributeDescription<'_>) -> String {
     if description.has_options() {
         description.normalised_options()
     } else {

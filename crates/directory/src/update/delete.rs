@@ -5,8 +5,9 @@ use sapwood_ldap::result::ResultCode;
 
 use super::{Run, no_update_of, read};
 use crate::access::{Rights, Slot};
+use crate::changes::clock::Drawn;
 use crate::changes::{ChangeKind, Former};
-use crate::engine::{Table, Write};
+use crate::engine::{EntryId, Table, Write};
 use crate::large;
 use crate::outcome::Stop;
 use crate::reindex::Side;
@@ -35,12 +36,25 @@ impl<T: Write> Run<'_, T> {
         }
         self.txn.guard_removal(id)?;
         self.pre_read(id, controls)?;
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let drawn = self.draw_after(id, &read(id, &record)?)?;
+        self.remove(id, target.parent, target.normal_rdn(), drawn)
+    }
+
+    /// Takes away an entry that has nothing below it.
+    pub(super) fn remove(
+        &mut self,
+        id: EntryId,
+        parent: EntryId,
+        normal_rdn: &[u8],
+        drawn: Drawn,
+    ) -> Result<(), Stop> {
         let records = self.read_records(id)?;
         let old = [read(id, &records[0])?, read(id, &records[1])?];
-        let drawn = self.draw_after(id, &old[0])?;
-        let (uuid, dn) = self.former(id, target.parent, &old[0])?;
+        let (uuid, dn) = self.former(id, parent, &old[0])?;
         let large = large::all(self.txn, id, &old[0])?;
-        self.delete_name(target.parent, target.normal_rdn())?;
+        self.delete_name(parent, normal_rdn)?;
         for table in [Table::Entry, Table::State] {
             self.txn.delete(table, &id.to_key())?;
         }

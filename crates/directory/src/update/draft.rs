@@ -5,7 +5,7 @@ mod values;
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::list::OctetStrings;
@@ -422,6 +422,33 @@ impl<'a> Draft<'a> {
         self.place(schema, known.id(), options).values = Some(Values::new(values));
     }
 
+    /// Takes the place of all there is: attributes with their values, of each of which none is there twice. What has
+    /// these values already stays as it is stored.
+    pub(crate) fn become_these(&mut self, schema: &Schema, lists: Vec<AttributeList<'_, 'a>>) {
+        let stays: HashSet<(AttributeTypeId, &str)> = lists
+            .iter()
+            .map(|(known, options, _)| (known.id(), *options))
+            .collect();
+        for known in &mut self.attributes {
+            if !stays.contains(&(known.attribute_type, known.options.as_str())) {
+                known.values = Some(Values::default());
+            }
+        }
+        self.shape_changed = true;
+        for (known, options, values) in lists {
+            let at = self.find(known.id(), options);
+            let is_same = at.is_some_and(|at| {
+                let own = &self.attributes[at];
+                own.values.is_none()
+                    && matches!(own.stored, Stored::Attribute(stored)
+                        if stored.values().iter().eq(values.iter().map(|value| &**value)))
+            });
+            if !is_same {
+                self.replace(schema, known, options, values);
+            }
+        }
+    }
+
     /// Adds a number to each value (RFC 4525).
     pub(crate) fn increment(
         &mut self,
@@ -670,6 +697,9 @@ impl<'a> Draft<'a> {
             .map_err(too_large)
     }
 }
+
+/// An attribute type with options, and all values.
+pub(crate) type AttributeList<'l, 'v> = (&'l AttributeType, &'l str, Vec<Cow<'v, [u8]>>);
 
 /// What frames an entry's attributes in its record.
 #[derive(Clone, Copy, Debug)]

@@ -19,6 +19,7 @@ mod passwords;
 mod prefetch;
 mod prepared;
 mod rename;
+pub(crate) mod replicated;
 mod request;
 pub(crate) mod rules;
 mod violations;
@@ -65,6 +66,7 @@ pub use batch::{Allowance, Applied};
 pub(crate) use batch::{Batch, Work, WriterState};
 pub use passwords::PasswordHashing;
 pub(crate) use prepared::Prepared;
+pub use replicated::{AgreementPosition, Replicated, ReplicatedChange};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 pub use violations::{RuleViolations, VIOLATIONS_TOLD_MAX};
 
@@ -207,6 +209,7 @@ impl<'r, T: Write> Run<'r, T> {
         let controls = controls.into_iter();
         let settlement = Settlement {
             failed: None,
+            waiting: Vec::new(),
             controls: controls
                 .filter_map(|(at, controls)| Some((updates.id(at)?, controls)))
                 .collect(),
@@ -298,6 +301,7 @@ impl<'r, T: Write> Run<'r, T> {
                 self.change_account(entry, change)?;
                 Ok(Outcome::SUCCESS)
             }
+            RequestView::Replicated(replicated) => self.replicate(replicated),
             RequestView::Transaction(_) => {
                 let diagnostic = "transactions cannot be nested (RFC 5805 §3.5)";
                 Err(Stop::refuse(ResultCode::ProtocolError, diagnostic))
@@ -517,13 +521,18 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Puts the records of `self.records` together and writes them.
     fn write_records(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
+        self.join_records();
+        self.write_stored(id, old)
+    }
+
+    /// Puts the records of `self.records` together.
+    fn join_records(&mut self) {
         // An administrative role may be among the operational attributes.
         *self.collective = None;
         self.records.join(Vocabulary {
             schema: self.schema,
             attributes: &self.state.attributes,
         });
-        self.write_stored(id, old)
     }
 
     /// Writes what `self.records` holds, and makes the indexes agree with it.
@@ -756,7 +765,7 @@ impl<'r, T: Write> Run<'r, T> {
 fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
     let settlement = Settlement {
         failed: id,
-        controls: Vec::new(),
+        ..Settlement::default()
     };
     settled(refused, settlement)
 }

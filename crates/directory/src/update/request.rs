@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sapwood_ldap::message::RequestMessage;
 
+use super::{Replicated, ReplicatedChange};
 use crate::access::Requester;
 use crate::engine::EntryId;
 use crate::password_policy::AccountChange;
@@ -51,6 +52,8 @@ pub enum UpdateRequest {
     },
     /// Updates that take place together or not at all.
     Transaction(Transaction),
+    /// Changes that were made at another server.
+    Replicated(Box<Replicated>),
 }
 
 /// The same, wherever it is kept.
@@ -70,6 +73,7 @@ pub enum RequestView<'r> {
         change: &'r AccountChange,
     },
     Transaction(&'r Transaction),
+    Replicated(&'r Replicated),
 }
 
 /// A transaction (RFC 5805): its updates are applied in turn, each seeing what those before it did, for one identity.
@@ -134,6 +138,7 @@ impl UpdateRequest {
                 change,
             },
             UpdateRequest::Transaction(transaction) => RequestView::Transaction(transaction),
+            UpdateRequest::Replicated(replicated) => RequestView::Replicated(replicated),
         }
     }
 
@@ -141,6 +146,7 @@ impl UpdateRequest {
     pub fn updates(&self) -> usize {
         match self {
             UpdateRequest::Transaction(transaction) => transaction.updates.len(),
+            UpdateRequest::Replicated(replicated) => replicated.changes.len().max(1),
             _ => 1,
         }
     }
@@ -159,6 +165,10 @@ impl RequestView<'_> {
             RequestView::Transaction(transaction) => {
                 let updates = transaction.updates.iter();
                 updates.map(|(_, request)| request.bytes()).sum()
+            }
+            RequestView::Replicated(replicated) => {
+                let changes = replicated.changes.iter();
+                changes.map(ReplicatedChange::bytes).sum()
             }
         }
     }
@@ -187,6 +197,9 @@ impl RequestView<'_> {
             RequestView::Transaction(transaction) => {
                 UpdateRequest::Transaction(transaction.clone())
             }
+            RequestView::Replicated(replicated) => {
+                UpdateRequest::Replicated(Box::new(replicated.clone()))
+            }
         }
     }
 }
@@ -198,7 +211,8 @@ impl<'r> RequestView<'r> {
             RequestView::Message(message) => RequestMessage::decode(message).ok(),
             RequestView::SetPassword { .. }
             | RequestView::Account { .. }
-            | RequestView::Transaction(_) => None,
+            | RequestView::Transaction(_)
+            | RequestView::Replicated(_) => None,
         }
     }
 }

@@ -26,6 +26,7 @@ mod options;
 mod persistent_search;
 mod query;
 mod renewal;
+mod replicated;
 mod restarts;
 mod root;
 mod rules;

@@ -23,6 +23,7 @@ mod options;
 mod persistent_search;
 mod query;
 mod renewal;
+mod replicated;
 mod root;
 mod rules;
 mod schema;

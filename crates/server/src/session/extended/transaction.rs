@@ -492,7 +492,9 @@ impl<E: Engine> Session<E> {
     pub(in crate::session) fn answer_end_transaction(&mut self, id: u32, outcome: &Outcome) {
         let mut value = Vec::new();
         if let Some(settlement) = &outcome.settlement {
-            let Settlement { failed, controls } = &**settlement;
+            let Settlement {
+                failed, controls, ..
+            } = &**settlement;
             let controls = controls.iter().map(|(id, ber)| (*id, ber.as_slice()));
             put_transaction_ended(&mut value, *failed, controls);
         }
