@@ -1,4 +1,4 @@
-//! The controls of searches, asked for by the clients that people use: ldapsearch of ldap-utils, and python-ldap.
+//! Controls, asked for by the clients that people use: those of ldap-utils.
 
 #![allow(clippy::unwrap_used)]
 
@@ -83,4 +83,24 @@ fn server_side_sorting() {
     let pages = ["-E", "pr=2/noprompt", people, "cn"];
     let output = found(&server, "!sss=mail/cn", &pages);
     assert_eq!(values(&output, "cn"), ["Ann", "Bob", "Cyd"]);
+}
+
+#[test]
+fn tree_delete() {
+    let (_folder, server) = serve();
+    let delete = |extensions: &[&str]| {
+        let mut command = program("ldapdelete", "ldap-utils");
+        command
+            .env("LDAPCONF", "/dev/null")
+            .env("LDAPRC", "none")
+            .args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD])
+            .args(extensions)
+            .arg(SUFFIX);
+        command.output().unwrap()
+    };
+    // notAllowedOnNonLeaf
+    assert_eq!(delete(&[]).status.code(), Some(66));
+    succeeded(delete(&["-e", "!1.2.840.113556.1.4.805"]));
+    // noSuchObject
+    assert_eq!(delete(&[]).status.code(), Some(32));
 }

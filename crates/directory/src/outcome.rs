@@ -1,5 +1,7 @@
 //! How an operation ended: what becomes the LDAPResult of its response.
 
+use std::num::NonZeroU32;
+
 use sapwood_ldap::controls::PasswordPolicyError;
 use sapwood_ldap::result::{RESULT_TEXT_BYTES_MAX, ResultCode, near_superior, shortened_to};
 
@@ -27,6 +29,9 @@ pub struct Outcome {
     /// What the answer is to wait for, although the update is durable: [`Snapshot::settled`](crate::Snapshot::settled)
     /// tells what came of it.
     pub awaits: Option<Box<AwaitedChange>>,
+    /// Of a tree delete that takes more than one commit: so many entries were deleted, and the same request deletes
+    /// more of them. Its target is still there.
+    pub unfinished: Option<NonZeroU32>,
 }
 
 /// What the end of a transaction says of its updates (RFC 5805 §2.3), which are told apart by their message ids.
@@ -62,6 +67,7 @@ impl Outcome {
             password_policy: None,
             settlement: None,
             awaits: None,
+            unfinished: None,
         }
     }
 

@@ -54,6 +54,7 @@ pub use sync_request::{SYNC_REQUEST, SyncMode, SyncRequest};
 pub(crate) use sync_state::sync_uuid;
 pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
+pub use tree_delete::TREE_DELETE;
 pub use virtual_attributes_only::VIRTUAL_ATTRIBUTES_ONLY;
 
 use crate::ber::{self, Reader, utf8};
@@ -135,6 +136,7 @@ known_controls! {
     Subentries subentries
     SyncRequest sync_request
     TransactionSpecification transaction_specification
+    TreeDelete tree_delete
     VirtualAttributesOnly virtual_attributes_only
 }
 

@@ -8,6 +8,7 @@ use sapwood_ldap::result::ResultCode;
 use super::draft::Records;
 use super::prefetch::{Prefetched, UPDATES_PREFETCHED};
 use super::rules::{CANDIDATES_MAX, Origin, Queue, RuleSet};
+use super::tree_delete::TREE_ENTRIES_MAX;
 use super::{Prepared, Run, TRANSACTION_RECORD_BYTES_MAX, Update, UpdateRequest};
 use crate::access::{AccessRules, Policy, Requester};
 use crate::accounts::{Accounts, Forgotten};
@@ -345,6 +346,9 @@ impl Batch<'_> {
             response: None,
             assertion_work: ASSERTION_WORK_MAX,
             candidates_left: CANDIDATES_MAX,
+            followed: 0,
+            removals_left: TREE_ENTRIES_MAX,
+            unfinished: None,
             txn,
         };
         if let Work::Updates(updates) = self.work

@@ -30,16 +30,35 @@ impl<T: Write> Run<'_, T> {
         self.require(&target.normal, id, wanted, "delete this entry")?;
         self.require_above(&target.normal, target.parent, Rights::DELETE)?;
         self.assert(id, controls)?;
+        self.pre_read(id, controls)?;
         if self.txn.has_children(id)? {
+            if controls.tree_delete.is_some() {
+                return self.delete_tree(&target, controls);
+            }
             let diagnostic = "the entry has entries below it, which must be deleted first";
             return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
         }
+        self.remove_entry(id, target.parent, target.normal_rdn())?;
+        Ok(())
+    }
+
+    /// Takes away an entry that has nothing below it, as the next change. Tells how many bytes it had.
+    pub(super) fn remove_entry(
+        &mut self,
+        id: EntryId,
+        parent: EntryId,
+        normal_rdn: &[u8],
+    ) -> Result<u64, Stop> {
         self.txn.guard_removal(id)?;
-        self.pre_read(id, controls)?;
         let mut record = Vec::new();
         self.read_record(id, &mut record)?;
-        let drawn = self.draw_after(id, &read(id, &record)?)?;
-        self.remove(id, target.parent, target.normal_rdn(), drawn)
+        let entry = read(id, &record)?;
+        let large = entry.large().map(|large| large.bytes);
+        let large = large.fold(0, u64::saturating_add);
+        let bytes = large.saturating_add(record.len() as u64);
+        let drawn = self.draw_after(id, &entry)?;
+        self.remove(id, parent, normal_rdn, drawn)?;
+        Ok(bytes)
     }
 
     /// Takes away an entry that has nothing below it.

@@ -22,9 +22,11 @@ mod rename;
 pub(crate) mod replicated;
 mod request;
 pub(crate) mod rules;
+mod tree_delete;
 mod violations;
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use sapwood_ldap::controls::{ControlsBuf, RequestControls};
@@ -128,6 +130,12 @@ pub(crate) struct Run<'r, T> {
     assertion_work: u64,
     /// Entries that rules may still look at for the update, or for the transaction.
     candidates_left: u32,
+    /// Updates of rules that were made for it, or for the transaction.
+    followed: u32,
+    /// Entries that tree deletes may still delete for it, or for the transaction.
+    removals_left: u32,
+    /// How many a tree delete has deleted that is to go on in another commit.
+    unfinished: Option<NonZeroU32>,
     txn: &'r mut T,
 }
 
@@ -264,6 +272,7 @@ impl<'r, T: Write> Run<'r, T> {
         while made.is_ok()
             && let Some(message) = self.queue.next()
         {
+            self.followed = self.followed.saturating_add(1);
             let request = RequestView::Message(&message);
             made = self.update_alone(request, None).map(drop);
         }
@@ -337,6 +346,7 @@ impl<'r, T: Write> Run<'r, T> {
             return Err(Stop::refuse(ResultCode::NoOperation, diagnostic));
         }
         let mut outcome = Outcome::SUCCESS;
+        outcome.unfinished = self.unfinished.take();
         if let Some(response) = self.response.take() {
             outcome.controls = response.view().as_ber().to_vec();
         }

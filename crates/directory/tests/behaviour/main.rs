@@ -18,6 +18,7 @@ mod filter_model;
 mod import;
 mod indexes;
 mod large_attributes;
+mod large_trees;
 mod made;
 mod model;
 mod names;
@@ -37,6 +38,7 @@ mod subentries;
 mod synchronisation;
 mod synthetic;
 mod transactions;
+mod tree_delete;
 mod unique;
 mod updates;
 

@@ -33,6 +33,7 @@ mod subentries;
 mod synchronisation;
 mod synthetic;
 mod transactions;
+mod tree_delete;
 mod unique;
 mod updates;
 

@@ -33,6 +33,7 @@ mod second_factor;
 mod service;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tree_delete;
 mod update;
 
 use std::cell::Cell;

@@ -14,6 +14,7 @@ use super::limits::Counted;
 use super::long::Prepared;
 use super::prefetch::PREFETCH_MAX;
 use super::reply::{Reply, ReplyKind};
+use super::tree_delete::TreeDeletes;
 use super::{Draining, Session, Then, search};
 use crate::memory::{Pool, Share};
 use crate::workers::Claim;
@@ -29,6 +30,7 @@ pub(super) struct Operations<E: Engine> {
     pub(super) updating: MessageIds,
     /// Answers of updates that wait for something else than the writer.
     pub(super) awaited: Awaited,
+    pub(super) tree_deletes: TreeDeletes,
     /// How many of them have these shards, if the directory is in several stores.
     pub(super) shards: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
@@ -63,6 +65,7 @@ impl<E: Engine> Default for Operations<E> {
             prefetch: PREFETCH_MAX,
             updating: MessageIds::default(),
             awaited: Awaited::default(),
+            tree_deletes: TreeDeletes::default(),
             shards: Vec::new(),
             exclusive: None,
             hashing: None,

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::Completion;
 use super::bind::BindEnd;
 use super::record::Record;
+use super::tree_delete::TreeDelete;
 use crate::memory::Share;
 use crate::password::Password;
 use crate::writer::{self, Recipient};
@@ -57,6 +58,8 @@ impl Reply {
 pub(super) enum ReplyKind {
     /// The operation's own response.
     Response(Operation),
+    /// That of a delete with what is below its target, which may go on.
+    TreeDelete(Box<TreeDelete>),
     /// Password Modify (RFC 3062 §2), with the password that the server made.
     PasswordModify(Option<Password>),
     /// The end of a bind, which waited for what policies keep with its entry.

@@ -25,9 +25,11 @@ impl<E: Engine> Session<E> {
             && !self.input.has_seen_end
     }
 
-    /// Whether there is a search or a compare that can be given up.
+    /// Whether there is a search, a compare or a tree delete that can be given up.
     fn has_searches(&self) -> bool {
-        !self.operations.searches.is_empty() || self.search_waits()
+        !self.operations.searches.is_empty()
+            || self.search_waits()
+            || !self.operations.tree_deletes.is_empty()
     }
 
     /// Whether the first request of the input is a search or compare that waits for memory.
@@ -122,6 +124,7 @@ impl<E: Engine> Session<E> {
             // RFC 4511 §4.3: nobody waits for answers any more. Updates before it are done.
             Request::Unbind => {
                 self.operations.searches.clear();
+                self.operations.tree_deletes.abandon_all();
                 if self.search_waits() {
                     self.operations.wanted = None;
                 }
@@ -130,6 +133,9 @@ impl<E: Engine> Session<E> {
             Request::Abandon(target)
                 if message.controls.is_empty() || self.read_controls(&message, None).is_ok() =>
             {
+                if self.operations.tree_deletes.abandon(target) {
+                    return Ending::Search;
+                }
                 let (ending, operation) = self.give_up(input, target);
                 if operation.is_some() {
                     self.operations.wishes.remove(&target);
@@ -143,6 +149,10 @@ impl<E: Engine> Session<E> {
                 let Ok(target) = oids::cancel_id(extended.value.unwrap_or_default()) else {
                     return Ending::None;
                 };
+                if self.operations.tree_deletes.cancel(target, message.id) {
+                    self.log_extended(message.id, extended.name);
+                    return Ending::Search;
+                }
                 let (ending, operation) = self.give_up(input, target);
                 if let Some(operation) = operation {
                     self.log_extended(message.id, extended.name);
@@ -171,8 +181,11 @@ impl<E: Engine> Session<E> {
         (Ending::None, None)
     }
 
-    /// Gives up the search or compare under way with this message id, without an answer.
+    /// Gives up the search, compare or tree delete under way with this message id, without an answer.
     pub(super) fn abandon(&mut self, target: u32) {
+        if self.operations.tree_deletes.abandon(target) {
+            return;
+        }
         if self.operations.searches.remove(target).is_some() {
             self.operations.wishes.remove(&target);
             self.records.take(target);
@@ -190,7 +203,7 @@ impl<E: Engine> Session<E> {
 /// What a request ends before its turn.
 enum Ending {
     None,
-    /// A search or compare under way.
+    /// A search, compare or tree delete under way.
     Search,
     /// The first request of the input, which waited for memory.
     First,

@@ -6,6 +6,7 @@ mod failed_binds;
 mod long;
 mod renewal;
 mod scan_ahead;
+mod tree_delete;
 mod updates;
 
 use super::*;

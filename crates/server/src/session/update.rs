@@ -12,8 +12,10 @@ use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::bind::{Hashing, stopped};
+use super::fetch::Reader;
 use super::log::{self, LoggedName};
 use super::password_policy::governed;
+use super::tree_delete::COPIES;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::{AnswerRoom, Share};
 use crate::password::{self, Hasher, Work};
@@ -53,6 +55,21 @@ impl<E: Engine> Session<E> {
         };
         // The writer refuses who has not bound: nothing is hashed for them.
         let is_bound = *by.identity() != Identity::Anonymous;
+        let mut tree_delete = None;
+        if controls.tree_delete.is_some() && transaction.is_none() && is_bound {
+            let deadline = self.tree_delete_deadline(by, burst);
+            if self.waits_for_fetch(Reader::Request) {
+                return false;
+            }
+            match deadline {
+                Ok(deadline) => tree_delete = Some(deadline),
+                Err(outcome) => {
+                    self.log_update(message);
+                    self.answer(id, operation, &outcome);
+                    return true;
+                }
+            }
+        }
         let has_cleartext = is_bound && self.is_to_be_hashed(&message.op);
         let share = match transaction.map(|at| self.tried_bytes(at)) {
             // It only waits, in the memory of transactions.
@@ -60,7 +77,8 @@ impl<E: Engine> Session<E> {
             tried => {
                 // What is tried together with it is copied.
                 let tried_bytes = tried.flatten().unwrap_or_default();
-                let wanted = Wanted::Update(bytes.len() + UPDATE_BYTES + tried_bytes);
+                let copies = if tree_delete.is_some() { COPIES } else { 1 };
+                let wanted = Wanted::Update(copies * bytes.len() + UPDATE_BYTES + tried_bytes);
                 let Some(share) = self.share(wanted) else {
                     return false;
                 };
@@ -82,6 +100,13 @@ impl<E: Engine> Session<E> {
             if controls.pre_read.is_some() || controls.post_read.is_some() {
                 burst.unit.answer_room = Some(self.answer_room());
             }
+            let (reply, share) = match tree_delete {
+                None => (reply, share),
+                Some(deadline) => {
+                    let reply = self.begin_tree_delete((id, bytes), by, (shards, deadline), share);
+                    (reply, Share::default())
+                }
+            };
             self.push((request(), by), reply, shards, share, &mut burst.unit);
         }
         true
@@ -198,14 +223,20 @@ impl<E: Engine> Session<E> {
         if let Some(change) = outcome.awaits.take() {
             return self.have_wait(reply, change);
         }
-        // That of an operation of a bulk update is written now.
-        if let Some(record) = reply.record.take()
-            && !matches!(reply.kind, ReplyKind::LburpUpdate { .. })
+        // That of an operation of a bulk update is written now, that of a tree delete at its end.
+        let mut record = reply.record.take();
+        let is_kept = matches!(reply.kind, ReplyKind::TreeDelete(_));
+        if !matches!(reply.kind, ReplyKind::LburpUpdate { .. })
+            && !is_kept
+            && let Some(record) = record.take()
         {
             self.records.put(reply.id, record);
         }
         match reply.kind {
             ReplyKind::Response(operation) => self.answer(reply.id, operation, &outcome),
+            ReplyKind::TreeDelete(tree) => {
+                self.tree_delete_answered((reply.id, record), *tree, outcome)
+            }
             ReplyKind::PasswordModify(generated) => {
                 self.answer_password_modify(reply.id, generated, &outcome);
             }

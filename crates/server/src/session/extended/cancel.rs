@@ -23,13 +23,17 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
 }
 
 impl<E: Engine> Session<E> {
-    /// A search or compare is ended with `canceled`; an update that the writer has can no longer be stopped.
+    /// A search or compare is ended with `canceled`, and so is a tree delete between two commits, before Cancel is
+    /// answered; another update that the writer has can no longer be stopped.
     fn cancel(&mut self, id: u32, value: Option<&[u8]>) -> bool {
         let outcome = match cancel_id(value.unwrap_or_default()) {
             Err(error) => Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}")),
             Ok(target) => {
                 if let Some(operation) = self.operations.searches.remove(target) {
                     self.canceled(id, target, operation);
+                    return true;
+                }
+                if self.operations.tree_deletes.cancel(target, id) {
                     return true;
                 }
                 self.cannot_cancel(target)
@@ -41,7 +45,8 @@ impl<E: Engine> Session<E> {
 
     /// Why what has this message id goes on.
     fn cannot_cancel(&self, target: u32) -> Outcome {
-        if self.operations.updating.contains(&target) {
+        let operations = &self.operations;
+        if operations.updating.contains(&target) || operations.tree_deletes.has(target) {
             Outcome::new(ResultCode::TooLate, "the update is being applied")
         } else if self.operations.lburp.keeps(target) {
             let reason = "a request of a bulk update has its place among others";
