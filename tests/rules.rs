@@ -145,6 +145,56 @@ fn unique_values_with_and_without_a_server() {
 }
 
 #[test]
+fn values_follow_with_and_without_a_server() {
+    let folder = peopled();
+    let group = "dn: cn=g,dc=example,dc=com\nobjectClass: groupOfNames\ncn: g\n\
+                 member: uid=ann,ou=people,dc=example,dc=com\nmember: uid=gone,ou=people,dc=example,dc=com\n";
+    let file = folder.name_beside("group.ldif");
+    std::fs::write(&file, group).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    let add = ["add", "refint", "--attributes", "member,seeAlso"];
+    let dn = "cn=g,dc=example,dc=com";
+    let said = failure(&folder.sapwood("rule", &add));
+    assert!(
+        said.contains(
+            "member: 'uid=gone,ou=people,dc=example,dc=com' in 'cn=g,dc=example,dc=com' is no"
+        ),
+        "{said}"
+    );
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), "");
+    let server = folder.serve();
+    let gone = "delete: member\nmember: uid=gone,ou=people,dc=example,dc=com";
+    succeeded(client(&server, "ldapmodify", &modify(dn, gone)));
+    assert_eq!(folder.sapwood_ok("rule", &add), "added: refint\n");
+    let again = failure(&folder.sapwood("rule", &add));
+    assert!(again.contains("drop it first"), "{again}");
+    let rename =
+        "dn: ou=people,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=staff\ndeleteoldrdn: 1\n";
+    succeeded(client(&server, "ldapmodify", rename));
+    let members = |server: &Running| search(server, &["-b", dn, "-s", "base", "member"]);
+    let followed = format!("dn: {dn}\nmember: uid=ann,ou=staff,dc=example,dc=com\n\n");
+    assert_eq!(members(&server), followed);
+    let listed = "refint refint --attributes member,seeAlso\n";
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    server.stop();
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "refint"]),
+        "dropped: refint\n"
+    );
+    let with_nothing = [&add[..], &["--nothing", "cn=nobody,dc=example,dc=com"]].concat();
+    assert_eq!(folder.sapwood_ok("rule", &with_nothing), "added: refint\n");
+    let server = folder.serve();
+    let delete = "dn: uid=ann,ou=staff,dc=example,dc=com\nchangetype: delete\n";
+    succeeded(client(&server, "ldapmodify", delete));
+    assert_eq!(
+        members(&server),
+        format!("dn: {dn}\nmember: cn=nobody,dc=example,dc=com\n\n")
+    );
+    server.stop();
+}
+
+#[test]
 fn a_rule_that_cannot_be_is_refused_with_what_is_wrong() {
     let folder = peopled();
     for (arguments, word) in [

@@ -7,7 +7,7 @@ use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
-    AddRequest, DerefAliases, ModifyRequest, Request, Scope, SearchRequest,
+    AddRequest, DerefAliases, ModifyDnRequest, ModifyRequest, Request, Scope, SearchRequest,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{Answer, requests};
@@ -19,8 +19,8 @@ use crate::matching::filter::{Compiler, Node, Truth};
 use crate::schema::{MatchingRule, NormalDn, Schema, SubstringPattern};
 use crate::steps::counted;
 use crate::{
-    Budget, Config, Directory, IndexDefinition, Options, Requester, Search, SearchOptions,
-    Settings, Step, Ticket, UniqueRule, Update, UpdateRequest, Wire,
+    Budget, Config, Directory, IndexDefinition, Options, RefintRule, Requester, Search,
+    SearchOptions, Settings, Step, Ticket, UniqueRule, Update, UpdateRequest, Wire,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -35,8 +35,16 @@ fn directory() -> Directory {
     directory_with(Vec::new())
 }
 
-/// The same with rules.
+/// The same with rules of unique values.
 fn directory_with(unique: Vec<UniqueRule>) -> Directory {
+    directory_of(Settings {
+        unique,
+        ..Settings::default()
+    })
+}
+
+/// The same with what is configured.
+fn directory_of(settings: Settings) -> Directory {
     let config = Config {
         naming_contexts: vec![SUFFIX.into()],
         indexes: vec![
@@ -51,11 +59,13 @@ fn directory_with(unique: Vec<UniqueRule>) -> Directory {
                 ordering: true,
                 ..IndexDefinition::default()
             },
+            IndexDefinition {
+                attribute: "member".into(),
+                equality: true,
+                ..IndexDefinition::default()
+            },
         ],
-        settings: Settings {
-            unique,
-            ..Settings::default()
-        },
+        settings,
         ..Config::default()
     };
     let options = Options::new(Schema::standard());
@@ -366,6 +376,43 @@ fn values_that_must_be_unique_are_looked_up_however_many_came_before() {
     };
     let (some, twice) = (steps(500), steps(1000));
     assert!(twice < some * 21 / 10, "{some} and {twice}");
+}
+
+#[test]
+fn a_member_that_is_renamed_is_followed_however_many_members_there_are() {
+    let steps = |members: usize| {
+        let directory = directory_of(Settings {
+            refint: Some(RefintRule {
+                attributes: vec!["member".into()],
+                ..RefintRule::default()
+            }),
+            ..Settings::default()
+        });
+        add_person(&directory, "p", &numbered(1));
+        let of = |number: usize| format!("cn=m{number},{SUFFIX}");
+        let members: Vec<String> = (0..members).map(of).collect();
+        let mut members: Vec<&str> = members.iter().map(String::as_str).collect();
+        let person = format!("cn=p,{SUFFIX}");
+        members.push(&person);
+        let group = [
+            ("objectClass", &["groupOfNames"][..]),
+            ("cn", &["g"]),
+            ("member", &members),
+        ];
+        add(&directory, &format!("cn=g,{SUFFIX}"), &group);
+        let renamed = apply(
+            &directory,
+            Request::ModifyDn(ModifyDnRequest {
+                dn: &person,
+                new_rdn: "cn=q",
+                delete_old_rdn: true,
+                new_superior: None,
+            }),
+        );
+        renamed + apply(&directory, Request::Delete(&format!("cn=q,{SUFFIX}")))
+    };
+    let (few, many) = (steps(100), steps(1000));
+    assert!(many < few + 100, "{few} and {many}");
 }
 
 #[test]

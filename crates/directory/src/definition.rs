@@ -22,6 +22,8 @@
 //! access context <place of the naming context among all> <rule>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! unique-named <name> <attribute type>[,<attribute type>]... <base DN, or nothing>
+//! refint attributes <attribute type>[,<attribute type>]...
+//! refint nothing|modifier <DN>
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
 //!
@@ -36,7 +38,7 @@ use std::sync::Arc;
 pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Extension, Setting, UniqueRule, password_policy};
+use crate::config::{Extension, Setting, UniqueRule, password_policy, refint};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -122,6 +124,12 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "unique-named" => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 state.settings.unique.push(read_unique(name, rest));
+            }
+            "refint" => {
+                if !refint::take(&mut state.settings, rest) {
+                    let text = format!("the definition has the line '{line}'");
+                    return Err(Error::corrupt(text));
+                }
             }
             "access" => read_access(&mut state, rest)?,
             "extension" => {
@@ -390,6 +398,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
             "" => format!("unique {attributes} {base}\n"),
             name => format!("unique-named {name} {attributes} {base}\n"),
         });
+    }
+    for line in state.settings.refint.iter().flat_map(refint::lines) {
+        text.push_str(&format!("refint {line}\n"));
     }
     if let Some(overlay) = &state.settings.password_policy {
         text.push_str(&format!("ppolicy {}\n", password_policy::line(overlay)));

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::{AttributeNo, CommitNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
-    AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
+    AttributeType, AttributeTypeId, InvalidValue, MatchingRule, NormalDn, Schema, SubstringPattern,
 };
 use crate::steps;
 
@@ -185,6 +185,32 @@ pub(crate) fn equality_key(normal: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Where the values that name an entry stand in an equality index of names, with those that name what is below it if
+/// they are wanted, too: from the first key on, before the second, or up to the end of the index. Others may stand
+/// there, too.
+pub(crate) fn keys_below(name: &NormalDn, wants_below: bool) -> (Vec<u8>, Option<Vec<u8>>) {
+    let bytes = name.bytes();
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let mut end = prefix.to_vec();
+    if !wants_below && bytes.len() < PREFIX_BYTES {
+        // A unique identifier behind the name begins with 0x00, what is below it with the name of a type.
+        end.push(1);
+        return (prefix.to_vec(), Some(end));
+    }
+    (prefix.to_vec(), behind_all(end))
+}
+
+/// The first key that is behind all that begin so; `None` if there is none.
+fn behind_all(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if let Some(next) = last.checked_add(1) {
+            prefix.push(next);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
 /// Keys of a substrings index under which every matching value stands; none when the parts are too short. Of more than
 /// `most`, as many from all over the parts: a part may have megabytes.
 pub(crate) fn substring_keys(pattern: &SubstringPattern, most: usize) -> Vec<[u8; GRAM_BYTES]> {
@@ -255,14 +281,7 @@ pub(crate) fn ordering_to(normal: &[u8]) -> Option<Vec<u8>> {
     if prefix.len() < normal.len() {
         to.truncate(to.len() - TERMINATOR_BYTES);
     }
-    // The next key that does not begin so.
-    while let Some(last) = to.pop() {
-        if let Some(next) = last.checked_add(1) {
-            to.push(next);
-            return Some(to);
-        }
-    }
-    None
+    behind_all(to)
 }
 
 fn ordering_prefix(normal: &[u8]) -> &[u8] {

@@ -123,6 +123,21 @@ pub(crate) fn scan<'v, R: Read>(
     view.scan(Table::Values, range, Direction::Forward)
 }
 
+/// The values of an attribute whose normal forms, shortened as in an equality index, are in a range: from the first,
+/// before the second if there is one.
+pub(crate) fn scan_normal<'v, R: Read>(
+    view: &'v R,
+    id: EntryId,
+    number: AttributeNo,
+    (from, to): (&[u8], Option<&[u8]>),
+) -> engine::Result<R::Cursor<'v>> {
+    let from = key(id, number, &form_of_normal(from));
+    let to = to.map_or(vec![AS_GIVEN], form_of_normal);
+    let to = key(id, number, &to);
+    let range = Range::between(&from, &to);
+    view.scan(Table::Values, range, Direction::Forward)
+}
+
 /// The bytes of a value as BER.
 pub(crate) fn ber_bytes(value: &[u8]) -> u64 {
     ber::element_len(value.len()) as u64

@@ -58,7 +58,7 @@ pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
     AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension, Extensions,
-    PasswordPolicyOverlay, PasswordSchemes, Settings, UniqueRule,
+    PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings, UniqueRule,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

@@ -118,6 +118,22 @@ impl Stop {
     pub(crate) fn refuse(code: ResultCode, diagnostic: impl Into<String>) -> Stop {
         Stop::Refused(Box::new(Outcome::new(code, diagnostic)))
     }
+
+    /// The refusal of an update for one that a rule has it be followed by. It names no entry: who asks may not be
+    /// allowed to know of it.
+    #[cold]
+    pub(crate) fn of_follower(self) -> Stop {
+        match self {
+            Stop::Refused(outcome) => {
+                let why = format!(
+                    "what a rule does in answer to the update is refused: {}",
+                    outcome.diagnostic
+                );
+                Stop::refuse(outcome.code, why)
+            }
+            failed => failed,
+        }
+    }
 }
 
 impl From<Outcome> for Stop {

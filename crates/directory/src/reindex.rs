@@ -10,7 +10,7 @@ use crate::entry::{Damaged, Entry, StoredAttribute};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness, IndexSet, for_each_key, ordering_key};
 use crate::large::{self, LargeValues};
-use crate::schema::Schema;
+use crate::schema::{AttributeTypeId, Schema};
 use crate::steps;
 
 /// Descriptions of an indexed type that are looked up in a record one by one; more are looked for among its attributes.
@@ -244,15 +244,15 @@ impl<'k> Kept<'k> {
     }
 }
 
-/// The attributes of an indexed type that stand in the records, whatever their options.
+/// The attributes of a type that stand in the records, whatever their options.
 pub(crate) fn of_type<'r>(
     attributes: &AttributeTable,
-    indexed: &AttributeIndexes,
+    attribute_type: AttributeTypeId,
     side: &Side<'r>,
     mut each: impl FnMut(StoredAttribute<'r>),
 ) -> std::result::Result<(), Damaged> {
     for record in side.records.iter().flatten() {
-        let numbers = attributes.numbers_of(indexed.attribute_type);
+        let numbers = attributes.numbers_of(attribute_type);
         if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
             for number in numbers {
                 if let Some(stored) = record.attribute(*number)? {
@@ -271,32 +271,32 @@ pub(crate) fn of_type<'r>(
     Ok(())
 }
 
-/// The values of an indexed type, whatever their options.
-fn each_value(
+/// The values of a type, whatever their options.
+pub(crate) fn each_value(
     attributes: &AttributeTable,
-    indexed: &AttributeIndexes,
+    attribute_type: AttributeTypeId,
     side: &Side<'_>,
     mut each: impl FnMut(&[u8]),
 ) -> std::result::Result<(), Damaged> {
-    of_type(attributes, indexed, side, |stored| {
+    of_type(attributes, attribute_type, side, |stored| {
         stored.values().iter().for_each(&mut each);
     })?;
     if !side.large.is_empty() {
-        for values in large_of_type(attributes, indexed, side) {
+        for values in large_of_type(attributes, attribute_type, side) {
             values.rows.iter().for_each(|(_, value)| each(value));
         }
     }
     Ok(())
 }
 
-/// The values of large attributes of an indexed type.
+/// The values of large attributes of a type.
 #[cold]
 fn large_of_type<'r>(
     attributes: &AttributeTable,
-    indexed: &AttributeIndexes,
+    attribute_type: AttributeTypeId,
     side: &Side<'r>,
 ) -> impl Iterator<Item = &'r LargeValues> {
-    let numbers = attributes.numbers_of(indexed.attribute_type);
+    let numbers = attributes.numbers_of(attribute_type);
     let large = side.large.iter();
     large.filter(move |values| numbers.contains(&values.number))
 }
@@ -311,7 +311,11 @@ pub(crate) fn is_unchanged(
     let (Some(old), Some(new)) = (&old_side.records, &new_side.records) else {
         return Ok(false);
     };
-    let has_large = |side| large_of_type(attributes, indexed, side).next().is_some();
+    let has_large = |side| {
+        large_of_type(attributes, indexed.attribute_type, side)
+            .next()
+            .is_some()
+    };
     if !(old_side.large.is_empty() && new_side.large.is_empty())
         && (has_large(old_side) || has_large(new_side))
     {
@@ -321,10 +325,10 @@ pub(crate) fn is_unchanged(
     if numbers.len() > NUMBERS_TO_LOOK_UP_MAX {
         // Attributes in another order are taken for changed.
         let (mut old_values, mut new_values) = (Vec::new(), Vec::new());
-        of_type(attributes, indexed, old_side, |stored| {
+        of_type(attributes, indexed.attribute_type, old_side, |stored| {
             old_values.push(stored.ber())
         })?;
-        of_type(attributes, indexed, new_side, |stored| {
+        of_type(attributes, indexed.attribute_type, new_side, |stored| {
             new_values.push(stored.ber())
         })?;
         return Ok(old_values == new_values);
@@ -369,7 +373,7 @@ pub(crate) fn each_index_key(
     mut each: impl FnMut(&[u8]),
 ) -> std::result::Result<(), Damaged> {
     let attribute_type = schema.type_of(indexed.attribute_type);
-    each_value(attributes, indexed, side, |value| {
+    each_value(attributes, indexed.attribute_type, side, |value| {
         for_each_key(schema, attribute_type, kind, value, scratch, &mut each);
     })
 }
@@ -388,7 +392,7 @@ pub(crate) fn ordering_keys(
     let Some(rule) = schema.type_of(indexed.attribute_type).ordering() else {
         return Ok(());
     };
-    each_value(attributes, indexed, side, |value| {
+    each_value(attributes, indexed.attribute_type, side, |value| {
         if ordering_key(schema, rule, value, scratch).is_ok() {
             keys.push_with(|key| order_record_key(scratch, id, key));
         }

@@ -381,6 +381,21 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
+    /// Values that name an entry follow it when it gets another name, and vanish with it
+    Refint {
+        /// The attributes whose values follow; those that have no equality index get one
+        #[arg(
+            long,
+            value_name = "NAME,...",
+            value_delimiter = ',',
+            default_value = "member,uniqueMember,owner,manager"
+        )]
+        attributes: Vec<String>,
+        /// The name that takes the place of the last value of an attribute, when the entry that it names is deleted;
+        /// without it, an entry is not deleted while it is the only value of an attribute that some entry must have
+        #[arg(long, value_name = "DN")]
+        nothing: Option<String>,
+    },
 }
 
 #[derive(Debug, clap::Args)]

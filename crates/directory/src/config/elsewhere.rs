@@ -102,6 +102,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const BUILT_IN: &[&str] = &[
     "back_mdb",
     "unique",
+    "refint",
     "ppolicy",
     "otp",
     "argon2",

@@ -14,3 +14,5 @@ pub(crate) const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=conf
 pub(crate) const PASSWORD_POLICY: &str = "olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config";
 /// The entry of the overlay of one-time passwords, if it is there.
 pub(crate) const SECOND_FACTOR: &str = "olcOverlay={2}otp,olcDatabase={1}mdb,cn=config";
+/// The entry of referential integrity, if it is there.
+pub(crate) const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";

@@ -10,6 +10,7 @@ pub(crate) mod extensions;
 pub(crate) mod limits;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
+pub(crate) mod refint;
 pub(crate) mod rules;
 pub(crate) mod unique;
 
@@ -23,6 +24,7 @@ pub use self::authorization::AuthzPolicy;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
 pub use self::password_policy::PasswordPolicyOverlay;
+pub use self::refint::RefintRule;
 pub use self::rules::{DataRule, DataRuleKind};
 pub use self::unique::UniqueRule;
 use crate::outcome::Stop;
@@ -55,6 +57,8 @@ pub struct Settings {
     pub extensions: Extensions,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
+    /// Attributes whose values follow the entries that they name.
+    pub refint: Option<RefintRule>,
     /// Who may do what with the entries of the naming contexts.
     pub access: Vec<Rule>,
     /// The same of those that have a list of their own, by their place among all. None is empty.

@@ -8,6 +8,8 @@ use super::Settings;
 pub enum DataRuleKind {
     /// No two entries share a value.
     Unique,
+    /// Values follow the entries that they name.
+    Refint,
 }
 
 impl DataRuleKind {
@@ -15,6 +17,7 @@ impl DataRuleKind {
     pub fn word(self) -> &'static str {
         match self {
             DataRuleKind::Unique => "unique",
+            DataRuleKind::Refint => "refint",
         }
     }
 }
@@ -28,10 +31,9 @@ pub struct DataRule {
     pub kind: DataRuleKind,
     /// Its place among those of its kind.
     pub place: usize,
-    /// The attribute types that it is about.
-    pub attributes: Vec<String>,
-    /// The DN at and below which it holds; empty for the whole directory.
-    pub base: String,
+    /// What it was added with, besides its name: the options of `sapwood rule DIR add`, without hyphens, and their
+    /// values.
+    pub options: Vec<(&'static str, String)>,
 }
 
 /// Bytes of a rule's name.
@@ -60,10 +62,21 @@ impl Settings {
                 name: rule.name.clone(),
                 kind: DataRuleKind::Unique,
                 place,
-                attributes: rule.attributes.clone(),
-                base: rule.base.clone(),
+                options: given([
+                    ("attributes", rule.attributes.join(",")),
+                    ("base", rule.base.clone()),
+                ]),
             })
             .collect();
+        rules.extend(self.refint.iter().map(|rule| DataRule {
+            name: String::new(),
+            kind: DataRuleKind::Refint,
+            place: 0,
+            options: given([
+                ("attributes", rule.attributes.join(",")),
+                ("nothing", rule.nothing.clone()),
+            ]),
+        }));
         for at in 0..rules.len() {
             if rules[at].name.is_empty() {
                 rules[at].name = free_name(&rules, rules[at].kind);
@@ -90,11 +103,20 @@ impl Settings {
     pub(crate) fn with_only(&self, rule: &DataRule) -> Settings {
         let mut settings = self.clone();
         settings.unique.clear();
+        settings.refint = None;
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
+            DataRuleKind::Refint => settings.refint.clone_from(&self.refint),
         }
         settings
     }
+}
+
+/// The options that have a value.
+fn given<const N: usize>(options: [(&'static str, String); N]) -> Vec<(&'static str, String)> {
+    let mut options = Vec::from(options);
+    options.retain(|(_, value)| !value.is_empty());
+    options
 }
 
 /// The word of a kind, with a number if another rule is called so.

@@ -711,7 +711,7 @@ fn only_attribute<'s>(
     side: &Side<'s>,
 ) -> std::result::Result<Option<&'s [u8]>, Damaged> {
     let (mut only, mut count) = (None, 0);
-    of_type(attributes, indexed, side, |stored| {
+    of_type(attributes, indexed.attribute_type, side, |stored| {
         only = Some(stored.ber());
         count += 1;
     })?;

@@ -293,7 +293,7 @@ impl<E: Engine> Directory<E> {
         let mut sources = sources;
         // Rules see one entry after the other.
         let is_built = || {
-            let has_rules = !self.snapshot()?.rules().is_empty();
+            let has_rules = self.snapshot()?.rules().sees_adds();
             Ok::<_, Error>(!has_rules && self.is_empty()?)
         };
         let mut built = is_built()?;

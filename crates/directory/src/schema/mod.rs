@@ -149,6 +149,15 @@ impl Schema {
         known.unwrap_or(&self.content.gone)
     }
 
+    /// The name in a value of a type whose values are names: all of it, or what stands before a unique identifier
+    /// (RFC 4517 §3.3.21).
+    pub(crate) fn name_in<'v>(&self, known: &AttributeType, value: &'v [u8]) -> &'v [u8] {
+        match known.equality() {
+            Some(rule) if rule.takes_unique_identifier() => syntax::split_optional_uid(value).0,
+            _ => value,
+        }
+    }
+
     /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
     pub(crate) fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
         attribute_type == self.well_known().user_password || self.is_beside_password(attribute_type)

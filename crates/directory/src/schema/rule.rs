@@ -196,6 +196,11 @@ impl MatchingRule {
         )
     }
 
+    /// Whether a unique identifier may stand behind the name that a value is.
+    pub(crate) fn takes_unique_identifier(&self) -> bool {
+        self.method == Method::NameAndOptionalUid
+    }
+
     /// Whether values have the same normal form by this rule as by another.
     pub(crate) fn has_forms_of(&self, other: &MatchingRule) -> bool {
         self.method == other.method

@@ -2,11 +2,13 @@
 //! one are written as draft-chu-ldap-xordered says. It exists for the administrator alone.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::entries::{DATA, GLOBAL, PASSWORD_POLICY, SCHEMA, SECOND_FACTOR, UNIQUE};
+use crate::config::entries::{
+    DATA, GLOBAL, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
+};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
-use crate::config::{Setting, UniqueRule, access, ordered, password_policy, unique};
+use crate::config::{Setting, UniqueRule, access, ordered, password_policy, refint, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -41,6 +43,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(unique_values(server));
     entries.extend(password_policies(server));
     entries.extend(second_factor(server));
+    entries.extend(referential_integrity(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -267,6 +270,13 @@ fn second_factor(server: &Server<'_>) -> Option<Content> {
     let names = ["{2}otp", "otp", "{2}", "{0}otp", "{1}otp"];
     let is_there = server.state.settings.second_factor;
     is_there.then(|| overlay(SECOND_FACTOR, OVERLAY, &names, Vec::new()))
+}
+
+/// The overlay of referential integrity.
+fn referential_integrity(server: &Server<'_>) -> Option<Content> {
+    let names = ["{3}refint", "refint", "{3}", "{0}refint", "{1}refint", "{2}refint"];
+    let rule = server.state.settings.refint.as_ref()?;
+    Some(overlay(REFINT, "olcRefintConfig", &names, refint::shown(rule)))
 }
 
 /// The structural class of an overlay without more to it.

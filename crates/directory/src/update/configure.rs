@@ -3,6 +3,7 @@
 //! here.
 
 mod extensions;
+mod refint;
 mod schema;
 mod schema_use;
 mod unique;
@@ -20,12 +21,15 @@ use super::rules::RuleSet;
 use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
-use crate::config::entries::{DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, SECOND_FACTOR, UNIQUE};
+use crate::config::entries::{
+    DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
+};
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
     PasswordPolicyOverlay, Setting, Settings, elsewhere, ordered, password_policy,
+    refint as integrity,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -71,12 +75,13 @@ impl<T: Write> Run<'_, T> {
                 return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
             }
             match target {
-                Target::Setting(setting) | Target::PasswordPolicy(setting) => {
-                    make(setting, &mut state.settings, &change)?
-                }
+                Target::Setting(setting)
+                | Target::PasswordPolicy(setting)
+                | Target::Refint(setting) => make(setting, &mut state.settings, &change)?,
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Extensions => extensions::change(&mut state.settings.extensions, &change)?,
                 Target::Unique => unique::change(&mut state.settings.unique, &change)?,
+                Target::Referring => integrity::change(&mut state.settings, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
                 }
@@ -106,6 +111,7 @@ impl<T: Write> Run<'_, T> {
         let mut made = None;
         let (now, before) = (&state.settings, &self.state.settings);
         if now.unique != before.unique
+            || now.refint != before.refint
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
             if let Some(name) = now.doubled_rule_name() {
@@ -208,6 +214,9 @@ impl<T: Write> Run<'_, T> {
         if is_overlay(request.dn, "unique") && self.is_in_data(request.dn) {
             return self.add_unique(request);
         }
+        if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
+            return self.add_refint(request);
+        }
         if is_overlay(request.dn, "ppolicy") && self.is_in_data(request.dn) {
             return self.add_password_policies(request);
         }
@@ -283,6 +292,7 @@ impl<T: Write> Run<'_, T> {
         let mut state = State::clone(self.state);
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
+            REFINT => state.settings.refint = None,
             PASSWORD_POLICY => state.settings.password_policy = None,
             SECOND_FACTOR => state.settings.second_factor = false,
             _ => return Err(super::no_update_of(SyntheticContext::Config, "deleted")),
@@ -351,6 +361,14 @@ impl<T: Write> Run<'_, T> {
         if let Some(setting) = password_policy::setting(name) {
             return Ok(Target::PasswordPolicy(setting));
         }
+        let mut of_refint = integrity::SETTINGS.iter();
+        let is_it = |setting: &&Setting| setting.attribute.eq_ignore_ascii_case(name);
+        if let Some(setting) = of_refint.find(is_it) {
+            return Ok(Target::Refint(setting));
+        }
+        if name.eq_ignore_ascii_case(integrity::ATTRIBUTE) {
+            return Ok(Target::Referring);
+        }
         if name.eq_ignore_ascii_case(INDEXES) {
             return Ok(Target::Indexes);
         }
@@ -392,6 +410,9 @@ impl<T: Write> Run<'_, T> {
 enum Target {
     Setting(&'static Setting),
     PasswordPolicy(&'static Setting),
+    Refint(&'static Setting),
+    /// The attributes whose values follow the entries that they name.
+    Referring,
     Indexes,
     Extensions,
     Unique,
@@ -403,7 +424,10 @@ enum Target {
 impl Target {
     fn attribute(self) -> &'static str {
         match self {
-            Target::Setting(setting) | Target::PasswordPolicy(setting) => setting.attribute,
+            Target::Setting(setting)
+            | Target::PasswordPolicy(setting)
+            | Target::Refint(setting) => setting.attribute,
+            Target::Referring => integrity::ATTRIBUTE,
             Target::Indexes => INDEXES,
             Target::Extensions => EXTENSIONS,
             Target::Unique => UNIQUE_URI,
@@ -416,11 +440,12 @@ impl Target {
     /// The entries that have the attribute.
     fn entries(self) -> &'static [&'static str] {
         match self {
-            Target::Setting(setting) | Target::PasswordPolicy(setting) => {
-                std::slice::from_ref(&setting.entry)
-            }
+            Target::Setting(setting)
+            | Target::PasswordPolicy(setting)
+            | Target::Refint(setting) => std::slice::from_ref(&setting.entry),
             Target::Indexes | Target::Limits | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
+            Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],
         }

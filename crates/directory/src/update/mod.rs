@@ -278,7 +278,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
         self.origin = origin;
         self.queue.clear();
-        made
+        made.map_err(Stop::of_follower)
     }
 
     fn update_alone(
@@ -341,6 +341,7 @@ impl<'r, T: Write> Run<'r, T> {
             )),
         }?;
         if controls.no_op.is_some() {
+            self.make_queued()?;
             // As with all that is refused, the engine takes back what was done.
             let diagnostic = "the update would have been made; nothing was changed";
             return Err(Stop::refuse(ResultCode::NoOperation, diagnostic));
@@ -437,6 +438,9 @@ impl<'r, T: Write> Run<'r, T> {
     /// Who makes or changes an entry: users are named as they are called now, whatever their name was when they were
     /// bound.
     fn modifier(&self) -> Result<Cow<'r, str>, Error> {
+        if let Some(modifier) = self.queue.modifier() {
+            return Ok(Cow::Owned(modifier.to_owned()));
+        }
         let identity = self.identity();
         let now = match identity {
             Identity::User { entry, .. } => names::dn_if_there(self.txn, *entry)?,

@@ -26,6 +26,7 @@ mod numbers;
 mod options;
 mod persistent_search;
 mod query;
+mod refint;
 mod renewal;
 mod replicated;
 mod restarts;

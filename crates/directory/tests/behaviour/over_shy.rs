@@ -22,6 +22,7 @@ mod model;
 mod options;
 mod persistent_search;
 mod query;
+mod refint;
 mod renewal;
 mod replicated;
 mod root;

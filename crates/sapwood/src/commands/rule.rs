@@ -23,6 +23,8 @@ use crate::progress::Progress;
 const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const UNIQUE_URI: &str = "olcUniqueURI";
+/// The entry of referential integrity.
+const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";
 
 pub(crate) fn run(args: &Rule, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
@@ -73,6 +75,15 @@ fn words(action: &RuleAction) -> Vec<String> {
             attributes.join(","),
             base.clone().unwrap_or_default(),
         ],
+        RuleAction::Add(AddedRule::Refint {
+            attributes,
+            nothing,
+        }) => vec![
+            "add".into(),
+            DataRuleKind::Refint.word().into(),
+            attributes.join(","),
+            nothing.clone().unwrap_or_default(),
+        ],
     }
 }
 
@@ -105,8 +116,8 @@ impl<'n> Note<'n> {
     }
 }
 
-/// Does what the control socket was asked for: `rule list`, `rule drop NAME`, or `rule add KIND NAME ATTRIBUTES BASE`,
-/// where what is empty was not given.
+/// Does what the control socket was asked for: `rule list`, `rule drop NAME`, or `rule add KIND` with what makes a rule
+/// of that kind, where what is empty was not given.
 pub(crate) fn by_command(
     directory: &Directory,
     administrator: &str,
@@ -133,7 +144,7 @@ pub(crate) fn by_command(
                 true => String::new(),
                 false => name.clone(),
             };
-            rules.add(
+            rules.add_unique(
                 &name,
                 &UniqueRule {
                     attributes: attributes.split(',').map(str::to_owned).collect(),
@@ -142,20 +153,22 @@ pub(crate) fn by_command(
                 },
             )
         }
+        ["add", kind, attributes, nothing] if kind == DataRuleKind::Refint.word() => {
+            rules.add_refint(attributes, nothing)
+        }
         _ => Err("rule add, list or drop?".into()),
     }
 }
 
 /// A rule in a line: its name, its kind and the options that add it.
 fn listed(rule: &DataRule) -> String {
-    let mut line = format!(
-        "{} {} --attributes {}",
-        rule.name,
-        rule.kind.word(),
-        rule.attributes.join(",")
-    );
-    if !rule.base.is_empty() {
-        line.push_str(&format!(" --base \"{}\"", rule.base));
+    let mut line = format!("{} {}", rule.name, rule.kind.word());
+    for (word, value) in &rule.options {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b",-.;".contains(&byte);
+        line.push_str(&match value.bytes().all(is_word) {
+            true => format!(" --{word} {value}"),
+            false => format!(" --{word} \"{value}\""),
+        });
     }
     line
 }
@@ -212,15 +225,11 @@ impl Rules<'_> {
         Ok(snapshot.settings().new_rule_name(kind))
     }
 
-    fn add(&mut self, name: &str, rule: &UniqueRule) -> Result<String, String> {
+    fn add_unique(&mut self, name: &str, rule: &UniqueRule) -> Result<String, String> {
         let indexed = self.index(&rule.attributes)?;
-        let is_first = !self
-            .all()?
-            .iter()
-            .any(|rule| rule.kind == DataRuleKind::Unique);
         let uri = rule.uri();
-        match is_first {
-            true => {
+        match self.has(DataRuleKind::Unique)? {
+            false => {
                 let attributes = [
                     ("objectClass", "olcUniqueConfig"),
                     ("olcOverlay", "unique"),
@@ -228,10 +237,36 @@ impl Rules<'_> {
                 ];
                 self.add_entry(UNIQUE, &attributes)?;
             }
-            false => self.change((UNIQUE, UNIQUE_URI), ChangeKind::Add, &uri)?,
+            true => self.change((UNIQUE, UNIQUE_URI), ChangeKind::Add, &uri)?,
         }
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
+    }
+
+    fn add_refint(&mut self, attributes: &str, nothing: &str) -> Result<String, String> {
+        let name = DataRuleKind::Refint.word();
+        if self.has(DataRuleKind::Refint)? {
+            return Err(format!("there is the rule {name} already: drop it first"));
+        }
+        let names: Vec<String> = attributes.split(',').map(str::to_owned).collect();
+        let indexed = self.index(&names)?;
+        let words = attributes.replace(',', " ");
+        let mut entry = vec![
+            ("objectClass", "olcRefintConfig"),
+            ("olcOverlay", "refint"),
+            ("olcRefintAttribute", &words),
+        ];
+        if !nothing.is_empty() {
+            entry.push(("olcRefintNothing", nothing));
+        }
+        self.add_entry(REFINT, &entry)?;
+        self.look(name)?;
+        Ok(format!("added: {name}{indexed}"))
+    }
+
+    /// Whether there is a rule of a kind.
+    fn has(&self, kind: DataRuleKind) -> Result<bool, String> {
+        Ok(self.all()?.iter().any(|rule| rule.kind == kind))
     }
 
     /// Makes the equality indexes that are missing; says which.
@@ -319,6 +354,9 @@ impl Rules<'_> {
                     .map(UniqueRule::uri);
                 let uri = uri.unwrap_or_default();
                 self.change((UNIQUE, UNIQUE_URI), ChangeKind::Delete, &uri)?;
+            }
+            DataRuleKind::Refint => {
+                config::make(self.directory, self.administrator, Request::Delete(REFINT))?;
             }
         }
         Ok(format!("dropped: {name}"))

@@ -9,11 +9,13 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use sapwood_ldap::result::ResultCode;
 
 use self::coming_schema::ComingSchema;
 use self::password_policy::PasswordRule;
+use self::refint::Refint;
 use self::unique::Unique;
 use super::draft::Draft;
 use super::violations::RuleViolations;
@@ -22,10 +24,11 @@ use crate::accounts::Forgotten;
 use crate::engine::{EntryId, Index, Read, Write};
 use crate::entry::Entry;
 use crate::error::Result;
+use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::DnCache;
 use crate::outcome::Stop;
 use crate::reindex::Side;
-use crate::schema::Schema;
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
 /// Updates that follow from each other: a rule that answers its own updates never ends.
@@ -34,7 +37,7 @@ const DEPTH_MAX: u32 = 8;
 /// Updates that follow from one of a client, in all, and the bytes of those that wait: nobody else's update goes on
 /// meanwhile.
 const UPDATES_MAX: usize = 10_000;
-const WAITING_BYTES_MAX: usize = 16 << 20;
+pub(crate) const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Entries that rules look at for an update of a client, or for all of a transaction, those above them included that
 /// are read to know where they are: nobody else's update goes on meanwhile.
@@ -73,6 +76,11 @@ trait Rule {
     /// made, and what they added arrives with it. Rules that met it again could make the replicas differ.
     fn heeds(&self, origin: Origin) -> bool {
         origin != Origin::Replica
+    }
+
+    /// Whether entries that are added are any of its business.
+    fn sees_adds(&self) -> bool {
+        true
     }
 
     /// The indexes that it reads.
@@ -125,6 +133,10 @@ macro_rules! rules {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.heeds(origin),)* }
             }
 
+            fn sees_adds(&self) -> bool {
+                match self { $($(#[$when])* AnyRule::$name(rule) => rule.sees_adds(),)* }
+            }
+
             fn sees_drafts(&self, touched: Touched) -> bool {
                 match self { $($(#[$when])* AnyRule::$name(rule) => rule.sees_drafts(touched),)* }
             }
@@ -158,6 +170,7 @@ macro_rules! rules {
 
 rules! {
     Unique unique
+    Refint refint
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -205,10 +218,6 @@ pub(crate) struct Before<'b, 'd, R> {
 }
 
 /// An update that was made, as a rule sees it.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no rule of the table answers with updates yet")
-)]
 pub(crate) struct After<'a, R> {
     pub(crate) view: &'a R,
     pub(crate) schema: &'a Schema,
@@ -224,6 +233,31 @@ pub(crate) struct After<'a, R> {
     /// So many entries may still be looked at besides: see [`CANDIDATES_MAX`].
     pub(crate) candidates_left: &'a mut u32,
     pub(crate) queue: &'a mut Queue,
+}
+
+impl<R: Read> After<'_, R> {
+    /// Whether an entry has another name than before, not only another way to write it.
+    fn is_renamed(&self, old: &Entry<'_>, new: &Entry<'_>) -> bool {
+        if old.parent() != new.parent() {
+            return true;
+        }
+        if old.rdn_bytes() == new.rdn_bytes() {
+            return false;
+        }
+        let normal = |entry: &Entry<'_>| {
+            let rdn = entry.rdn().ok()?;
+            let mut normal = NormalDn::new();
+            normal.parse(self.schema, rdn.as_bytes()).ok()?;
+            Some(normal)
+        };
+        normal(old) != normal(new)
+    }
+}
+
+/// The indexes of an attribute, if equal values can be found by them.
+fn complete(state: &State, attribute: AttributeTypeId) -> Option<&AttributeIndexes> {
+    let indexed = state.indexes.of(attribute);
+    indexed.filter(|indexed| indexed.equality == Completeness::Complete)
 }
 
 /// An entry that was there before a rule was, as the rule sees it.
@@ -254,6 +288,9 @@ impl RuleSet {
     pub(crate) fn new(schema: &Schema, state: &State) -> Result<RuleSet> {
         let made = state.settings.unique.iter();
         let made = made.map(|rule| Unique::new(schema, state, rule).map(AnyRule::Unique));
+        let refint = state.settings.refint.iter();
+        let refint = refint.map(|rule| Refint::new(schema, rule).map(AnyRule::Refint));
+        let made = made.chain(refint);
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
@@ -270,6 +307,11 @@ impl RuleSet {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Whether any is to be shown entries that are added.
+    pub(crate) fn sees_adds(&self) -> bool {
+        self.rules.iter().any(AnyRule::sees_adds)
     }
 
     /// Whether updates of different entries have nothing to do with each other: then they may be put into another
@@ -341,24 +383,29 @@ pub(crate) struct Queue {
     made: usize,
     /// How many updates the one that is being made follows from.
     depth: u32,
+    /// Who makes the one that is being made.
+    modifier: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct Queued {
     message: Vec<u8>,
     depth: u32,
+    modifier: Option<Arc<str>>,
 }
 
 impl Queue {
     /// Adds an update: a whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest.
+    /// `modifier` is the DN that becomes the modifiersName of what it changes; without one it is who asked for the
+    /// update that this one follows from.
     ///
     /// # Errors
     /// When there are too many; the client's update is refused then.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no rule of the table answers with updates yet")
-    )]
-    pub(crate) fn push(&mut self, message: Vec<u8>) -> std::result::Result<(), Stop> {
+    pub(crate) fn push(
+        &mut self,
+        message: Vec<u8>,
+        modifier: Option<Arc<str>>,
+    ) -> std::result::Result<(), Stop> {
         let depth = self.depth + 1;
         if depth > DEPTH_MAX {
             let diagnostic = format!(
@@ -375,7 +422,11 @@ impl Queue {
             );
             return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
         }
-        self.waiting.push_back(Queued { message, depth });
+        self.waiting.push_back(Queued {
+            message,
+            depth,
+            modifier,
+        });
         Ok(())
     }
 
@@ -387,11 +438,21 @@ impl Queue {
 
     /// The next update, which is being made from now on.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
-        let Queued { message, depth } = self.waiting.pop_front()?;
+        let Queued {
+            message,
+            depth,
+            modifier,
+        } = self.waiting.pop_front()?;
         self.waiting_bytes -= message.len();
         self.made += 1;
         self.depth = depth;
+        self.modifier = modifier;
         Some(message)
+    }
+
+    /// Who makes the update that is being made, if its rule says so.
+    pub(crate) fn modifier(&self) -> Option<&str> {
+        self.modifier.as_deref()
     }
 
     /// Begins with the next update of a client.

@@ -96,17 +96,17 @@ impl Rule for Probe {
                 Some(("tell", whom)) => {
                     update
                         .queue
-                        .push(note(&format!("cn={whom},{base}"), &format!("by {origin}")))?;
+                        .push(note(&format!("cn={whom},{base}"), &format!("by {origin}")), None)?;
                 }
                 // Each answer is an update that is answered.
                 Some(("count", number)) => {
                     let next = number.parse::<u32>().unwrap() + 1;
                     let dn = names::dn_of(update.view, update.id)?;
-                    update.queue.push(note(&dn, &format!("count {next}")))?;
+                    update.queue.push(note(&dn, &format!("count {next}")), None)?;
                 }
                 Some(("flood", count)) => {
                     for _ in 0..count.parse::<u32>().unwrap() {
-                        update.queue.push(requests::modify(1, base, &[]))?;
+                        update.queue.push(requests::modify(1, base, &[]), None)?;
                     }
                 }
                 _ => {}
@@ -117,7 +117,7 @@ impl Rule for Probe {
             for whom in old.iter().filter_map(|old| old.strip_prefix("with ")) {
                 let dn = format!("cn={whom},{base}");
                 let delete = sapwood_ldap::message::Request::Delete(&dn);
-                update.queue.push(requests::message(1, delete))?;
+                update.queue.push(requests::message(1, delete), None)?;
             }
         }
         Ok(())

@@ -7,12 +7,12 @@
 
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, CANDIDATES_MAX, Existing, Rule};
+use super::{After, CANDIDATES_MAX, Existing, Rule, complete};
 use crate::config::UniqueRule;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::indexes::{AttributeIndexes, Completeness, can_index};
+use crate::indexes::{AttributeIndexes, can_index};
 use crate::large;
 use crate::names::{self, DnCache};
 use crate::outcome::Stop;
@@ -189,7 +189,7 @@ impl Unique {
         old: &Entry<'_>,
         new: &Entry<'_>,
     ) -> std::result::Result<bool, Stop> {
-        if self.base.is_none() || !is_renamed(update, old, new)? {
+        if self.base.is_none() || !update.is_renamed(old, new) {
             return Ok(false);
         }
         let view = update.view;
@@ -357,33 +357,10 @@ fn is_below<R: Read>(
     Ok(superior.is_some_and(|superior| superior.is_at_or_below(base)))
 }
 
-/// The indexes of an attribute, if equal values can be found by them.
-fn complete(state: &State, attribute: AttributeTypeId) -> Option<&AttributeIndexes> {
-    let indexed = state.indexes.of(attribute);
-    indexed.filter(|indexed| indexed.equality == Completeness::Complete)
-}
-
 /// Whether an entry has values of an attribute.
 fn has_values(state: &State, attribute: AttributeTypeId, entry: &Entry<'_>) -> bool {
     let numbers = state.attributes.numbers_of(attribute);
     let is_stored =
         |number: &AttributeNo| entry.attribute(*number).is_ok_and(|found| found.is_some());
     numbers.iter().any(is_stored) || entry.large().any(|large| numbers.contains(&large.number))
-}
-
-/// Whether an entry has another name than before, not only another way to write it.
-fn is_renamed<R: Read>(update: &After<'_, R>, old: &Entry<'_>, new: &Entry<'_>) -> Result<bool> {
-    if old.parent() != new.parent() {
-        return Ok(true);
-    }
-    if old.rdn_bytes() == new.rdn_bytes() {
-        return Ok(false);
-    }
-    let normal = |entry: &Entry<'_>| {
-        let rdn = entry.rdn().ok()?;
-        let mut normal = NormalDn::new();
-        normal.parse(update.schema, rdn.as_bytes()).ok()?;
-        Some(normal)
-    };
-    Ok(normal(old) != normal(new))
 }
