@@ -29,6 +29,31 @@ pub(crate) const TEST: &[Package] = &[
         present: has_scram,
     },
     Package {
+        name: "libsasl2-modules-gssapi-mit",
+        purpose: "GSSAPI of those clients",
+        present: has_gssapi,
+    },
+    Package {
+        name: "libkrb5-dev",
+        purpose: "building what takes Kerberos tickets",
+        present: || Path::new("/usr/include/gssapi/gssapi.h").exists(),
+    },
+    Package {
+        name: "krb5-kdc",
+        purpose: "Kerberos, whose tickets are taken",
+        present: || Path::new("/usr/sbin/krb5kdc").exists(),
+    },
+    Package {
+        name: "krb5-admin-server",
+        purpose: "making users of Kerberos",
+        present: || Path::new("/usr/sbin/kadmin.local").exists(),
+    },
+    Package {
+        name: "krb5-user",
+        purpose: "kinit, which gets the first ticket",
+        present: || in_path("kinit"),
+    },
+    Package {
         name: "slapd",
         purpose: "OpenLDAP's server, whose answers ours are compared with",
         present: || in_path("slapd"),
@@ -78,6 +103,11 @@ pub(crate) const TEST: &[Package] = &[
 /// Whether Cyrus SASL has its module for SCRAM.
 fn has_scram() -> bool {
     has_library("sasl2/libscram.so")
+}
+
+/// Whether Cyrus SASL has its module for Kerberos.
+fn has_gssapi() -> bool {
+    has_library("sasl2/libgssapiv2.so")
 }
 
 /// Whether there is the library that makes programs believe in another time.

@@ -41,7 +41,7 @@ pub(crate) fn build() -> Result<Vec<Program>> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command
-        .args(["test", "--workspace", "--no-run"])
+        .args(["test", "--workspace", "--features", "gssapi", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(root())
         .stderr(Stdio::inherit());

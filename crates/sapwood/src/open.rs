@@ -32,7 +32,8 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
 /// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
     let mut options = Options::new(schema(folder, config)?);
-    options.root_dse = root_dse(concat!("Sapwood ", env!("CARGO_PKG_VERSION")));
+    let version = concat!("Sapwood ", env!("CARGO_PKG_VERSION"));
+    options.root_dse = root_dse(version, config);
     options.replica = config.replication.sid;
     options.passwords = Some(Arc::new(hasher(config)));
     Ok(options)

@@ -2,6 +2,8 @@
 
 mod certificate;
 mod external;
+#[cfg(feature = "gssapi")]
+pub(crate) mod gssapi;
 pub(crate) mod lookup;
 pub(crate) mod names;
 mod plain;
@@ -13,6 +15,7 @@ use sapwood_directory::schema::Schema;
 use sapwood_directory::{Channel, Identity, Outcome, Requester};
 
 use self::lookup::Entries;
+use crate::config::Config;
 use crate::password::Password;
 use crate::peer::Peer;
 use crate::settings::Settings;
@@ -22,6 +25,8 @@ use crate::workers::Owner;
 /// All of them.
 pub(crate) static MECHANISMS: &[Mechanism] = &[
     external::MECHANISM,
+    #[cfg(feature = "gssapi")]
+    gssapi::MECHANISM,
     plain::MECHANISM,
     scram::SHA_256,
     scram::SHA_256_PLUS,
@@ -32,6 +37,8 @@ pub(crate) static MECHANISMS: &[Mechanism] = &[
 /// A mechanism.
 pub(crate) struct Mechanism {
     pub(crate) name: &'static str,
+    /// Whether the configuration has what it needs.
+    pub(crate) is_set_up: fn(&Config) -> bool,
     /// Whether it works on a connection: only there the root DSE has it.
     pub(crate) works_on: fn(Channel) -> bool,
     /// Begins an exchange.
@@ -109,6 +116,8 @@ pub(crate) struct Asked<'s> {
 pub fn read_messages(message: &[u8]) {
     plain::read_message(message);
     scram::read_messages(message);
+    #[cfg(feature = "gssapi")]
+    gssapi::read_message(message);
 }
 
 /// The mechanism with a name.

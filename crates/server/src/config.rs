@@ -55,6 +55,9 @@ pub struct Config {
     /// What is known of passwords.
     #[serde(default)]
     pub passwords: Passwords,
+    /// Kerberos.
+    #[serde(default)]
+    pub gssapi: Gssapi,
     /// What becomes of a directory in memory.
     #[serde(default)]
     pub memory: Memory,
@@ -254,6 +257,25 @@ impl Passwords {
     }
 }
 
+/// Kerberos, by the SASL mechanism GSSAPI.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gssapi {
+    /// The service that tickets are for, as `ldap@ldap.example.com`; empty if there is none.
+    pub service: String,
+    /// The file of its keys.
+    #[serde(serialize_with = "as_shown")]
+    pub keytab: PathBuf,
+}
+
+impl Gssapi {
+    /// Whether clients may show tickets.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.service.is_empty()
+    }
+}
+
 /// A directory in memory (`sapwood init --in-memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -425,6 +447,15 @@ impl Default for Limits {
             failed_binds_per_name_max: 120,
             password_values_max: 8,
             password_cost_ms_max: 2000,
+        }
+    }
+}
+
+impl Default for Gssapi {
+    fn default() -> Self {
+        Self {
+            service: String::new(),
+            keytab: "/etc/krb5.keytab".into(),
         }
     }
 }

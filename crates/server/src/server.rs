@@ -96,9 +96,9 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// What the root DSE says about the server, for [`sapwood_directory::Options`].
+/// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
 #[must_use]
-pub fn root_dse(version: &str) -> RootDse {
+pub fn root_dse(version: &str, config: &Config) -> RootDse {
     let controls = KnownControl::ALL.iter().flat_map(|known| {
         let needs = extensions::of_control(*known);
         known
@@ -116,7 +116,10 @@ pub fn root_dse(version: &str) -> RootDse {
         };
         names.into_iter().flatten().map(offered)
     });
-    let mechanisms = auth::MECHANISMS.iter().map(|mechanism| Offered {
+    let set_up = auth::MECHANISMS
+        .iter()
+        .filter(|mechanism| (mechanism.is_set_up)(config));
+    let mechanisms = set_up.map(|mechanism| Offered {
         name: mechanism.name.to_owned(),
         works_on: mechanism.works_on,
         needs: None,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sapwood_directory::schema::{NormalDn, Schema};
 
+#[cfg(feature = "gssapi")]
+use crate::auth::gssapi;
 use crate::client_identity::ClientIdentity;
 use crate::config::{self, Config};
 use crate::password::{PasswordError, Saslauthd, StoredPassword};
@@ -27,6 +29,9 @@ pub(crate) struct Settings {
     pub(crate) breached_passwords: Option<Arc<Path>>,
     /// Who is asked about passwords that another program knows.
     pub(crate) saslauthd: Option<Arc<Saslauthd>>,
+    /// Who takes Kerberos tickets.
+    #[cfg(feature = "gssapi")]
+    pub(crate) gssapi: Option<Arc<gssapi::Acceptor>>,
 }
 
 /// Why settings cannot be used.
@@ -58,6 +63,14 @@ pub enum SettingsError {
         /// What is configured.
         template: String,
         /// What is wrong with it.
+        reason: String,
+    },
+    /// Kerberos.
+    #[error("gssapi.service '{service}': {reason}")]
+    Gssapi {
+        /// What is configured.
+        service: String,
+        /// Why no tickets can be taken.
         reason: String,
     },
     /// The administrator's password.
@@ -123,6 +136,15 @@ impl Settings {
                 time_max: Duration::from_secs(config.limits.saslauthd_seconds_max.max(1)),
             })
         });
+        #[cfg(feature = "gssapi")]
+        let gssapi = acceptor(folder, &config.gssapi)?;
+        #[cfg(not(feature = "gssapi"))]
+        if config.gssapi.is_on() {
+            return Err(SettingsError::Gssapi {
+                service: config.gssapi.service,
+                reason: "this build has no Kerberos: it takes cargo's --features gssapi".into(),
+            });
+        }
         Ok(Self {
             is_logged: config.log.is_of_requests(),
             config,
@@ -131,6 +153,8 @@ impl Settings {
             client_identities,
             breached_passwords,
             saslauthd,
+            #[cfg(feature = "gssapi")]
+            gssapi,
         })
     }
 
@@ -139,6 +163,24 @@ impl Settings {
         let mut name = NormalDn::new();
         name.parse(schema, dn.as_bytes()).is_ok() && name == self.admin_name
     }
+}
+
+/// Who takes Kerberos tickets, if somebody is to.
+#[cfg(feature = "gssapi")]
+fn acceptor(
+    folder: &Path,
+    config: &config::Gssapi,
+) -> Result<Option<Arc<gssapi::Acceptor>>, SettingsError> {
+    let keytab = folder.join(&config.keytab);
+    let acceptor = config
+        .is_on()
+        .then(|| gssapi::acceptor(&config.service, &keytab));
+    acceptor
+        .transpose()
+        .map_err(|reason| SettingsError::Gssapi {
+            service: config.service.clone(),
+            reason: format!("{reason} (gssapi.keytab: {})", keytab.display()),
+        })
 }
 
 /// What TLS is made of.

@@ -77,9 +77,19 @@ impl Folder {
 
     /// The same with another directory.
     pub fn serve_folder(&self, folder: &Path) -> Running {
+        self.serve_in(folder, &[])
+    }
+
+    /// Serves it, with more in its environment.
+    pub fn serve_with(&self, environment: &[(&str, &str)]) -> Running {
+        self.serve_in(&self.path(), environment)
+    }
+
+    fn serve_in(&self, folder: &Path, environment: &[(&str, &str)]) -> Running {
         let socket = self.name_beside("ldapi.sock").replace('/', "%2F");
         let mut command = sapwood_command();
         command.arg("serve").arg(folder);
+        command.envs(environment.iter().copied());
         command.args(["--listen", "ldap://127.0.0.1:0"]);
         command.args(["--listen", "ldaps://127.0.0.1:0"]);
         command.args(["--listen", &format!("ldapi://{socket}")]);

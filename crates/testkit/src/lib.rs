@@ -42,7 +42,7 @@ pub use server::{
     THREADS, TestServer, TestServerOn, TlsStream, tls_client, tls_client_asking, tls_client_with,
 };
 #[cfg(feature = "program")]
-pub use slapd::{Slapd, SlapdSetup};
+pub use slapd::{Slapd, SlapdSetup, free_address};
 
 /// The naming context of the example directory.
 pub const SUFFIX: &str = "dc=example,dc=com";

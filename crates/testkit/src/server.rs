@@ -105,7 +105,7 @@ impl<E: TestEngine> TestServerOn<E> {
             options.clock = clock;
         }
         let config = Config::load(path).unwrap();
-        options.root_dse = root_dse("test");
+        options.root_dse = root_dse("test", &config);
         let limits = config.limits.passwords();
         let has_saslauthd = config.passwords.saslauthd().is_some();
         if checks_passwords {

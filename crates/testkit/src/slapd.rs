@@ -157,9 +157,9 @@ fn date_of(mut days: u64) -> String {
     format!("{year}-{month:02}-{:02}", days + 1)
 }
 
-/// An address for slapd, which cannot tell which one the system gave it. Its port is below those that the system gives
-/// to connections: one of them could take the port before slapd does, even the one that looks whether slapd is there.
-fn free_address() -> SocketAddr {
+/// An address for a server that cannot tell which one the system gave it. Its port is below those that the system gives
+/// to connections: one of them could take the port before the server does, even the one that looks whether it is there.
+pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     loop {
         let number = std::process::id() * 8 + u32::from(TAKEN.fetch_add(1, Ordering::Relaxed));

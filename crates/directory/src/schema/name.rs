@@ -164,7 +164,7 @@ impl NormalDn {
 
     /// It as a string: what the DN would be if all its values were written in normal form. Access rules compare it with
     /// regular expressions.
-    pub(crate) fn to_text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.bytes.len());
         for (at, rdn) in self.rdns().rev().enumerate() {
             if at > 0 {

@@ -10,6 +10,7 @@ use crate::peer::Peer;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
     name: "EXTERNAL",
+    is_set_up: |_| true,
     works_on: |channel| channel.is_vouched_for,
     begin: || Box::new(External),
 };

@@ -41,8 +41,8 @@ pub(crate) trait Entries {
     /// decide by accident who somebody is.
     fn by_search(&self, wanted: &Wanted) -> Result<Option<Identity>, Outcome>;
 
-    /// Whom a user's name in a mechanism stands for.
-    fn user(&self, user: &str, mechanism: &str) -> Result<User, Outcome>;
+    /// Whom a user's name stands for `within` a mechanism and one of its realms, which may be empty.
+    fn user(&self, user: &str, within: (&str, &str)) -> Result<User, Outcome>;
 
     /// Whom a name that is written as a DN stands for, of who is vouched for from outside.
     fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome>;
@@ -58,8 +58,8 @@ pub(crate) trait Entries {
 
 /// Whom a user's name stands for.
 pub(crate) struct User {
-    /// The DN, if there is one.
-    pub(crate) dn: Option<String>,
+    /// Who it is, if it is somebody.
+    pub(crate) identity: Option<Identity>,
     /// Whether the entries decided: then there being a DN tells that there is an entry.
     pub(crate) is_searched: bool,
 }

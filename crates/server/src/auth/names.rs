@@ -36,13 +36,13 @@ pub(super) fn claimed(asked: &Asked<'_>, name: &str, mechanism: &str) -> Result<
     let is_dn = name.starts_with("dn:") || Dn::parse(name).is_ok();
     let user = match is_dn {
         true => None,
-        false => Some(asked.entries.user(plain(name), mechanism)?),
+        false => Some(asked.entries.user(plain(name), (mechanism, ""))?),
     };
     let as_asked = user
         .as_ref()
-        .is_some_and(|user| user.is_searched || user.dn.is_none());
-    let found = user.and_then(|user| user.dn);
-    let dn = found.unwrap_or_else(|| dn(name).to_owned());
+        .is_some_and(|user| user.is_searched || user.identity.is_none());
+    let found = user.and_then(|user| user.identity);
+    let dn = found.map_or_else(|| dn(name).to_owned(), |found| found.dn().to_owned());
     let stand_in = match as_asked {
         true => of_user(asked.schema, plain(name), mechanism),
         false => of_any_spelling(normal(asked.schema, &dn).as_ref(), &dn).to_vec(),

@@ -11,6 +11,7 @@ use crate::workers::Owner;
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
     name: "PLAIN",
+    is_set_up: |_| true,
     works_on: |channel| channel.is_under_tls,
     begin: || Box::new(Plain),
 };

@@ -14,21 +14,25 @@ use crate::workers::Owner;
 
 pub(super) const SHA_256: Mechanism = Mechanism {
     name: "SCRAM-SHA-256",
+    is_set_up: |_| true,
     works_on: |_| true,
     begin: || Box::new(Scram::new(ScramHash::Sha256, false)),
 };
 pub(super) const SHA_512: Mechanism = Mechanism {
     name: "SCRAM-SHA-512",
+    is_set_up: |_| true,
     works_on: |_| true,
     begin: || Box::new(Scram::new(ScramHash::Sha512, false)),
 };
 pub(super) const SHA_256_PLUS: Mechanism = Mechanism {
     name: "SCRAM-SHA-256-PLUS",
+    is_set_up: |_| true,
     works_on: |channel| channel.is_under_tls,
     begin: || Box::new(Scram::new(ScramHash::Sha256, true)),
 };
 pub(super) const SHA_512_PLUS: Mechanism = Mechanism {
     name: "SCRAM-SHA-512-PLUS",
+    is_set_up: |_| true,
     works_on: |channel| channel.is_under_tls,
     begin: || Box::new(Scram::new(ScramHash::Sha512, true)),
 };

@@ -39,6 +39,8 @@ impl Config {
         running.replication = started.replication;
         running.memory = started.memory;
         running.archive.clone_from(&started.archive);
+        // The root DSE was made with it.
+        running.gssapi.clone_from(&started.gssapi);
         running.log = Log {
             access: self.log.access,
             audit_values: self.log.audit_values,

@@ -298,17 +298,19 @@ impl<E: Engine> Entries for Session<E> {
         self.find_for_bind(|snapshot, work| lookup::by_search(snapshot, wanted, work))?
     }
 
-    fn user(&self, user: &str, mechanism: &str) -> Result<User, Outcome> {
+    fn user(&self, user: &str, within: (&str, &str)) -> Result<User, Outcome> {
         let (found, is_searched) = self.find_for_bind(|snapshot, work| {
             let in_force = snapshot.settings();
             *work = work.saturating_sub(in_force.mapping_work(user));
-            let mapped = in_force.mapped_user(snapshot.schema(), user, (mechanism, ""));
+            let mapped = in_force.mapped_user(snapshot.schema(), user, within);
             let is_searched = matches!(mapped, Some(Mapped::Search { .. }));
             let found = lookup::by_mapping(snapshot, &self.settings, mapped, work)?;
             Ok((found, is_searched))
         })?;
-        let dn = found?.map(|identity| identity.dn().to_owned());
-        Ok(User { dn, is_searched })
+        Ok(User {
+            identity: found?,
+            is_searched,
+        })
     }
 
     fn outsider(&self, name: &str) -> Result<Option<Identity>, Outcome> {
