@@ -73,11 +73,17 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--features",
+        programs::FEATURES,
         "--",
         "-D",
         "warnings",
     ];
     checks.run("lints", || cargo(lints));
+    // What the README installs.
+    checks.run("without features", || {
+        cargo(["check", "--package", "sapwood"])
+    });
     checks.run("fuzz targets", audit::fuzz_compiles);
     checks.run("portable", audit::compiles_elsewhere);
     checks.run("models", audit::models_compile);

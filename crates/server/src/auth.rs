@@ -3,7 +3,7 @@
 mod certificate;
 mod external;
 #[cfg(feature = "gssapi")]
-pub(crate) mod gssapi;
+mod gssapi;
 pub(crate) mod lookup;
 pub(crate) mod names;
 mod plain;

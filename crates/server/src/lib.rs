@@ -24,6 +24,8 @@ mod index_builder;
 mod input_memory;
 mod journal;
 mod json;
+#[cfg(feature = "gssapi")]
+mod kerberos;
 pub mod listen;
 mod memory;
 pub mod password;

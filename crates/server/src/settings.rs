@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use sapwood_directory::schema::{NormalDn, Schema};
 
-#[cfg(feature = "gssapi")]
-use crate::auth::gssapi;
 use crate::client_identity::ClientIdentity;
 use crate::config::{self, Config};
+#[cfg(feature = "gssapi")]
+use crate::kerberos;
 use crate::password::{PasswordError, Saslauthd, StoredPassword};
 use crate::tls;
 
@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) saslauthd: Option<Arc<Saslauthd>>,
     /// Who takes Kerberos tickets.
     #[cfg(feature = "gssapi")]
-    pub(crate) gssapi: Option<Arc<gssapi::Acceptor>>,
+    pub(crate) gssapi: Option<Arc<kerberos::Acceptor>>,
 }
 
 /// Why settings cannot be used.
@@ -170,17 +170,17 @@ impl Settings {
 fn acceptor(
     folder: &Path,
     config: &config::Gssapi,
-) -> Result<Option<Arc<gssapi::Acceptor>>, SettingsError> {
+) -> Result<Option<Arc<kerberos::Acceptor>>, SettingsError> {
+    if !config.is_on() {
+        return Ok(None);
+    }
     let keytab = folder.join(&config.keytab);
-    let acceptor = config
-        .is_on()
-        .then(|| gssapi::acceptor(&config.service, &keytab));
-    acceptor
-        .transpose()
-        .map_err(|reason| SettingsError::Gssapi {
-            service: config.service.clone(),
-            reason: format!("{reason} (gssapi.keytab: {})", keytab.display()),
-        })
+    let acceptor = kerberos::Acceptor::new(&config.service, &keytab);
+    let acceptor = acceptor.map_err(|error| SettingsError::Gssapi {
+        service: config.service.clone(),
+        reason: format!("{error} (gssapi.keytab: {})", keytab.display()),
+    })?;
+    Ok(Some(Arc::new(acceptor)))
 }
 
 /// What TLS is made of.

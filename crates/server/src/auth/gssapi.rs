@@ -1,21 +1,14 @@
 //! GSSAPI (RFC 4752) with Kerberos: a ticket says who the client is. It authenticates only: no security layer is
-//! offered, for what goes over the connection TLS encrypts. The library that reads the ticket asks nobody for that.
+//! offered, for what goes over the connection TLS encrypts.
 
-mod library;
-
-use std::ffi::CString;
 use std::fmt;
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
-use std::sync::Arc;
 
 use sapwood_directory::access::user_name;
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-pub(crate) use self::library::Acceptor;
-use self::library::{Accepted, Context};
 use super::{Asked, Client, Exchange, Mechanism, Step, names};
+use crate::kerberos::{Accepted, Acceptor, Context};
 
 pub(super) const MECHANISM: Mechanism = Mechanism {
     name: "GSSAPI",
@@ -31,17 +24,6 @@ const TOKENS_MAX: u32 = 4;
 /// The only security layer that is offered: none (RFC 4752 §3.3), with which no message has a size.
 const NO_LAYER: u8 = 1;
 const OFFER: [u8; 4] = [NO_LAYER, 0, 0, 0];
-
-/// Who takes tickets for a service with a name such as `ldap@ldap.example.com`, whose keys are in this file.
-///
-/// # Errors
-/// In words: mostly, that the file has no key of it.
-pub(crate) fn acceptor(service: &str, keytab: &Path) -> Result<Arc<Acceptor>, String> {
-    let keytab = keytab.as_os_str().to_owned().into_vec();
-    let keytab = CString::new(keytab).map_err(|error| error.to_string())?;
-    let made = Acceptor::new(service, &keytab);
-    made.map(Arc::new).map_err(|error| error.to_string())
-}
 
 /// Where a bind is.
 enum Gssapi {

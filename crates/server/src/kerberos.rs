@@ -1,4 +1,5 @@
-//! The library of MIT's Kerberos (RFC 2744), as far as a server needs it that takes tickets.
+//! Kerberos: MIT's library (RFC 2744), as far as a server needs it that takes tickets. It asks nobody what a ticket is
+//! worth: the service's key decides.
 //!
 //! This module is `unsafe`: it calls C. All that the library hands out has an owner here, which gives it back when it
 //! is dropped, and what it is lent lives as long as the call.
@@ -8,6 +9,8 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::{null, null_mut};
 
 /// 1.2.840.113554.1.2.2: Kerberos.
@@ -27,7 +30,7 @@ const OF_THE_MECHANISM: c_int = 2;
 /// What the library did not do, in its words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Error(String);
+pub(crate) struct Error(String);
 
 /// Who takes tickets of a service: its keys.
 pub(crate) struct Acceptor(*mut c_void);
@@ -48,7 +51,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// Mostly that the keytab has no key of it.
-    pub(super) fn new(service: &str, keytab: &CString) -> Result<Self, Error> {
+    pub(crate) fn new(service: &str, keytab: &Path) -> Result<Self, Error> {
+        let keytab = CString::new(keytab.as_os_str().as_bytes())
+            .map_err(|_| Error("no file has a name with a zero octet in it".into()))?;
         let (mut hostbased, mut kerberos) = (Oid::new(HOSTBASED_SERVICE), Oid::new(KERBEROS));
         let mut name = Name(null_mut());
         let lent = Lent::new(service.as_bytes());
@@ -96,7 +101,7 @@ impl Drop for Acceptor {
 }
 
 /// One client's way to be known.
-pub(super) struct Context {
+pub(crate) struct Context {
     handle: *mut c_void,
     client: Name,
     flags: u32,
@@ -106,7 +111,7 @@ pub(super) struct Context {
 unsafe impl Send for Context {}
 
 /// Where a context stands.
-pub(super) enum Accepted {
+pub(crate) enum Accepted {
     /// The client has to say more, and is told this.
     More(Buffer),
     /// It is known, and is told this if it is not empty.
@@ -114,7 +119,7 @@ pub(super) enum Accepted {
 }
 
 impl Context {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             handle: null_mut(),
             client: Name(null_mut()),
@@ -126,7 +131,7 @@ impl Context {
     ///
     /// # Errors
     /// That it is no ticket for this service, or that its time is over or not yet come.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         acceptor: &Acceptor,
         message: &[u8],
@@ -162,12 +167,12 @@ impl Context {
     }
 
     /// Whether a known client is nobody.
-    pub(super) fn is_anonymous(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         self.flags & ANONYMOUS != 0
     }
 
     /// The principals of a known client, and of the service that its ticket is for.
-    pub(super) fn names(&self) -> Result<[Buffer; 2], Error> {
+    pub(crate) fn names(&self) -> Result<[Buffer; 2], Error> {
         let mut service = Name(null_mut());
         let mut minor = 0;
         // SAFETY: the context is whole once the client is known, and null is an error; what the call makes is given to
@@ -190,7 +195,7 @@ impl Context {
     }
 
     /// Protects a message against change.
-    pub(super) fn wrap(&mut self, message: &[u8]) -> Result<Buffer, Error> {
+    pub(crate) fn wrap(&mut self, message: &[u8]) -> Result<Buffer, Error> {
         let lent = Lent::new(message);
         let mut wrapped = Buffer::new();
         let mut minor = 0;
@@ -211,7 +216,7 @@ impl Context {
     }
 
     /// Takes the protection off a message, if nobody has changed it.
-    pub(super) fn unwrap(&mut self, message: &[u8]) -> Result<Buffer, Error> {
+    pub(crate) fn unwrap(&mut self, message: &[u8]) -> Result<Buffer, Error> {
         let lent = Lent::new(message);
         let mut plain = Buffer::new();
         let mut minor = 0;
@@ -264,7 +269,7 @@ impl Drop for Name {
 }
 
 /// Bytes that the library has written.
-pub(super) struct Buffer(BufferDesc);
+pub(crate) struct Buffer(BufferDesc);
 
 impl Buffer {
     fn new() -> Self {
