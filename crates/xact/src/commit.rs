@@ -18,7 +18,7 @@
 #![allow(unsafe_code)]
 
 mod large;
-mod maintenance;
+pub(crate) mod maintenance;
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -44,6 +44,10 @@ const COMMITS: &str = "is in the middle of a commit";
 const OLDER: &str = "runs an older transaction that goes first";
 const OLDER_ON_ANOTHER_SPACE: &str = "runs an older transaction that goes first, and may be waiting for the one that this thread runs on \
     another space (transactions on several spaces are to be nested in the same order everywhere)";
+
+/// So many newer versions are compared with all that a transaction has touched; where there are more its pages are
+/// looked up one by one.
+const LOOKED_AT_MAX: usize = 16;
 
 /// What a transaction asks for when it wants to be committed.
 pub(crate) struct Attempt<'a> {
@@ -207,9 +211,17 @@ impl Inner {
         if region.last_version() == version {
             return true;
         }
+        // Mostly a few versions are newer, where a transaction with a view may have been given many pages.
+        let mut newer = region.pages_since(version);
+        let few = attempt.touched.len().min(LOOKED_AT_MAX);
+        let is_untouched = newer
+            .by_ref()
+            .take(few)
+            .all(|page| !attempt.touched.contains(&page));
         let is_unchanged = |page: &u64| !region.is_changed_since(*page, version);
         // What is behind the tail is looked at last, since frames go there while the others are searched.
-        attempt.touched.iter().all(is_unchanged)
+        is_untouched
+            && (newer.next().is_none() || attempt.touched.iter().all(is_unchanged))
             && region.ring.passed.load(Ordering::SeqCst) <= version
             && region.large.load(Ordering::SeqCst) <= version
     }

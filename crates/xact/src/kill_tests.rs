@@ -15,6 +15,7 @@ use std::slice;
 use std::time::Duration;
 
 use crate::allocator_tests::{change_areas, check_areas};
+use crate::commit::maintenance::Alone;
 use crate::step::{die_at, stop_at};
 use crate::{Error, Memory, Mode, Options, PAGE_BYTES, RESERVED_BYTES, Space, Transaction};
 
@@ -39,6 +40,9 @@ const GROW_IN_USE: &str = "use";
 
 /// What a child is asked for that makes a checkpoint, and dies at the step whose number follows.
 const CHECKPOINT: &str = "checkpoint";
+
+/// A log with less room than this takes no more commits for sure.
+const FILLED_BYTES: u64 = 4096;
 
 /// What a child is asked for that copies the space, and dies at the step whose number follows.
 const COPY: &str = "copy";
@@ -336,7 +340,12 @@ fn die_everywhere(mode: Mode, stride: usize, somebody_survives: bool) {
         let survivor = somebody_survives.then(open);
         let mut child = spawn(folder.path(), mode, &step.to_string());
         let done = child.wait().unwrap().success();
-        let survivor = survivor.unwrap_or_else(open);
+        let survivor = survivor.unwrap_or_else(|| {
+            let space = open();
+            let large = folder.path().join("space/large");
+            assert!(!large.exists(), "step {step}: it is needed no longer");
+            space
+        });
         go_on(&survivor, &acknowledged);
         if done {
             assert!(step > 100, "only {step} steps");
@@ -450,6 +459,39 @@ fn a_process_may_die_while_it_makes_a_checkpoint() {
                 assert!(step > 10, "only {step} steps");
                 break;
             }
+        }
+    }
+}
+
+/// The log is full when a process dies at a checkpoint: the one that goes on gets the room, whether or not the dead one
+/// had come to giving it back.
+#[test]
+fn a_process_may_die_while_it_makes_room_in_the_log() {
+    let of_many_versions = options(Mode::Explicit)
+        .versions_bytes(2048 * PAGE_BYTES as u64)
+        .patience(Duration::from_secs(20));
+    let folder = tempfile::tempdir().unwrap();
+    let acknowledged = Acknowledged::open(folder.path());
+    let space = Space::open(folder.path().join("space"), &of_many_versions).unwrap();
+    for step in 0_u64.. {
+        let reader = space.begin_read().unwrap();
+        while space.shared.inner.wal.room() >= FILLED_BYTES {
+            space.transaction_relaxed(change_next).unwrap();
+        }
+        drop(reader);
+        acknowledged.add(space.read(number).unwrap());
+        let work = format!("{CHECKPOINT}{step}");
+        let mut child = spawn(folder.path(), Mode::Explicit, &work);
+        let done = child.wait().unwrap().success();
+        space
+            .shared
+            .inner
+            .make_room(1, FILLED_BYTES, Alone::No)
+            .unwrap();
+        go_on(&space, &acknowledged);
+        if done {
+            assert!(step > 10, "only {step} steps");
+            break;
         }
     }
 }

@@ -72,8 +72,9 @@ pub(crate) fn recover(
             .and_then(|()| data.sync_data())
             .doing("cannot write the header")?;
         wal.recycle_before(last.lsn);
-        large_file::remove(storage)?;
     }
+    // Also one that somebody has left who died before the commit, or after others had made an end to it.
+    large_file::remove(storage)?;
     let progress = &region.progress;
     let from = header.replay_from.lsn.0;
     progress.checkpoint.store(from, Ordering::SeqCst);

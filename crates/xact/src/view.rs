@@ -106,7 +106,8 @@ pub(crate) struct View {
     /// Tracked mode: the pages are asked for, if `is_asked` says so for now.
     demand: Option<Demand>,
     is_asked: bool,
-    /// The pages touched, in order; room for all there are.
+    /// The pages touched, in order. Where pages are asked for, those that were kept come first, and once more if they
+    /// are written to.
     touched: Area,
     touched_count: usize,
     /// Whether a transaction runs that may be given pages.
@@ -165,7 +166,7 @@ impl View {
             areas: Areas::default(),
             demand: demand.filter(|_| asked.is_some()),
             is_asked: asked.is_some(),
-            touched: Area::new(pages as usize * size_of::<u64>())?,
+            touched: Area::new(touched_bytes(pages))?,
             touched_count: 0,
             running: AtomicBool::new(false),
             thread: AtomicUsize::new(0),
@@ -323,7 +324,7 @@ impl View {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
         };
-        if self.touched_count > most || self.demand.is_some() && !self.is_asked {
+        if self.places_of_its_own().len() > most || self.demand.is_some() && !self.is_asked {
             self.seen = 0;
             return self.forget_all();
         }
@@ -590,13 +591,10 @@ impl View {
 
     /// The pages that no other transaction may have changed.
     pub(crate) fn touched(&self) -> impl Iterator<Item = u64> {
-        let counts = match self.mode {
-            Mode::Snapshot => WRITTEN,
-            _ => READ | WRITTEN,
-        };
+        let all_count = self.mode != Mode::Snapshot;
         (0..self.touched_count)
             .map(|place| self.touched_page(place))
-            .filter(move |page| self.state(*page) & counts != 0)
+            .filter(move |page| all_count || self.state(*page) & WRITTEN != 0)
     }
 
     /// The pages that were written to, before and after.
@@ -606,7 +604,7 @@ impl View {
     pub(crate) unsafe fn written(&self) -> impl Iterator<Item = (u64, &PageBytes, &PageBytes)> {
         // SAFETY: set when the transaction began, which runs and borrows the space.
         let inner = unsafe { &*self.inner };
-        (0..self.touched_count)
+        self.places_of_its_own()
             .map(|place| self.touched_page(place))
             .filter(|page| self.state(*page) & WRITTEN != 0)
             .map(move |page| {
@@ -615,6 +613,12 @@ impl View {
                 // SAFETY: both are valid while the transaction runs; nobody writes to them by the caller's promise.
                 unsafe { (page, &*before, &*after) }
             })
+    }
+
+    /// Where in the list of touched pages those are that this transaction was given, and no one before it.
+    fn places_of_its_own(&self) -> Range<usize> {
+        let kept = if self.is_asked { self.kept_count } else { 0 };
+        kept..self.touched_count
     }
 
     /// What was touched, as a signature.
@@ -718,6 +722,11 @@ impl View {
         let protected = unsafe { mm::mprotect(place, pages as usize * PAGE_BYTES, access) };
         protected.doing("cannot protect pages of a view")
     }
+}
+
+/// What the list of the touched pages of a view takes up.
+fn touched_bytes(pages: u64) -> usize {
+    (pages as usize + asked::EXPECTED_MAX) * size_of::<u64>()
 }
 
 /// Maps the file privately: where the system likes, or in place of what is mapped at a place.

@@ -334,7 +334,10 @@ impl Maintenance<'_> {
         let progress = &inner.region.progress;
         let applied = load_position(&progress.applied);
         inner.check_usable()?;
-        if applied.lsn.0 <= progress.checkpoint.load(Ordering::SeqCst) {
+        let checkpoint = progress.checkpoint.load(Ordering::SeqCst);
+        if applied.lsn.0 <= checkpoint {
+            // The one that wrote that header may have died before it gave the room in the log back.
+            inner.wal.recycle_before(Lsn(checkpoint));
             return Ok(());
         }
         self.write_header(applied, inner.region.size())

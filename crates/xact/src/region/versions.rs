@@ -101,6 +101,18 @@ impl Region {
         false
     }
 
+    /// The pages of the versions newer than `version` that are not in the file, the newest first. For the holder of the
+    /// commit lock.
+    pub(crate) fn pages_since(&self, version: u64) -> impl Iterator<Item = u64> {
+        let tail = self.ring.tail.load(Ordering::SeqCst);
+        let head = self.ring.head.load(Ordering::SeqCst);
+        (tail..head)
+            .rev()
+            .map(|frame| self.header(frame))
+            .take_while(move |header| header.version.load(Ordering::Acquire) > version)
+            .map(|header| header.page.load(Ordering::Acquire) - 1)
+    }
+
     /// Tells the pages of the frames from `from` on that a snapshot may see; gives the frame at which that ends. `None`
     /// if these frames are too many, or some of them may be others by now, of which anything may have been told.
     ///

@@ -19,7 +19,6 @@
 #![allow(unsafe_code)]
 
 use std::mem;
-use std::ops::Range;
 use std::ptr;
 
 use rustix::mm::MprotectFlags;
@@ -31,14 +30,14 @@ use crate::explicit;
 use crate::inner::Inner;
 use crate::page::{PAGE_BYTES, page_of};
 
-use super::{CLOSED, Ended, KEPT, READ, View, WRITTEN, map_file};
+use super::{CLOSED, Ended, KEPT, READ, View, WRITTEN, map_file, touched_bytes};
 
-/// So many pages are kept at most. Each is looked up by a commit if others have committed meanwhile.
-const EXPECTED_MAX: usize = 64;
+/// So many pages are kept at most. A commit compares them with what others have committed meanwhile.
+pub(super) const EXPECTED_MAX: usize = 256;
 /// A page that is asked for again within so many transactions in the view is expected to be asked for once more.
-const SOON: u64 = 64;
+const SOON: u64 = 256;
 /// All pages are dropped once in so many transactions.
-const LEARNT_ANEW: u64 = 1024;
+const LEARNT_ANEW: u64 = 4096;
 
 impl View {
     /// Drops the kept pages that have changed since they were kept, as far as the new snapshot sees that.
@@ -82,25 +81,22 @@ impl View {
     }
 
     /// The transaction has ended; `changed` is what it has changed of what it has touched, in that order, if it was
-    /// committed.
+    /// committed. The pages that were kept and are kept on are not looked at: there may be many.
     pub(super) fn rest_asked(&mut self, ended: Ended, changed: &[u64]) -> Result<()> {
-        let learns_anew = ended == Ended::Lost || self.transactions.is_multiple_of(LEARNT_ANEW);
         let mut changed = changed.iter().peekable();
-        let count = mem::take(&mut self.touched_count);
-        let mut kept = 0;
-        for place in 0..count {
+        for place in self.kept_count..mem::take(&mut self.touched_count) {
             let page = self.touched_page(place);
             let state = self.state(page);
             let is_changed = changed.next_if(|next| **next == page).is_some();
+            if state & KEPT != 0 {
+                // It was opened for stores.
+                self.drop_kept(page)?;
+                continue;
+            }
             let is_open = state & WRITTEN != 0;
             let is_clean = !is_open || matches!(ended, Ended::Committed(_)) && !is_changed;
-            let stays = !learns_anew
-                && if state & KEPT != 0 {
-                    !is_open
-                } else {
-                    is_clean && kept < EXPECTED_MAX && self.is_expected(page)
-                };
-            if !stays {
+            if !is_clean || self.kept_count >= EXPECTED_MAX || !self.is_expected(page) {
+                self.forget(page, 1)?;
                 self.kept.set_word(page, self.transactions);
                 self.set_state(page, 0);
                 continue;
@@ -110,20 +106,25 @@ impl View {
                 demand.close_for_stores(self.page(page))?;
             }
             self.set_state(page, READ | KEPT);
-            let other = self.touched_page(kept);
-            self.touched.set_word(kept as u64, page);
-            self.touched.set_word(place as u64, other);
-            kept += 1;
+            // Not behind the page that is being looked at.
+            self.touched.set_word(self.kept_count as u64, page);
+            self.kept_count += 1;
         }
-        self.kept_count = kept;
         self.kept_newest = self.kept_newest.max(self.snapshot.version);
-        self.forget_pages(kept..count)
+        if ended == Ended::Lost || self.transactions.is_multiple_of(LEARNT_ANEW) {
+            self.drop_all_kept()?;
+        }
+        Ok(())
     }
 
-    /// Drops the pages at these places.
-    fn forget_pages(&self, places: Range<usize>) -> Result<()> {
-        let mut pages = places.map(|place| self.touched_page(place));
-        pages.try_for_each(|page| self.forget(page, 1))
+    fn drop_all_kept(&mut self) -> Result<()> {
+        self.forget(0, self.pages)?;
+        for place in 0..mem::take(&mut self.kept_count) {
+            let page = self.touched_page(place);
+            self.kept.set_word(page, self.transactions);
+            self.set_state(page, 0);
+        }
+        Ok(())
     }
 
     /// Whether a page that was asked for now was asked for not long ago, too.
@@ -143,6 +144,10 @@ impl View {
         let is_write = access == WRITTEN || !self.read_only && !is_reserved;
         if state & READ != 0 {
             demand.open_for_stores(self.page(page))?;
+            if state & KEPT != 0 {
+                self.touched.set_word(self.touched_count as u64, page);
+                self.touched_count += 1;
+            }
         } else {
             // SAFETY: set when the transaction began, which runs and borrows the space.
             let inner = unsafe { &*self.inner };
@@ -159,12 +164,7 @@ impl View {
     /// were only read need none.
     pub(super) fn go_on_in_file(&mut self) -> Result<()> {
         let bytes = self.pages as usize * PAGE_BYTES;
-        let room = [
-            self.pages as usize,
-            self.pages as usize * size_of::<u64>(),
-            bytes,
-        ]
-        .map(Area::new);
+        let room = [self.pages as usize, touched_bytes(self.pages), bytes].map(Area::new);
         let [Ok(states), Ok(touched), Ok(copies)] = room else {
             // Without room in addresses it goes on as it is.
             return Ok(());
