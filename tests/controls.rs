@@ -86,6 +86,52 @@ fn server_side_sorting() {
 }
 
 #[test]
+fn range_retrieval() {
+    let (_folder, server) = serve();
+    for (asked, name, member) in [
+        (
+            "member;range=0-0",
+            "member;range=0-0",
+            "cn=Ann,dc=example,dc=com",
+        ),
+        (
+            "member;range=1-1",
+            "member;range=1-*",
+            "cn=Bob,dc=example,dc=com",
+        ),
+    ] {
+        let output = found(&server, "!domainScope", &["(cn=sailors)", asked]);
+        assert_eq!(values(&output, name), [member]);
+    }
+}
+
+#[test]
+fn what_failed() {
+    let (_folder, server) = serve();
+    let mut command = program("ldapsearch", "ldap-utils");
+    command
+        .env("LDAPCONF", "/dev/null")
+        .env("LDAPRC", "none")
+        .args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD])
+        .args([
+            "-b",
+            SUFFIX,
+            "-e",
+            "1.3.6.1.4.1.4203.666.5.17",
+            "-e",
+            "!1.2.3.4",
+        ]);
+    let output = command.output().unwrap();
+    // unavailableCriticalExtension
+    assert_eq!(output.status.code(), Some(12));
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.contains("control: 1.3.6.1.4.1.4203.666.5.17"),
+        "{output}"
+    );
+}
+
+#[test]
 fn tree_delete() {
     let (_folder, server) = serve();
     let delete = |extensions: &[&str]| {

@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, EntryChange, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys,
-    SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, queue_length,
+    SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, put_what_failed,
+    queue_length, what_failed,
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
@@ -90,6 +91,11 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(length) = queue_length(bytes) {
         put_queue_length(&mut out, length);
         assert_eq!(queue_length(&out), Ok(length));
+    }
+    out.clear();
+    if let Ok(oids) = what_failed(bytes) {
+        put_what_failed(&mut out, oids.iter().copied());
+        assert_eq!(what_failed(&out), Ok(oids));
     }
     out.clear();
     if let Ok(id) = cancel_id(bytes) {

@@ -56,6 +56,7 @@ pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
 pub use tree_delete::TREE_DELETE;
 pub use virtual_attributes_only::VIRTUAL_ATTRIBUTES_ONLY;
+pub use what_failed::{WHAT_FAILED, WHAT_FAILED_OIDS_MAX, put_what_failed, what_failed};
 
 use crate::ber::{self, Reader, utf8};
 use crate::error::{Malformed, PartError, Violation};
@@ -138,6 +139,7 @@ known_controls! {
     TransactionSpecification transaction_specification
     TreeDelete tree_delete
     VirtualAttributesOnly virtual_attributes_only
+    WhatFailed what_failed
 }
 
 /// What a control's file says of it.

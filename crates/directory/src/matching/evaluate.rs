@@ -137,6 +137,11 @@ impl<'e> Evaluator<'e> {
         self.spend(LOOKUP_WORK);
     }
 
+    /// Counts going on to the next value of an attribute.
+    pub(super) fn spend_next(&mut self) {
+        self.spend(NEXT_WORK);
+    }
+
     /// Counts going through so many items.
     pub(super) fn spend_items(&mut self, items: usize) {
         self.spend(items as u64);

@@ -7,6 +7,7 @@
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
 //! | `shaping` | and which of their values |
+//! | `value_range` | a range of them |
 //! | `sort_key` | what entries are sorted by |
 //! | `sink` | where they go: into messages, or elsewhere |
 //! | `look` | one entry by itself, for controls and for access rules |
@@ -19,3 +20,4 @@ pub(crate) mod selection;
 pub(crate) mod shaping;
 pub(crate) mod sink;
 pub(crate) mod sort_key;
+mod value_range;

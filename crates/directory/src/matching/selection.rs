@@ -9,8 +9,10 @@ use sapwood_ldap::message::EntryWriter;
 
 use super::candidate::{Candidate, Seen};
 use super::evaluate::Evaluator;
+use super::filter::Item;
 use super::shaping::{Shape, Shaped};
 use super::sink::{EntrySink, Sink, WireEntry};
+use super::value_range::{RANGE_BYTES_MAX, ranged};
 use crate::access::{Sight, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Cursor, Read};
@@ -59,6 +61,8 @@ pub(crate) struct Selection {
     only: Option<Only>,
     /// Which of their values, unless these are all.
     shape: Option<Shape>,
+    /// Whether the list names what is no attribute description: perhaps some with a range.
+    is_unreadable: bool,
     sight: Sight,
 }
 
@@ -80,6 +84,7 @@ impl Selection {
             types_only,
             only: None,
             shape: None,
+            is_unreadable: false,
             sight,
         };
         // Of a long list most names are there before.
@@ -129,6 +134,7 @@ impl Selection {
     ) {
         // `1.1` (no attributes) is an OID that no type has, so that it needs no rule of its own.
         let Ok(wanted) = AttributeDescription::parse(wanted) else {
+            self.is_unreadable = true;
             return;
         };
         if let Some(attribute_type) = schema.attribute_type(wanted.attribute_type().as_bytes())
@@ -202,9 +208,46 @@ impl Selection {
         self.only = Some(Only { which, collective });
     }
 
-    /// Has only some values sent. Where none are sent that changes nothing (RFC 3876 §2).
-    pub(crate) fn set_shape(&mut self, shape: Shape) {
-        self.shape = (!self.types_only).then_some(shape);
+    /// Has only values sent that match one of these. Where none are sent that changes nothing (RFC 3876 §2).
+    pub(crate) fn set_matching(&mut self, items: Vec<Item>) {
+        if !self.types_only {
+            self.shape.get_or_insert_default().set_matching(items);
+        }
+    }
+
+    /// Reads what the list of the request names with a range of values.
+    pub(crate) fn read_ranges(
+        &mut self,
+        schema: &Schema,
+        attributes: &AttributeTable,
+        list: OctetStrings<'_>,
+    ) {
+        if !self.is_unreadable {
+            return;
+        }
+        let texts = list
+            .iter()
+            .filter_map(|text| std::str::from_utf8(text).ok());
+        let mut before = HashSet::new();
+        for (text, range) in texts.filter_map(ranged) {
+            if !before.insert(text.clone()) {
+                continue;
+            }
+            self.add(schema, attributes, &text, &mut None);
+            let Ok(wanted) = AttributeDescription::parse(&text) else {
+                continue;
+            };
+            let known = schema.attribute_type(wanted.attribute_type().as_bytes());
+            let described = known
+                .into_iter()
+                .flat_map(|known| attributes.of_type(known.id()));
+            for described in described.filter(|_| !self.types_only) {
+                if described.description().options_cover(&wanted) {
+                    let shape = self.shape.get_or_insert_default();
+                    shape.add_range(described.number(), range);
+                }
+            }
+        }
     }
 
     /// Whether only some values are sent.
@@ -599,6 +642,9 @@ impl<'s> Sender<'s> {
                     }
                 };
             }
+        }
+        if let Some(shape) = &selection.shape {
+            bytes += shape.ranges() * RANGE_BYTES_MAX;
         }
         Ok(bytes)
     }

@@ -1,10 +1,10 @@
 //! Entries of whose attributes only some values are sent: those that match one of the filters of a matched values
-//! control (RFC 3876).
+//! control (RFC 3876), or those in a range ([`value_range`](super::value_range)).
 //!
 //! A value is looked at for each filter, and an entry may have a hundred thousand values: so what is sent of an entry
 //! is gathered first, in steps, each of which goes on where the last one has stopped between two values.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use sapwood_ldap::ber;
 use sapwood_ldap::filter::{Filter, FilterView};
@@ -14,6 +14,7 @@ use super::candidate::{Candidate, Seen};
 use super::evaluate::Evaluator;
 use super::filter::{Compiler, Item, Node, Target, Test};
 use super::selection::Sender;
+use super::value_range::ValueRange;
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute};
 use crate::error::Result;
@@ -21,32 +22,101 @@ use crate::schema::AttributeType;
 use crate::virtual_attributes::{Values, VirtualAttribute};
 
 /// Which values are sent of the attributes that are selected.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Shape {
-    /// One of these must match.
-    items: Vec<Item>,
+    /// One of these must match, if there are any conditions.
+    items: Option<Vec<Item>>,
+    /// Ranges of stored attributes.
+    ranges: BTreeMap<AttributeNo, ValueRange>,
+}
+
+/// Which values are sent of one attribute.
+struct Choice<'s> {
+    /// One of these must match, if there are any conditions.
+    items: Option<Vec<&'s Item>>,
+    range: Option<ValueRange>,
+}
+
+/// What becomes of a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Sent,
+    LeftOut,
+    /// It is behind the range, as are all that follow.
+    Behind,
 }
 
 impl Shape {
-    /// Values that match one of these.
-    pub(crate) fn matching(items: Vec<Item>) -> Shape {
-        Shape { items }
+    /// Has only values sent that match one of these.
+    pub(super) fn set_matching(&mut self, items: Vec<Item>) {
+        self.items = Some(items);
     }
 
-    /// The items that ask for a stored attribute.
-    fn of_stored(&self, number: AttributeNo, is_operational: bool) -> Vec<&Item> {
+    /// Has only a range of the values of an attribute sent, unless it has one already.
+    pub(super) fn add_range(&mut self, number: AttributeNo, range: ValueRange) {
+        self.ranges.entry(number).or_insert(range);
+    }
+
+    /// How many attributes have a range.
+    pub(super) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// What is gone through to find the choice of an attribute.
+    fn len(&self) -> usize {
+        self.items.as_ref().map_or(1, Vec::len)
+    }
+
+    /// What is asked of the values of a stored attribute.
+    fn of_stored(&self, number: AttributeNo, is_operational: bool) -> Choice<'_> {
         let asks = |item: &&Item| match &item.target {
             Target::Stored(stored) if is_operational => stored.operational.has(number),
             Target::Stored(stored) => stored.user.has(number),
             Target::Virtual(_) => false,
         };
-        self.items.iter().filter(asks).collect()
+        Choice {
+            items: self
+                .items
+                .as_ref()
+                .map(|items| items.iter().filter(asks).collect()),
+            range: self.ranges.get(&number).copied(),
+        }
     }
 
-    fn of_virtual(&self, attribute: VirtualAttribute) -> Vec<&Item> {
+    /// The same of an attribute that is computed: it has no ranges.
+    fn of_virtual(&self, attribute: VirtualAttribute) -> Choice<'_> {
         let asks =
             |item: &&Item| matches!(item.target, Target::Virtual(asked) if asked == attribute);
-        self.items.iter().filter(asks).collect()
+        Choice {
+            items: self
+                .items
+                .as_ref()
+                .map(|items| items.iter().filter(asks).collect()),
+            range: None,
+        }
+    }
+}
+
+impl Choice<'_> {
+    /// Whether no value can match.
+    fn is_of_none(&self) -> bool {
+        self.items.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// What becomes of a value behind `place` others that match.
+    fn decide(&self, value: &[u8], place: &mut u64, evaluator: &mut Evaluator<'_>) -> Fate {
+        evaluator.spend_next();
+        let matches = |items: &Vec<&Item>| items.iter().any(|item| evaluator.is_of(item, value));
+        if !self.items.as_ref().is_none_or(matches) {
+            return Fate::LeftOut;
+        }
+        let at = *place;
+        *place += 1;
+        match self.range {
+            Some(range) if range.last.is_some_and(|last| at > last) => Fate::Behind,
+            Some(range) if at < range.first => Fate::LeftOut,
+            _ => Fate::Sent,
+        }
     }
 }
 
@@ -98,6 +168,10 @@ pub(super) struct Shaped {
     next: Option<Vec<u8>>,
     /// The values of that attribute which are sent.
     values: Vec<u8>,
+    /// How many of its values match so far.
+    place: u64,
+    /// Whether there are values behind its range.
+    goes_on: bool,
     /// Whole PartialAttributes.
     ber: Vec<u8>,
 }
@@ -112,8 +186,24 @@ impl Shaped {
         ber::put_octets(&mut self.values, ber::OCTET_STRING, value);
     }
 
+    /// Deals with a value; whether those behind it are to be looked at.
+    fn take(&mut self, value: &[u8], choice: &Choice<'_>, evaluator: &mut Evaluator<'_>) -> bool {
+        match choice.decide(value, &mut self.place, evaluator) {
+            Fate::Sent => self.push(value),
+            Fate::LeftOut => {}
+            Fate::Behind => self.goes_on = true,
+        }
+        !self.goes_on
+    }
+
     /// Ends an attribute, which is sent without values if it has none.
-    fn end_attribute(&mut self, description: &str) {
+    fn end_attribute(&mut self, description: &str, range: Option<ValueRange>) {
+        let mut ranged = description.to_owned();
+        if let Some(range) = range {
+            range.describe(&mut ranged, self.goes_on);
+        }
+        let description = ranged.as_str();
+        (self.place, self.goes_on) = (0, false);
         let content = ber::element_len(description.len()) + ber::element_len(self.values.len());
         ber::put_header(&mut self.ber, ber::SEQUENCE, content);
         ber::put_octets(&mut self.ber, ber::OCTET_STRING, description.as_bytes());
@@ -130,18 +220,16 @@ impl Shaped {
     fn take_values(
         &mut self,
         values: OctetStrings<'_>,
-        items: &[&Item],
+        choice: &Choice<'_>,
         evaluator: &mut Evaluator<'_>,
     ) -> bool {
         let ber = values.as_ber();
         let rest = ber.get(self.offset..).unwrap_or_default();
         let mut values = OctetStrings::from_checked(rest).iter();
-        while !items.is_empty()
+        while !choice.is_of_none()
             && let Some(value) = values.next()
+            && self.take(value, choice, evaluator)
         {
-            if items.iter().any(|item| evaluator.is_of(item, value)) {
-                self.push(value);
-            }
             let rest = values.rest().as_ber().len();
             if evaluator.is_exhausted() && rest > 0 {
                 self.offset = ber.len() - rest;
@@ -157,13 +245,16 @@ impl Shaped {
         &mut self,
         candidate: &Candidate<'_, R>,
         number: AttributeNo,
-        items: &[&Item],
+        choice: &Choice<'_>,
         evaluator: &mut Evaluator<'_>,
     ) -> Result<bool> {
-        if items.is_empty() {
+        if choice.is_of_none() {
             return Ok(true);
         }
-        if let Some(forms) = forms_of(items, candidate.type_of(number)) {
+        // In a range the order of the values counts.
+        let items = choice.items.as_deref().filter(|_| choice.range.is_none());
+        let known = candidate.type_of(number);
+        if let Some(forms) = items.and_then(|items| forms_of(items, known)) {
             for form in forms {
                 evaluator.spend_lookup();
                 if let Some(value) = candidate.large_value(number, form)? {
@@ -182,8 +273,8 @@ impl Shaped {
                 return Ok(false);
             }
             is_first = false;
-            if items.iter().any(|item| evaluator.is_of(item, value)) {
-                self.push(value);
+            if !self.take(value, choice, evaluator) {
+                break;
             }
         }
         Ok(true)
@@ -259,15 +350,15 @@ impl Sender<'_> {
             if evaluator.is_exhausted() {
                 return Ok(false);
             }
-            evaluator.spend_items(shape.items.len());
+            evaluator.spend_items(shape.len());
             if self.selection().wants(record, all, &attribute, seen) {
                 let known = self.attributes().get(attribute.number());
                 let description = known.ok_or(Damaged)?.text();
-                let items = shape.of_stored(attribute.number(), is_operational);
-                if !shaped.take_values(attribute.values(), &items, evaluator) {
+                let choice = shape.of_stored(attribute.number(), is_operational);
+                if !shaped.take_values(attribute.values(), &choice, evaluator) {
                     return Ok(false);
                 }
-                shaped.end_attribute(description);
+                shaped.end_attribute(description, choice.range);
             }
             shaped.attributes += 1;
         }
@@ -286,15 +377,15 @@ impl Sender<'_> {
             if evaluator.is_exhausted() {
                 return Ok(false);
             }
-            evaluator.spend_items(shape.items.len());
+            evaluator.spend_items(shape.len());
             if self.selection().wants_large(number, candidate.seen()) {
                 let known = self.attributes().get(number);
                 let known = known.ok_or_else(|| candidate.not_as_told(number))?;
-                let items = shape.of_stored(number, false);
-                if !shaped.take_large(candidate, number, &items, evaluator)? {
+                let choice = shape.of_stored(number, false);
+                if !shaped.take_large(candidate, number, &choice, evaluator)? {
                     return Ok(false);
                 }
-                shaped.end_attribute(known.text());
+                shaped.end_attribute(known.text(), choice.range);
             }
             shaped.attributes += 1;
         }
@@ -315,13 +406,11 @@ impl Sender<'_> {
             if values.is_empty() {
                 continue;
             }
-            let items = shape.of_virtual(attribute);
+            let choice = shape.of_virtual(attribute);
             for value in values.iter() {
-                if items.iter().any(|item| evaluator.is_of(item, value)) {
-                    shaped.push(value);
-                }
+                shaped.take(value, &choice, evaluator);
             }
-            shaped.end_attribute(attribute_type.name());
+            shaped.end_attribute(attribute_type.name(), None);
         }
         Ok(())
     }

@@ -22,7 +22,6 @@ use crate::locate::{Locator, Manner};
 use crate::matching::evaluate::Interrupted;
 use crate::matching::filter::Compiler;
 use crate::matching::selection::Selection;
-use crate::matching::shaping::Shape;
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
 use crate::plan::classes::{class_term, subentry_term};
@@ -152,8 +151,9 @@ impl<'r> Draft<'r> {
             let compiler = Compiler::new(schema, attributes, (grants, sight));
             let items = values.iter().map(FilterBuf::as_filter);
             let items = items.filter_map(|filter| compiler.compile_for_values(filter));
-            selection.set_shape(Shape::matching(items.collect()));
+            selection.set_matching(items.collect());
         }
+        selection.read_ranges(schema, attributes, request.attributes);
         if options.as_stored {
             selection.leave_out_computed();
         }

@@ -699,7 +699,7 @@ impl<E: Engine> Session<E> {
         outcome.controls = controls;
         self.log_result(id, Operation::Bind, &outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
-        let controls = self.response_controls(id, &outcome.controls, None);
+        let controls = self.response_controls(id, &outcome.controls, (outcome.code, None));
         Message {
             id,
             op: Response::Bind(BindResponse {

@@ -11,10 +11,11 @@ use sapwood_ldap::controls::{
 };
 use sapwood_ldap::extended::START_TRANSACTION;
 use sapwood_ldap::message::{Request, RequestMessage};
+use sapwood_ldap::result::ResultCode;
 
-use super::Session;
 use super::extended::ExtendedOperation;
 use super::ids::Wish;
+use super::{Session, what_failed};
 use crate::extensions;
 
 impl<E: Engine> Session<E> {
@@ -42,9 +43,15 @@ impl<E: Engine> Session<E> {
         });
         match (failed, read) {
             (Some(outcome), _) => Err(outcome),
-            (None, read) => {
-                read.map_err(|refused| Outcome::new(refused.code(), refused.to_string()))
-            }
+            (None, read) => read.map_err(|refused| {
+                let is_taken = |control| {
+                    takes.has(control) && self.speaks(control, is_start).unwrap_or_default()
+                };
+                let told = what_failed::refused(message.controls, is_taken, refused);
+                let mut outcome = Outcome::new(refused.code(), refused.to_string());
+                outcome.controls = told.view().as_ber().to_vec();
+                outcome
+            }),
         }
     }
 
@@ -80,6 +87,10 @@ impl<E: Engine> Session<E> {
         let wish = Wish {
             name: controls.get_server_id.is_some(),
             policy: controls.password_policy.is_some(),
+            failed: match controls.what_failed {
+                Some(()) => what_failed::suspects(controls),
+                None => ControlSet::EMPTY,
+            },
         };
         if wish != Wish::default() {
             self.operations.wishes.insert(id, wish);
@@ -91,7 +102,7 @@ impl<E: Engine> Session<E> {
         &mut self,
         id: u32,
         own: &'o [u8],
-        error: Option<PasswordPolicyError>,
+        (code, error): (ResultCode, Option<PasswordPolicyError>),
     ) -> Cow<'o, [u8]> {
         if self.operations.wishes.is_empty() {
             return Cow::Borrowed(own);
@@ -112,7 +123,8 @@ impl<E: Engine> Session<E> {
             response.encode(&mut value);
             controls.push(password_policy_response(&value));
         }
-        Cow::Owned([own, controls.view().as_ber()].concat())
+        let failed = what_failed::told(what_failed::culprit(code, wish.failed).into_iter());
+        Cow::Owned([own, controls.view().as_ber(), failed.view().as_ber()].concat())
     }
 
     /// What the entries and references of a search carry.

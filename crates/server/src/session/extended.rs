@@ -10,7 +10,7 @@ use sapwood_ldap::controls::{ControlSet, Controls, RequestControls};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::{Burst, Reader, Session};
+use super::{Burst, Reader, Session, what_failed};
 
 macro_rules! extended_operations {
     ($($file:ident)*) => {
@@ -84,7 +84,11 @@ impl<E: Engine> Session<E> {
         }
         let Some(known) = known else {
             let reason = format!("the extended operation {} is not known", request.name);
-            let outcome = Outcome::new(ResultCode::ProtocolError, reason);
+            let mut outcome = Outcome::new(ResultCode::ProtocolError, reason);
+            if controls.what_failed.is_some() {
+                let failed = what_failed::told(std::iter::once(request.name));
+                outcome.controls = failed.view().as_ber().to_vec();
+            }
             self.answer_extended(id, &outcome, None, None);
             return true;
         };
@@ -118,7 +122,11 @@ impl<E: Engine> Session<E> {
         }
         self.log_result(id, Operation::Extended, outcome);
         self.output.queue_length = self.output.queue_length.saturating_sub(1);
-        let controls = self.response_controls(id, &[], outcome.password_policy);
+        let controls = self.response_controls(
+            id,
+            &outcome.controls,
+            (outcome.code, outcome.password_policy),
+        );
         let told = match outcome.code {
             ResultCode::Success => Cow::Borrowed(outcome),
             _ => self.fitting(outcome),

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use sapwood_ldap::controls::ControlSet;
+
 /// Message ids, each once.
 pub(super) type MessageIds = HashSet<u32, Spread>;
 
@@ -16,6 +18,8 @@ pub(super) struct Wish {
     pub(super) name: bool,
     /// What a password policy says.
     pub(super) policy: bool,
+    /// Which control an error comes from, if one of these.
+    pub(super) failed: ControlSet,
 }
 
 /// Spreads ids over a table by multiplying them with a secret number: quickly, and without anybody being able to choose

@@ -35,6 +35,7 @@ mod service;
 pub(crate) mod tests;
 mod tree_delete;
 mod update;
+mod what_failed;
 
 use std::cell::Cell;
 use std::rc::Rc;

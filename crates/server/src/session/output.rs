@@ -220,7 +220,8 @@ impl<E: Engine> Session<E> {
         if let Some(response) = Response::of_result(operation, result(told, &mut referrals)) {
             self.log_result(id, operation, outcome);
             self.output.queue_length = self.output.queue_length.saturating_sub(1);
-            let controls = self.response_controls(id, &told.controls, told.password_policy);
+            let controls =
+                self.response_controls(id, &told.controls, (told.code, told.password_policy));
             let controls = Controls::from_ber(&controls).unwrap_or_default();
             Message {
                 id,
