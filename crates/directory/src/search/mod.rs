@@ -701,15 +701,14 @@ impl Running {
             sent_max,
             full,
             looked_at: 0,
+            looks_again: false,
             budget,
         };
         let place = (&mut self.position, &mut self.lists);
         let flow = walk::walk(&mut visitor, &self.source, place);
         self.sent = visitor.sent;
-        // One that it stopped at is looked at again.
-        let again = !matches!(flow, Ok(None | Some(Flow::Next | Flow::Pause)));
         let looked_at = visitor.looked_at;
-        self.looked_at += u64::from(looked_at.saturating_sub(u32::from(again)));
+        self.looked_at += u64::from(looked_at - u32::from(visitor.looks_again));
         // On an error, which may be that something is not here, what was sent stays sent, and what was found out of the
         // candidate at which it stopped counts for nothing.
         if flow.is_ok() {

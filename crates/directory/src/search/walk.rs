@@ -84,6 +84,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) sent_max: u32,
     pub(super) full: Flow,
     pub(super) looked_at: u32,
+    /// Whether it stopped at the last of them, which is looked at again.
+    pub(super) looks_again: bool,
     pub(super) budget: Budget,
 }
 
@@ -412,9 +414,12 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
     #[inline]
     fn visit(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
         self.looked_at += 1;
-        match self.look(id, record)? {
-            Flow::Next => Ok(self.paused()),
-            flow => Ok(flow),
+        match self.look(id, record) {
+            Ok(Flow::Next) => Ok(self.paused()),
+            stopped => {
+                self.looks_again = true;
+                stopped
+            }
         }
     }
 
