@@ -353,10 +353,9 @@ fn updates_of_clients_that_have_gone_are_recorded() {
     server.stop();
     let snapshot = server.directory.snapshot().unwrap();
     let is_there = |line: &Value| {
-        snapshot
-            .credentials(line["target"].as_str().unwrap(), 0)
-            .unwrap()
-            .is_some()
+        let target = line["target"].as_str().unwrap();
+        let found = snapshot.through(|snapshot| snapshot.credentials(target, 0));
+        found.unwrap().is_some()
     };
     let audit = lines(&server.path("audit.log"));
     for line in audit.iter().filter(|line| line["operation"] == "add") {
