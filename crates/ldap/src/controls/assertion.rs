@@ -21,3 +21,26 @@ pub(super) type Value<'m> = Filter<'m>;
 pub(super) fn decode<'m>(control: &Control<'m>) -> Result<Value<'m>, Fault> {
     Ok(Filter::from_ber(control.value()?)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_value_is_a_filter() {
+        let asked = |value| {
+            decode(&Control {
+                oid: ASSERTION,
+                critical: true,
+                value,
+            })
+        };
+        // (objectClass=*)
+        let present = b"\x87\x0bobjectClass";
+        assert_eq!(asked(Some(present)).unwrap().as_ber(), present);
+        assert_eq!(asked(None), Err(Fault::NoValue));
+        for wrong in [&b""[..], b"\x87\x0bobject", b"\x87\x02cn\x00"] {
+            assert!(asked(Some(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

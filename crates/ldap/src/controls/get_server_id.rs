@@ -31,3 +31,22 @@ pub fn server_id_response(name: &str) -> Control<'_> {
         value: Some(name.as_bytes()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_for_without_a_value_and_answered_with_the_name() {
+        let asked = |value| Control {
+            oid: GET_SERVER_ID,
+            critical: true,
+            value,
+        };
+        assert_eq!(decode(&asked(None)), Ok(()));
+        assert_eq!(decode(&asked(Some(b"one"))), Err(Fault::HasValue));
+        let response = server_id_response("one");
+        assert_eq!(response.oid, "1.3.6.1.4.1.30221.2.5.15");
+        assert_eq!((response.critical, response.value), (false, Some(&b"one"[..])));
+    }
+}

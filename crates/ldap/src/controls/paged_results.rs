@@ -59,3 +59,40 @@ impl<'a> PagedResults<'a> {
         ber::put_octets(out, ber::OCTET_STRING, self.cookie);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_value_is_a_size_and_a_cookie() {
+        let largest = PagedResults {
+            size: INTEGER_MAX,
+            cookie: b"here",
+        };
+        for (value, read) in [
+            (
+                &b"\x30\x05\x02\x01\x05\x04\x00"[..],
+                PagedResults {
+                    size: 5,
+                    cookie: b"",
+                },
+            ),
+            (b"\x30\x0c\x02\x04\x7f\xff\xff\xff\x04\x04here", largest),
+        ] {
+            assert_eq!(PagedResults::decode(value), Ok(read));
+            let mut written = Vec::new();
+            read.encode(&mut written);
+            assert_eq!(written, value);
+        }
+        for wrong in [
+            &b""[..],
+            b"\x30\x03\x02\x01\x05",
+            b"\x30\x05\x02\x01\xff\x04\x00",
+            b"\x30\x09\x02\x05\x00\x80\x00\x00\x00\x04\x00",
+            b"\x30\x05\x02\x01\x05\x04\x00\x00",
+        ] {
+            assert!(PagedResults::decode(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -64,3 +64,37 @@ pub(super) fn decode<'m>(control: &Control<'m>) -> Result<Value<'m>, Fault> {
         whom,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_say_whom() {
+        let whom = |oid, value: &'static [u8]| {
+            let control = Control {
+                oid,
+                critical: true,
+                value: Some(value),
+            };
+            decode(&control).map(|proxied| (proxied.is_critical, proxied.whom))
+        };
+        for authzid in ["", "dn:cn=a", "u:a"] {
+            let read = whom(PROXIED_AUTHORIZATION, authzid.as_bytes());
+            assert_eq!(read, Ok((true, Whom::AuthzId(authzid))));
+        }
+        assert!(whom(PROXIED_AUTHORIZATION, b"\xff").is_err());
+        let of_dn = |value| whom(PROXIED_AUTHORIZATION_V1, value);
+        assert_eq!(of_dn(b"\x30\x06\x04\x04cn=a"), Ok((true, Whom::Dn("cn=a"))));
+        assert_eq!(of_dn(b"\x30\x02\x04\x00"), Ok((true, Whom::Dn(""))));
+        for wrong in [
+            b"".as_slice(),
+            b"cn=a",
+            b"\x30\x02\x04\x01\xff",
+            b"\x30\x03\x04\x01\xff",
+            b"\x30\x04\x04\x00\x04\x00",
+        ] {
+            assert!(of_dn(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -30,3 +30,35 @@ impl<'a> ReadEntry<'a> {
         ber::put_octets(out, ber::SEQUENCE, self.attributes.as_ber());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::OctetStringsBuf;
+
+    #[test]
+    fn its_value_selects_attributes() {
+        for names in [&[][..], &["cn"], &["*", "+"]] {
+            let list = OctetStringsBuf::from_iter(names.iter().map(|name| name.as_bytes()));
+            let asked = ReadEntry {
+                attributes: list.view(),
+            };
+            let mut value = Vec::new();
+            asked.encode(&mut value);
+            assert_eq!(ReadEntry::decode(&value), Ok(asked));
+        }
+        let mut value = Vec::new();
+        let list = OctetStringsBuf::from_iter([b"cn"]);
+        let attributes = list.view();
+        ReadEntry { attributes }.encode(&mut value);
+        assert_eq!(value, b"\x30\x04\x04\x02cn");
+        for wrong in [
+            &b""[..],
+            b"\x04\x02cn",
+            b"\x30\x04\x02\x02cn",
+            b"\x30\x04\x04\x02cn\x00",
+        ] {
+            assert!(ReadEntry::decode(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -184,3 +184,53 @@ impl<'a> SortResult<'a> {
         ber::close(out, element);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_as_they_are_written() {
+        let key = |attribute: &'static str, rule: Option<&'static str>, reverse| SortKey {
+            attribute: attribute.as_bytes(),
+            rule: rule.map(str::as_bytes),
+            reverse,
+        };
+        let keys = [
+            key("sn", None, false),
+            key("cn;lang-de", Some("2.5.13.3"), true),
+        ];
+        let mut value = Vec::new();
+        put_sort_keys(&mut value, keys);
+        let expected = b"\x30\x21\x30\x04\x04\x02sn\x30\x19\x04\x0acn;lang-de\x80\x082.5.13.3\x81\x01\xff";
+        assert_eq!(value, expected);
+        let read = SortKeys::decode(&value).unwrap();
+        assert_eq!(read.iter().collect::<Vec<_>>(), keys);
+        let of = |count| {
+            let mut value = Vec::new();
+            put_sort_keys(&mut value, std::iter::repeat_n(key("cn", None, false), count));
+            SortKeys::decode(&value).is_ok()
+        };
+        assert!(of(1) && of(SORT_KEYS_MAX) && !of(0) && !of(SORT_KEYS_MAX + 1));
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_is_written() {
+        for (attribute, expected) in [
+            (None, &b"\x30\x03\x0a\x01\x10"[..]),
+            (Some("cn"), b"\x30\x07\x0a\x01\x10\x80\x02cn"),
+        ] {
+            let result = SortResult {
+                code: ResultCode::NoSuchAttribute,
+                attribute,
+            };
+            let mut value = Vec::new();
+            result.encode(&mut value);
+            assert_eq!(value, expected);
+            assert_eq!(SortResult::decode(&value), Ok(result));
+        }
+        for wrong in [&b""[..], b"\x30\x00", b"\x30\x03\x0a\x01\xff"] {
+            assert!(SortResult::decode(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
