@@ -1,45 +1,47 @@
 //! The memory that all connections share for what they receive, work on and send.
 //!
-//! A connection that waits holds next to nothing: [`INPUT_FREE_BYTES`] of a request and [`OUTPUT_FREE_BYTES`] of
-//! answers. Whatever is more is a [`Share`] of a [`Pool`], in the order in which a request goes through them:
+//! An idle connection holds next to nothing: [`INPUT_FREE_BYTES`] of a request and [`OUTPUT_FREE_BYTES`] of answers.
+//! For more it needs a [`Share`] of a [`Pool`]. A request passes through the pools in this order:
 //!
-//! 1. `buffers`: [`INPUT_BYTES`] for what arrives;
-//! 2. `medium`: requests of which that many bytes have arrived, whole, and `long`: those of more than
-//!    [`MEDIUM_BYTES_MAX`], as far as they have arrived;
+//! 1. `buffers`: [`INPUT_BYTES`] to read into;
+//! 2. `medium`: the whole of a request that did not fit into the buffer, or `long`: of a request of more than
+//!    [`MEDIUM_BYTES_MAX`], the part that has arrived;
 //! 3. `updates` and `searches`: requests that are being worked on, and `transactions`: updates that wait for the end of
-//!    theirs, which never wait for memory;
-//! 4. `answers`: what waits to be written.
+//!    their transaction, which never wait for memory;
+//! 4. `answers`: answers that wait to be written.
 //!
-//! Persistent searches have a pool of their own, `persistent`: they may hold what they have for ever. Nobody waits for
-//! it.
+//! Persistent searches have a pool of their own, `persistent`, since they may hold their shares for ever. Nobody waits
+//! for it.
 //!
-//! `handshakes` are of connections that have nothing of these: TLS ones of more than
-//! [`HANDSHAKE_FREE_BYTES`](crate::handshake_memory::HANDSHAKE_FREE_BYTES).
+//! `handshakes` is for TLS handshakes of more than
+//! [`HANDSHAKE_FREE_BYTES`](crate::handshake_memory::HANDSHAKE_FREE_BYTES). Their connections hold nothing else yet.
 //!
-//! The first two are there twice, so that nobody can keep those who are bound waiting without being bound.
+//! The pools of requests (1 and 2) exist twice, for bound and for anonymous connections. So anonymous clients cannot
+//! make bound ones wait.
 //!
 //! # Shares are fair
 //!
 //! A share is charged to the accounts of its holder's address and identity ([`accounts`](crate::accounts)). A claimant
-//! gets one if afterwards it holds at most [`FAIR_MULTIPLE`] times what is left. So one alone may have all but an
-//! eighth, `n` of them that take what they can have seven parts of `7n + 1` each, and something is always left for who
-//! comes. In `long`, which is seven eighths of `input_bytes_max`, there is no such bound: what others need while one
-//! has it all is `medium`, the last eighth, and who is slow gives way. Of those who wait, who holds least is next.
+//! gets a share if it then holds at most [`FAIR_MULTIPLE`] times the bytes that are left. So a single claimant can have
+//! all but an eighth; `n` claimants that take as much as they can have seven parts of `7n + 1` each; and something is
+//! always left for a newcomer. The pool `long`, seven eighths of `input_bytes_max`, has no such bound: while one
+//! request has all of it, others use `medium`, the last eighth, and a slow sender gives way. The waiter that holds
+//! least is served next.
 //!
 //! # Every wait ends
 //!
-//! Who holds a share may wait for one of a later pool, never for one of an earlier one. Of one pool:
+//! The holder of a share may wait for a share of a later pool, never of an earlier one. Within one pool:
 //!
-//! - A share that is wanted as a whole is waited for while none of this pool is held. One waiter at a time *gathers*
-//!   what others give back, all but an eighth of the pool, which stays for what is small. As it needs no more than the
-//!   other seven eighths, it has enough as soon as those have ended who were there before it.
-//! - A request in `long` *grows* with what arrives, and holds what has arrived while it waits for more. It may grow
-//!   only if afterwards all that grow could still become complete, in some order, each with what is left and what those
-//!   before it have given back. So at least one of them never waits for memory for long, only for its peer.
+//! - A waiter for a whole share holds nothing of the pool. One waiter at a time *gathers* the bytes that others return,
+//!   but leaves an eighth of the pool for small shares. It needs at most seven eighths, so it has enough as soon as the
+//!   shares that were there before it have ended.
+//! - A request in `long` *grows* as its bytes arrive, and keeps its bytes while it waits for more. It may grow only if
+//!   afterwards all growing requests can still be completed in some order, each with the bytes that are left and those
+//!   that the requests before it have returned. So at least one of them waits only for its peer, not for memory.
 //!
-//! Who holds a share of the last pool waits for its peer alone. A peer that others wait for is closed: one that sends a
-//! request, when it is [overdue](ARRIVAL_BYTES_PER_SECOND), the one that has been so for the longest first; one that
-//! should read its answers, after `stalled_seconds_max`.
+//! The holder of a share of the last pool waits only for its peer. While others wait for memory, slow peers are closed:
+//! the sender of a request when it is [overdue](ARRIVAL_BYTES_PER_SECOND), the longest overdue first, and a reader of
+//! answers after `stalled_seconds_max`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,22 +51,22 @@ use std::time::{Duration, Instant};
 use crate::accounts::{Claimant, Holdings, Kind};
 use crate::config::Limits;
 
-/// Bytes that are read at once, and so the burst that is decoded at once: some two hundred requests. Larger reads cost
-/// no less processor time.
+/// Bytes of one read, and of the burst that is decoded together: some two hundred requests. Larger reads save no
+/// processor time.
 pub(crate) const INPUT_BYTES: usize = 16 << 10;
 /// Bytes of a request that a connection may hold without a share.
 pub(crate) const INPUT_FREE_BYTES: usize = 1 << 10;
 /// Bytes of answers that a connection may hold without a share.
 pub(crate) const OUTPUT_FREE_BYTES: usize = 4 << 10;
-/// Bytes of a request that a peer must send in each second while others wait for the memory; slower ones give way.
+/// Bytes of a request that a peer must send each second while others wait for memory. Slower peers give way.
 pub(crate) const ARRIVAL_BYTES_PER_SECOND: usize = 64 << 10;
-/// How far behind that a peer may be.
+/// How far a peer may fall behind this rate.
 const ARRIVAL_GRACE: Duration = Duration::from_secs(1);
-/// Between two peers that are closed for a waiter.
+/// The least time between two peers that are closed for a waiter.
 const GIVING_WAY: Duration = Duration::from_millis(20);
-/// Buffers of [`INPUT_BYTES`] that are held at once by connections which wait; others read in smaller pieces.
+/// The most buffers of [`INPUT_BYTES`] that waiting connections hold at once. Other connections read smaller pieces.
 const BUFFERS_MAX: usize = 64;
-/// The part of `input_bytes_max` that there is for long requests of anonymous connections.
+/// The divisor of `input_bytes_max` that gives the memory for requests of anonymous connections.
 const ANONYMOUS_PART: usize = 4;
 /// Bytes of searches under way, besides one small search that each connection may have: of four with the largest
 /// filters.
@@ -73,13 +75,13 @@ const SEARCHES_BYTES_MAX: usize = 32 << 20;
 const PERSISTENT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of long TLS handshakes under way, of 32 KiB each.
 const HANDSHAKES_BYTES_MAX: usize = 2 << 20;
-/// So many times what is left of a pool a claimant may hold.
+/// A claimant may hold this many times the bytes that are left in a pool.
 const FAIR_MULTIPLE: usize = 7;
-/// What is left of a pool then, if nobody else holds any of it; less is short.
+/// The divisor of a pool's bytes that gives what a single claimant leaves. With less than that, a pool is short.
 const LEFT_PART: usize = FAIR_MULTIPLE + 1;
-/// Bytes of the longest request that has its memory as a whole.
+/// Bytes of the longest request in `medium`.
 pub(crate) const MEDIUM_BYTES_MAX: usize = 64 << 10;
-/// The largest part of `long` that a request grows by at once.
+/// The divisor of `long` that gives the most bytes by which a request grows at once.
 const GROWTH_PART: usize = 16;
 
 /// The pools; see the [module](self).
@@ -95,7 +97,7 @@ pub(crate) struct Memory {
     pub(crate) handshakes: Pool,
 }
 
-/// Where requests are received.
+/// The pools of requests that are being received.
 #[derive(Debug)]
 pub(crate) struct RequestPools {
     pub(crate) buffers: Pool,
@@ -134,7 +136,7 @@ impl Memory {
         }
     }
 
-    /// Where requests of such a connection are received.
+    /// The pools for the requests of a connection.
     pub(crate) fn requests(&self, is_anonymous: bool) -> &RequestPools {
         if is_anonymous {
             &self.anonymous_requests
@@ -144,7 +146,7 @@ impl Memory {
     }
 }
 
-/// Bytes to be shared.
+/// A number of bytes that connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool(Arc<Shared>);
 
@@ -153,17 +155,17 @@ struct Shared {
     kind: Kind,
     bytes: usize,
     free: AtomicUsize,
-    /// Whether anybody waits, so that who gives back looks into the queue only then.
+    /// How many wait. Bytes are returned without the queue's lock if nobody does.
     waiting: AtomicUsize,
     queue: Mutex<Queue>,
 }
 
-/// Who waits, and who receives. Both lists are at most as long as there are connections.
+/// Waiters and receivers, at most one of each for every connection.
 #[derive(Debug, Default)]
 struct Queue {
     waiters: Vec<Waiter>,
     receivers: Vec<Receiver>,
-    /// The number of the next one.
+    /// The last number that was given out.
     next: u64,
 }
 
@@ -172,9 +174,9 @@ struct Waiter {
     number: u64,
     claimant: Arc<Claimant>,
     bytes: usize,
-    /// What it has of them.
+    /// How many of these it has gathered.
     gathered: usize,
-    /// The request that is to grow.
+    /// The number of the receiver, if the bytes are for a request that grows.
     receiver: Option<u64>,
     waker: Option<Waker>,
 }
@@ -190,9 +192,9 @@ impl Waiter {
 struct Receiver {
     number: u64,
     held: usize,
-    /// What it holds when it is complete; the same if it does not grow.
+    /// Bytes that it will hold when it is complete; those of `held` if it does not grow.
     whole: usize,
-    /// When the peer's next bytes must be there if others wait; `None` while it is not the peer's turn.
+    /// When the peer is overdue. `None` while the server, not the peer, is to act.
     due: Option<Instant>,
     is_evicted: bool,
     waker: Option<Waker>,
@@ -222,12 +224,12 @@ impl Pool {
         }))
     }
 
-    /// The most that a share can be.
+    /// The largest share.
     fn most(&self) -> usize {
         self.0.bytes / LEFT_PART * FAIR_MULTIPLE
     }
 
-    /// What a request of so many bytes, which are its memory now, grows to.
+    /// How many bytes a request that holds `bytes` grows to.
     pub(crate) fn grown(&self, bytes: usize) -> usize {
         let most = (self.0.bytes / GROWTH_PART).max(INPUT_BYTES);
         bytes + bytes.clamp(INPUT_BYTES, most)
@@ -241,13 +243,12 @@ impl Pool {
         }))
     }
 
-    /// Takes a share, unless somebody would have to wait for it. A share of more than one can be is as much as one can
-    /// be.
+    /// Takes a share if it is there at once. One that is too large is cut to the largest share.
     pub(crate) fn try_take(&self, claimant: &Arc<Claimant>, bytes: usize) -> Option<Share> {
         self.try_take_above(claimant, bytes.min(self.most()), 0)
     }
 
-    /// Takes a share of the half that is not kept for those who cannot do without.
+    /// Takes a share for something optional: half of the pool stays for what is needed.
     pub(crate) fn try_take_extra(&self, claimant: &Arc<Claimant>, bytes: usize) -> Option<Share> {
         self.try_take_above(claimant, bytes, self.0.bytes / 2)
     }
@@ -258,7 +259,7 @@ impl Pool {
             .then(|| self.share(claimant, bytes))
     }
 
-    /// Waits for a share. A share of more than one can be is as much as one can be.
+    /// Waits for a share. One that is too large is cut to the largest share.
     pub(crate) fn wait(&self, claimant: &Arc<Claimant>, bytes: usize) -> Wait {
         self.queue_up(claimant, bytes.min(self.most()), None)
     }
@@ -282,12 +283,12 @@ impl Pool {
         }
     }
 
-    /// Whether a share of `held` bytes is as much as one of `wanted` can be.
+    /// Whether a share of `held` bytes is what a claimant gets that asks for `wanted`.
     pub(crate) fn suffices(&self, held: usize, wanted: usize) -> bool {
         held >= wanted.min(self.most())
     }
 
-    /// Whether a request that grew to `held` bytes is as large as one of `wanted` can be.
+    /// Whether a request that has grown to `held` bytes needs no more, or can get no more, for `wanted`.
     pub(crate) fn is_whole(&self, held: usize, wanted: usize) -> bool {
         held >= wanted.min(self.0.bytes)
     }
@@ -307,7 +308,7 @@ impl Pool {
         self.0.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Notes that a request of `whole` bytes, of which `held` have memory here, is arriving.
+    /// Registers a request of `whole` bytes that is arriving and holds `held` bytes of this pool.
     pub(crate) fn receive(&self, held: usize, whole: usize) -> Receiving {
         let mut queue = self.0.queue();
         let number = queue.number();
@@ -325,7 +326,7 @@ impl Pool {
         }
     }
 
-    /// Has the peer close that is overdue for the longest, if anybody waits. When to look again.
+    /// Evicts the peer that is overdue for the longest, if anybody waits. Returns when to look again.
     pub(crate) fn make_way(&self, now: Instant) -> Instant {
         let mut queue = self.0.queue();
         let waits = queue.waiters.iter().any(|waiter| !waiter.is_served());
@@ -360,7 +361,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes bytes for a claimant if that is fair, and leaves `kept` of them.
+    /// Takes bytes for a claimant if that is fair and leaves `kept`.
     fn reserve(&self, claimant: &Claimant, bytes: usize, kept: usize) -> bool {
         let held = claimant.held(self.kind) + bytes;
         let taken = self
@@ -388,7 +389,7 @@ impl Shared {
         taken.is_ok()
     }
 
-    /// Takes bytes for a claimant, fair or not, as many as there are besides `kept` and up to `bytes`.
+    /// Takes up to `bytes` for a claimant, fair or not, as far as `kept` are left. Returns how many.
     fn gather(&self, claimant: &Claimant, bytes: usize, kept: usize) -> usize {
         let mut gathered = 0;
         let _ = self
@@ -409,7 +410,7 @@ impl Shared {
         }
     }
 
-    /// Gives to those who wait what they can have, who holds least first.
+    /// Serves all waiters that can be served, the one that holds least first.
     fn serve(&self, queue: &mut Queue) {
         let kept = self.bytes / LEFT_PART;
         loop {
@@ -418,7 +419,7 @@ impl Shared {
                 .map(|at| (queue.waiters[at].claimant.holdings(self.kind), at))
                 .collect();
             order.sort_unstable();
-            // Who gathers goes on to.
+            // Only one waiter gathers: the one that has begun.
             let gathering = |(_, at): &(Holdings, usize)| queue.waiters[*at].gathered > 0;
             let mut gatherer = order.iter().find(|one| gathering(one)).map(|(_, at)| *at);
             let mut served = None;
@@ -463,7 +464,7 @@ impl Shared {
         }
     }
 
-    /// Whether all requests that grow could become complete if one of them grew by so many bytes now.
+    /// Whether all growing requests could still be completed if request `number` grew by `bytes` now.
     fn all_can_end(&self, queue: &Queue, number: u64, bytes: usize) -> bool {
         let growth = |receiver: &Receiver| {
             let more = if receiver.number == number { bytes } else { 0 };
@@ -484,7 +485,7 @@ impl Shared {
     }
 }
 
-/// A place among those who wait for a share; it is given up when dropped.
+/// A place in the queue for a share. Dropping it gives the place up.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pool: Pool,
@@ -492,7 +493,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// The share, when it is there. Not to be called again then.
+    /// The share, as soon as it is there. Do not call it again then.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Share> {
         let mut queue = self.pool.0.queue();
         let found = queue
@@ -531,7 +532,7 @@ impl Drop for Wait {
     }
 }
 
-/// A request that is arriving and holds memory, as its pool knows it.
+/// The registration of an arriving request with the pool whose memory it holds.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pool: Pool,
@@ -539,7 +540,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Waits for what is missing of `bytes`, or of the whole request if that is less, besides what is `held`.
+    /// Waits until the request, which holds `held` bytes, can hold `bytes`, or all that it needs if that is less.
     pub(crate) fn grow(&self, claimant: &Arc<Claimant>, bytes: usize, held: usize) -> Wait {
         let mut queue = self.pool.0.queue();
         let whole = queue
@@ -550,7 +551,7 @@ impl Receiving {
         self.pool.queue_up(claimant, missing, Some(self.number))
     }
 
-    /// Notes that so many bytes have come.
+    /// Notes that `bytes` have arrived, which moves the peer's deadline.
     pub(crate) fn arrived(&self, bytes: usize) {
         let nanos = bytes as u64 * 1_000_000_000 / ARRIVAL_BYTES_PER_SECOND as u64;
         let latest = Instant::now() + ARRIVAL_GRACE;
@@ -560,7 +561,7 @@ impl Receiving {
         }
     }
 
-    /// Says whether it is the peer's turn.
+    /// Says whether the server waits for the peer, whose deadline runs only then.
     pub(crate) fn awaits_peer(&self, awaits: bool) {
         if let Some(receiver) = self.pool.0.queue().receiver(self.number) {
             if !awaits {
@@ -571,7 +572,7 @@ impl Receiving {
         }
     }
 
-    /// Whether the peer is too slow for those who wait.
+    /// Whether the peer was evicted because it is too slow. Wakes the task of `cx` when it is.
     pub(crate) fn is_evicted(&self, cx: &mut Context<'_>) -> bool {
         let mut queue = self.pool.0.queue();
         let Some(receiver) = queue.receiver(self.number) else {
@@ -581,14 +582,14 @@ impl Receiving {
         receiver.is_evicted
     }
 
-    /// Has the peer stay until it is found to be too slow once more.
+    /// Withdraws the eviction, until the peer is found too slow again.
     pub(crate) fn stays(&self) {
         if let Some(receiver) = self.pool.0.queue().receiver(self.number) {
             receiver.is_evicted = false;
         }
     }
 
-    /// Whether it is in this pool.
+    /// Whether it is registered with this pool.
     pub(crate) fn is_in(&self, pool: &Pool) -> bool {
         Arc::ptr_eq(&self.pool.0, &pool.0)
     }
@@ -608,8 +609,8 @@ impl Drop for Receiving {
     }
 }
 
-/// Where somebody's answers get their memory that are as long as what is read for them: those of updates with read
-/// controls. They cannot wait for it, for others' updates would wait with them.
+/// Memory for the answers to updates with read controls, which are as long as the entries that they show. The writer
+/// takes it without waiting: the updates of others would wait, too.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerRoom {
     pub(crate) answers: Pool,
@@ -636,7 +637,7 @@ impl Drop for Held {
 }
 
 impl Share {
-    /// Notes that a request which has all the memory it needs is arriving.
+    /// Registers a request that is arriving and holds all the memory that it needs.
     pub(crate) fn receive(&self) -> Option<Receiving> {
         let held = self.0.as_ref()?;
         Some(held.pool.receive(held.bytes, held.bytes))
@@ -651,7 +652,7 @@ impl Share {
         match (&mut self.0, &mut more.0) {
             (Some(own), Some(more)) => {
                 if !Arc::ptr_eq(&own.claimant, &more.claimant) {
-                    // Somebody else is bound by now, who is charged from now on.
+                    // Another identity is bound now. It is charged from now on.
                     own.claimant.remove(own.pool.0.kind, own.bytes);
                     more.claimant.add(own.pool.0.kind, own.bytes);
                     own.claimant = Arc::clone(&more.claimant);
@@ -663,7 +664,7 @@ impl Share {
         }
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Returns all but `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let surplus = self.bytes().saturating_sub(bytes);
         if surplus == 0 {

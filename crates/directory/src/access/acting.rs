@@ -1,14 +1,14 @@
 //! Acting for somebody else: whom somebody may act as (RFC 4370; slapd.conf(5), "authz-policy").
 //!
-//! Who is bound may act as nobody, and the administrator as anybody; nobody else may act as the administrator. For all
-//! others `authzTo` of who acts and `authzFrom` of who is acted as say so, as far as `olcAuthzPolicy` lets them, and as
-//! far as the access rules let who acts authenticate (`auth`) by these attributes.
+//! Everybody who is bound may act as anonymous. The administrator may act as anybody, and nobody else may act as the
+//! administrator. Everybody else needs a permission: `authzTo` in the actor's own entry, or `authzFrom` in the entry to
+//! act as, or both, as `olcAuthzPolicy` says. The access rules must grant the actor `auth` on these attributes.
 //!
-//! The data that the operation itself works on decide: its snapshot, and for an update what the updates before it have
-//! left. So a permission that is withdrawn is gone with the commit that withdraws it.
+//! The decision is made on the data that the operation works on: its snapshot, or for an update the state that the
+//! updates before it have left. So a permission ends with the commit that withdraws it.
 //!
-//! All that a decision takes is counted, and each value is looked at only while there is work left. When there is none
-//! the answer is no: somebody else's permissions are not to be measured, as they are not to be told.
+//! Every step of a decision costs work, and a value is looked at only while there is work left. Without any left the
+//! answer is no. So the time of an answer does not reveal the permissions of others.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -32,19 +32,18 @@ use crate::policy::{DnScope, Rights};
 use crate::schema::{AuthzRule, AuthzScope, NormalDn, OperationalAttribute, Schema};
 use crate::state::State;
 
-/// Most work of one decision, in about as many nanoseconds: what stands in the way of others who are served by the same
-/// thread.
+/// The most work of one decision, about one unit a nanosecond. Other connections of the thread wait meanwhile.
 pub const ACTING_WORK_MAX: u64 = 1 << 22;
-/// What is told who may not act as whom they ask for: always the same, whether or not there is such an identity.
+/// The diagnostic of a refusal. It is the same whether or not the identity exists.
 pub const NOT_AUTHORIZED: &str = "you may not act as this identity";
 /// Work of reading a value, besides what its bytes take.
 const READING_WORK: u64 = 200;
 /// Work of reading a byte of a value.
 const BYTE_WORK: u64 = 20;
-/// Values that one decision tries as regular expressions. What they take is counted, but by what is known of them
-/// before they are tried: there are not to be many of which it is more.
+/// The most values that one decision tries as regular expressions. Their work is estimated before they are tried; this
+/// limit bounds the error of all estimates together.
 const EXPRESSIONS_MAX: u32 = 64;
-/// Who acts for somebody acts for one who may himself act for somebody, and no further: by a bind, and by a control.
+/// The longest chain of identities that act for each other: one step by the bind, one by a control.
 const ACTING_DEPTH_MAX: usize = 2;
 
 /// What is asked of the data.
@@ -57,19 +56,19 @@ pub(crate) struct Acting<'a, R: Evaluate> {
     expressions_left: Cell<u32>,
 }
 
-/// Makes somebody anew, with what the rules grant by the data that decide.
+/// Compiles the grants of a requester again, on the data that the decision is made on.
 type ByRules<'a> = &'a dyn Fn(&Arc<Requester>) -> Result<Arc<Requester>>;
-/// Whether nobody is to be an entry at the moment, whatever the password: password policies say so. A lock for failed
-/// binds is none of this: it keeps passwords from being tried, and anybody can bring it about.
+/// Whether a password policy has taken an entry out of use, whatever the password. A lock after failed binds does not
+/// count: it stops guessing, and anybody can cause it.
 pub(super) type IsDisabled<'a> = &'a dyn Fn(EntryId) -> Result<bool>;
 
-/// Somebody who has a name, and perhaps an entry.
+/// An identity with a name, and perhaps an entry.
 struct Somebody {
     dn: NormalDn,
     entry: Option<EntryId>,
 }
 
-/// Takes work away; whether there was as much.
+/// Takes `cost` from the work that is left. False if there was less.
 pub(crate) fn take(work: &mut u64, cost: u64) -> bool {
     let left = work.checked_sub(cost);
     *work = left.unwrap_or_default();
@@ -91,7 +90,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         }
     }
 
-    /// The entry with a DN. An update whose permission follows from it is guarded by it, wherever it is.
+    /// The entry with a DN. An update that depends on the answer is guarded by the entry, in whichever store it is.
     fn find(&self, dn: &NormalDn) -> Result<Option<EntryId>> {
         let walk = names::walk(self.view, &self.state.contexts, dn)?;
         let Some(found) = walk.and_then(|walk| walk.found()) else {
@@ -101,7 +100,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         Ok(Some(found.id))
     }
 
-    /// Who has an identity; `None` for nobody, and for a user whose entry was deleted.
+    /// The name and entry of an identity. `None` for anonymous, and for a user whose entry was deleted.
     fn somebody(&self, identity: &Identity) -> Result<Option<Somebody>> {
         let mut dn = NormalDn::new();
         match identity {
@@ -126,7 +125,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         }
     }
 
-    /// Whether somebody may act as another one, by what the entries of both say.
+    /// Whether `asker` may act as `target`, as the entries of both say.
     fn may_act(&self, asker: &Requester, target: &Identity, work: &mut u64) -> Result<bool> {
         if !take(work, 2 * FINDING_WORK) {
             return Ok(false);
@@ -134,7 +133,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         let is_same = match (asker.identity(), target) {
             (Identity::Anonymous, _) => return Ok(false),
             (Identity::Admin { .. }, target) => {
-                // A user must be there for the administrator, too.
+                // The administrator, too, acts only as a user who exists.
                 let is_there = || Ok::<_, Error>(self.somebody(target)?.is_some());
                 return Ok(*target == Identity::Anonymous || is_there()?);
             }
@@ -167,7 +166,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         Ok(may && !self.is_disabled(&other, work)?)
     }
 
-    /// Whether nobody is to be somebody at the moment.
+    /// Whether the entry is out of use. Yes, too, if there is no work left to find out.
     fn is_disabled(&self, somebody: &Somebody, work: &mut u64) -> Result<bool> {
         let Some(id) = somebody.entry else {
             return Ok(false);
@@ -178,7 +177,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         (self.is_disabled)(id)
     }
 
-    /// Whether a value that an entry has is true of somebody.
+    /// Whether a value of `attribute` in the entry `of` names `whom`.
     fn says(
         &self,
         asker: &Requester,
@@ -277,7 +276,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
                         let is_dn = named.parse(self.schema, dn.as_bytes()).is_ok();
                         Ok(is_dn && named == whom.dn)
                     }
-                    // Others may have the name as well, and would give it to themselves.
+                    // A search finds whoever has given the name to themselves.
                     Some(Mapped::Search { .. }) | None => Ok(false),
                 }
             }
@@ -317,7 +316,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         }
     }
 
-    /// Whether a search by who asks finds somebody's entry.
+    /// Whether a search by the asker would find the entry of `whom`.
     fn finds(
         &self,
         asker: &Requester,
@@ -345,7 +344,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         }
     }
 
-    /// Whether an entry matches a filter, as far as who asks may search it.
+    /// Whether an entry matches a filter, by the attributes that the asker may search.
     fn matches(
         &self,
         asker: &Requester,
@@ -374,7 +373,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         Ok(*work > 0 && self.view.evaluate(known, granted, id, filter, work)? == Some(true))
     }
 
-    /// Whether who acts for somebody still may.
+    /// Whether each identity in the requester's chain may still act as the next.
     pub(crate) fn is_authorized(
         &self,
         requester: &Requester,
@@ -391,7 +390,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         Ok(true)
     }
 
-    /// Whether somebody may act as another one, with what the rules grant to them.
+    /// Whether `asker` may act as `target`, with its grants compiled on these data.
     pub(crate) fn may_ask(
         &self,
         asker: &Arc<Requester>,
@@ -405,18 +404,18 @@ impl<'a, R: Evaluate> Acting<'a, R> {
 }
 
 impl Requester {
-    /// Whether they may act for somebody at all: who acts for others already does so only up to a depth.
+    /// Whether the chain of identities that act for each other may become longer.
     pub(crate) fn may_act_further(&self) -> bool {
         self.depth() < ACTING_DEPTH_MAX
     }
 
-    /// How often somebody acts for somebody here.
+    /// The length of that chain.
     fn depth(&self) -> usize {
         self.asked_by.as_ref().map_or(0, |asker| 1 + asker.depth())
     }
 
-    /// Whether who acts for somebody still may, as it is in a transaction; of who acts for nobody else that is always
-    /// so. What it takes is taken from `work`.
+    /// Whether the requester may still act for others, on the data of a transaction. Always true of a requester that
+    /// acts for nobody. The cost is taken from `work`.
     pub(crate) fn is_authorized<R: Evaluate>(
         &self,
         schema: &Schema,

@@ -1,8 +1,8 @@
-//! From rules as they are written to what they grant to one identity.
+//! Compiles access rules for one identity, in two steps.
 //!
-//! That goes in two steps. [`AccessRules`] have the names of the rules looked up in the schema, and are made when the
-//! rules change. [`Grants`] are what is left of them for an identity, and are made when it binds: clauses about others
-//! are gone. What depends on the entry remains, and is asked of each entry.
+//! When the rules change, their names are looked up in the schema: [`AccessRules`]. When an identity binds, clauses
+//! that cannot apply to it are dropped: [`Grants`]. Conditions that depend on the entry are left, and are evaluated for
+//! each entry.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -27,11 +27,11 @@ use crate::policy::{
 use crate::schema::{AttributeTypeId, NormalDn, Schema, TypeSet};
 use crate::state::State;
 
-/// Why rules cannot be used: they name what is not there.
+/// A rule cannot be used, because it names something that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {rule}: {why}")]
 pub struct PolicyError {
-    /// The kind of list that it stands in.
+    /// The kind of its list.
     pub list: PolicyList,
     /// The number of the rule in its list, counted from 1.
     pub rule: usize,
@@ -45,12 +45,12 @@ impl From<PolicyError> for Error {
     }
 }
 
-/// A list of what a policy says.
+/// A kind of list in a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyList {
-    /// Its access rules.
+    /// Access rules.
     Rules,
-    /// Its limits.
+    /// Limits.
     Limits,
 }
 
@@ -63,15 +63,15 @@ impl fmt::Display for PolicyList {
     }
 }
 
-/// What rights are given on: an attribute type that a rule names, what stands for all others, the entry itself, or what
-/// is directly below it.
+/// Something that rights are granted on: an attribute type that a rule names, all other attribute types together, the
+/// entry itself, or its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u16);
 
 impl Slot {
     /// The entry itself.
     pub(crate) const ENTRY: Slot = Slot(0);
-    /// What is directly below it.
+    /// Its children.
     pub(crate) const CHILDREN: Slot = Slot(1);
     /// All attribute types that no rule names.
     const OTHERS: Slot = Slot(2);
@@ -82,42 +82,42 @@ impl Slot {
     }
 }
 
-/// What is known of the directory where no rule asks for its data.
+/// The state in the grants of rules that depend on no data.
 pub(super) static NO_STATE: LazyLock<Arc<State>> = LazyLock::new(Arc::default);
 
-/// Work of deciding whether a clause is about somebody, without what that asks of the data.
+/// Work of deciding whether a clause applies to an identity, without reading data.
 const CLAUSE_WORK: u64 = 200;
 
 /// Rules with their names looked up. Shared by the grants of all identities.
 #[derive(Debug)]
 pub(crate) struct AccessRules {
-    /// The rules as written.
+    /// The rules in their written form.
     pub(super) policy: Policy,
-    /// Greater than that of all sets before it.
+    /// Greater than the version of all sets before it.
     pub(super) version: u64,
     rules: Vec<CompiledRule>,
     limits: Vec<CompiledLimits>,
-    /// By the position of a type in the schema.
+    /// The slot of each attribute type, by its index in the schema.
     by_type: Vec<Slot>,
     pub(super) slots: usize,
     /// The slot of protected attributes, if rules name them.
     pub(super) protected: Option<Slot>,
-    /// Whether they ask for the content of entries, such as groups: what they grant is found out anew for each commit.
+    /// Whether rules depend on data such as groups. Grants are then compiled again for each commit.
     pub(super) needs_data: bool,
-    /// So many of the rules are about the naming contexts alone.
+    /// How many of the rules, from the first on, cover naming contexts only. The others are global.
     local: usize,
-    /// Where the naming contexts have lists of their own: the number of the list that is about each.
+    /// The naming contexts, each with the number of the list that covers it. Empty if one list covers all of them.
     contexts: Vec<(NormalDn, usize)>,
 }
 
 #[derive(Debug)]
 struct CompiledRule {
-    /// The number of its list, where that is about some naming contexts only.
+    /// The number of its list, if that list covers only some naming contexts.
     list: Option<usize>,
     entries: Option<EntryTest>,
-    /// What else is asked of the entry.
+    /// Further conditions on the entry.
     needs: Vec<Condition>,
-    /// By slot, whether it is about it.
+    /// By slot, whether the rule covers it.
     slots: Box<[bool]>,
     by: Vec<CompiledBy>,
 }
@@ -131,7 +131,7 @@ struct CompiledBy {
 }
 
 impl AccessRules {
-    /// No rules, for who is above them.
+    /// No rules, for the administrator.
     pub(super) fn none() -> AccessRules {
         AccessRules {
             policy: Policy::from(Vec::new()),
@@ -150,7 +150,7 @@ impl AccessRules {
     /// Looks the names of rules up.
     ///
     /// # Errors
-    /// When a rule names an attribute type or object class that the schema does not know, or what is not a DN.
+    /// When a rule names an attribute type or object class that the schema does not define, or something that is no DN.
     pub(crate) fn new(
         schema: &Schema,
         policy: Policy,
@@ -168,22 +168,21 @@ impl AccessRules {
         };
         for (_, number, rule) in numbered(&policy) {
             let types = NamedTypes::of(schema, &rule.to.attributes).map_err(at(number))?;
-            // Rules of userPassword hold for the secrets beside it, and nothing else does.
-            let is_told = |known: &AttributeTypeId| !schema.is_beside_password(*known);
+            // Companion secrets have the slot of userPassword, which is set below.
+            let is_told = |known: &AttributeTypeId| !schema.is_companion_secret(*known);
             for known in types.all().filter(is_told) {
                 let slot = &mut by_type[known.index()];
                 if *slot == Slot::OTHERS {
-                    // No schema has more types than a number of them says.
+                    // A schema has at most as many types as a u16 can number.
                     *slot = Slot(u16::try_from(slots).unwrap_or(Slot::OTHERS.0));
                     slots += 1;
                 }
             }
             named.push(types);
         }
-        // What is a secret in one form is one in the other.
         let password = by_type[schema.well_known().user_password.index()];
-        for beside in schema.beside_password() {
-            by_type[beside.index()] = password;
+        for companion in schema.companion_secrets() {
+            by_type[companion.index()] = password;
         }
         let mut rules = Vec::with_capacity(named.len());
         for ((list, number, rule), types) in numbered(&policy).zip(&named) {
@@ -192,7 +191,10 @@ impl AccessRules {
             let mut is_about = vec![is_all; slots].into_boxed_slice();
             for excluded in &types.excluded {
                 let mut is_in = vec![true; slots];
-                for known in excluded.iter().filter(|id| !schema.is_beside_password(*id)) {
+                for known in excluded
+                    .iter()
+                    .filter(|id| !schema.is_companion_secret(*id))
+                {
                     is_in[by_type[known.index()].index()] = false;
                 }
                 is_about
@@ -201,7 +203,7 @@ impl AccessRules {
                     .for_each(|(about, is_in)| *about |= is_in);
             }
             let included = types.included.iter();
-            for known in included.filter(|id| !schema.is_beside_password(*id)) {
+            for known in included.filter(|id| !schema.is_companion_secret(*id)) {
                 is_about[by_type[known.index()].index()] = true;
             }
             is_about[Slot::ENTRY.index()] |= attributes.contains(&Attributes::Entry);
@@ -238,19 +240,19 @@ impl AccessRules {
         })
     }
 
-    /// A rule by its place among all: the list that it stands in, and its place there.
+    /// A rule by its index among all rules: its list, its index in the list, and the rule.
     pub(super) fn written(&self, place: usize) -> Option<(&ListScope, usize, &Rule)> {
         let (list, number, rule) = numbered(&self.policy).nth(place)?;
         Some((&self.policy.lists.get(list)?.of, number, rule))
     }
 
-    /// The number of the list that is about the naming context of an entry alone, if there are such lists.
+    /// The number of the list that covers the naming context of an entry. `None` if one list covers all contexts.
     pub(super) fn list_of(&self, dn: &NormalDn) -> Option<usize> {
         let around = self
             .contexts
             .iter()
             .filter(|(suffix, _)| dn.is_at_or_below(suffix));
-        // Contexts may lie in each other: the innermost has the entry.
+        // Naming contexts may be nested. The entry belongs to the innermost.
         let innermost = around.max_by_key(|(suffix, _)| suffix.len());
         innermost.map(|(_, list)| *list)
     }
@@ -260,12 +262,12 @@ impl AccessRules {
         !self.limits.is_empty()
     }
 
-    /// How many naming contexts an entry is looked for in.
+    /// How many naming contexts [`list_of`](Self::list_of) looks at.
     pub(super) fn contexts_count(&self) -> usize {
         self.contexts.len()
     }
 
-    /// What [`list_of`](Self::list_of) may say of entries.
+    /// All results that [`list_of`](Self::list_of) may have.
     fn lists(&self) -> Vec<Option<usize>> {
         let mut lists: Vec<_> = self.contexts.iter().map(|(_, list)| Some(*list)).collect();
         lists.sort_unstable();
@@ -276,15 +278,14 @@ impl AccessRules {
         lists
     }
 
-    /// What rights on a type are given on.
+    /// The slot that holds the rights on an attribute type.
     #[inline]
     pub(crate) fn slot(&self, attribute_type: AttributeTypeId) -> Slot {
         let slot = self.by_type.get(attribute_type.index());
         slot.copied().unwrap_or(Slot::OTHERS)
     }
 
-    /// What is granted to an identity that comes from somewhere, as far as it is known without the data: if the rules
-    /// ask for them, nothing.
+    /// The grants of an identity over a connection, without data: none if the rules depend on data.
     pub(super) fn grants(
         self: &Arc<AccessRules>,
         schema: &Schema,
@@ -313,7 +314,7 @@ impl AccessRules {
         )
     }
 
-    /// The same by the data. `real` is who has authenticated.
+    /// The same with data. `real` is the identity that has authenticated.
     pub(super) fn grants_with<R: Evaluate>(
         self: &Arc<AccessRules>,
         schema: &Schema,
@@ -349,7 +350,7 @@ impl AccessRules {
     ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots, &self.lists());
         let synthetic = match self.rules.len() == self.local {
-            // Everybody may read what no rule is about.
+            // Without global rules everybody may read the synthetic entries.
             true => Sight::Public,
             false => {
                 let global = rules.get(self.local..).unwrap_or_default();
@@ -378,17 +379,17 @@ impl AccessRules {
     }
 }
 
-/// Who asks, when rules are made ready for them.
+/// The identity that rules are compiled for.
 pub(super) struct Asker<'a> {
     pub(super) is_bound: bool,
     pub(super) entry: Option<EntryId>,
     pub(super) from: Option<&'a Connection>,
-    /// Who has authenticated, if it is somebody else.
+    /// The identity that has authenticated, if it is another one.
     pub(super) real: Option<Box<Asker<'a>>>,
-    /// The DN as the identity has it.
+    /// The DN in the form that the identity has.
     written: &'a str,
     schema: &'a Schema,
-    /// Read where a rule asks for it, as the text is: few do, and each bind makes an asker.
+    /// Parsed when a rule first needs it, like the text below: few rules do, and every bind makes an asker.
     dn: OnceCell<Option<Arc<NormalDn>>>,
     text: OnceCell<Arc<str>>,
 }
@@ -410,7 +411,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// The DN; none of nobody.
+    /// The DN; `None` for anonymous.
     pub(super) fn dn(&self) -> Option<&Arc<NormalDn>> {
         let dn = self.dn.get_or_init(|| {
             let mut dn = NormalDn::new();
@@ -420,19 +421,19 @@ impl<'a> Asker<'a> {
         dn.as_ref()
     }
 
-    /// The DN as text, empty for nobody.
+    /// The DN as text; empty for anonymous.
     pub(super) fn text(&self) -> &Arc<str> {
         let text = || self.dn().map(|dn| dn.to_text()).unwrap_or_default();
         self.text.get_or_init(|| text().into())
     }
 }
 
-/// What a clause asks besides who it is that asks.
+/// What a clause that applies to an identity needs besides.
 #[derive(Default)]
 pub(super) struct Need {
     pub(super) of_self: bool,
     pub(super) conditions: Vec<Condition>,
-    /// What deciding took, in about as many nanoseconds.
+    /// The work of deciding, about one unit a nanosecond.
     pub(super) work: u64,
 }
 
@@ -498,7 +499,7 @@ impl CompiledRule {
                 .any(|need| matches!(need, Condition::Filter(_)))
     }
 
-    /// What of the rule is about one identity.
+    /// The rule, reduced to the clauses that can apply to one identity.
     fn for_one<R: Evaluate>(
         &self,
         asker: &Asker<'_>,
@@ -535,7 +536,7 @@ impl CompiledRule {
                 break;
             }
         }
-        // Who is none of those that a rule names has no rights by it.
+        // Every rule ends with `by * none`.
         let ends = |clause: &Clause| clause.is_always() && clause.then != Then::Continue;
         if !clauses.last().is_some_and(ends) {
             clauses.push(Clause::nothing(self.by.len()));
@@ -550,7 +551,7 @@ impl CompiledRule {
     }
 }
 
-/// All rules: the number of the list and the place in it of each.
+/// All rules, each with the number of its list and its index in the list.
 fn numbered(policy: &Policy) -> impl Iterator<Item = (usize, usize, &Rule)> {
     let lists = policy.lists.iter().enumerate();
     lists.flat_map(|(list, known)| {
@@ -559,7 +560,7 @@ fn numbered(policy: &Policy) -> impl Iterator<Item = (usize, usize, &Rule)> {
     })
 }
 
-/// The naming contexts that lists are about, each with the number of its list.
+/// The naming contexts that the lists name, each with the number of its list.
 fn contexts(
     schema: &Schema,
     policy: &Policy,
@@ -583,11 +584,11 @@ fn contexts(
     Ok(contexts)
 }
 
-/// The types that a rule names.
+/// The attribute types that a rule names.
 #[derive(Default)]
 struct NamedTypes {
     included: TypeSet,
-    /// Of each of them, what it is not about.
+    /// For each `!class` of the rule, the types of the class.
     excluded: Vec<TypeSet>,
     is_all: bool,
 }
@@ -605,15 +606,15 @@ impl NamedTypes {
         for attribute in attributes {
             match attribute {
                 Attributes::Type(name) => match schema.attribute_type(name.as_bytes()) {
-                    // Beside userPassword it says nothing new.
-                    Some(known) if schema.is_beside_password(known.id()) && names_password => {}
-                    Some(known) if schema.is_beside_password(known.id()) => {
+                    // The rule names userPassword, which covers this secret.
+                    Some(known) if schema.is_companion_secret(known.id()) && names_password => {}
+                    Some(known) if schema.is_companion_secret(known.id()) => {
                         return Err(format!(
                             "rules of userPassword hold for {name} as well: name that"
                         ));
                     }
                     Some(known) => types.included.extend(known.subtypes()),
-                    // As slapd has it, names of classes stand for their attributes.
+                    // As in slapd, the name of a class stands for its attributes.
                     None => types.include(schema, name).map_err(|_| {
                         format!("there is no attribute type or object class {name:?}")
                     })?,
@@ -632,7 +633,7 @@ impl NamedTypes {
         Ok(())
     }
 
-    /// All that are told from others.
+    /// All types that the rule treats apart from others.
     fn all(&self) -> impl Iterator<Item = AttributeTypeId> {
         let excluded = self.excluded.iter().flat_map(|types| types.iter());
         self.included.iter().chain(excluded)

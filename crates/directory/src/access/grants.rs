@@ -1,4 +1,4 @@
-//! What is granted to an identity: on all entries, as far as that is known before any is looked at, and on one of them.
+//! The rights of an identity: on every entry, as far as the rules alone tell, and on one entry.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -16,44 +16,44 @@ use crate::policy::{Grant, Rights, SearchBounds, Subject, Then};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
-/// Most sets of rights that a search keeps, which all entries that the same rules hold for share.
+/// The most decisions that a search caches. Entries that the same rules cover share one.
 const KNOWN_MAX: usize = 64;
-/// Work of trying a rule on an entry, without what it asks of its content.
+/// Work of trying a rule on an entry, without its conditions on the content.
 const RULE_WORK: u64 = 100;
 
 /// What the rules grant to one identity.
 #[derive(Debug)]
 pub(crate) struct Grants {
     pub(super) set: Arc<AccessRules>,
-    /// Those of the set, each at its place.
+    /// The rules of the set, in the same order, reduced to this identity.
     pub(super) rules: Vec<RuleFor>,
     /// The identity's own entry.
     pub(super) entry: Option<EntryId>,
     pub(super) bounds: Bounds,
     pub(super) sight: Sight,
-    /// How much is seen of the synthetic entries.
+    /// How much of the synthetic entries is visible.
     pub(super) synthetic: Sight,
-    /// What rules and clauses ask of entries besides.
+    /// The conditions of all rules and clauses, which refer to them by their index here.
     pub(super) conditions: Vec<Condition>,
-    /// What the limits say of size and time that are about the identity, if any are.
+    /// The bounds of the first limit that applies to the identity.
     pub(super) limits: Option<SearchBounds>,
-    /// What is known of the directory, if the rules ask for its data.
+    /// The state of the directory, if rules ask for data such as groups.
     pub(super) state: Arc<State>,
-    /// What finding this out took, in about as many nanoseconds.
+    /// The work of compiling these grants, about one unit a nanosecond.
     pub(super) work: u64,
     pub(super) is_unlimited: bool,
 }
 
-/// What of a rule is about one identity.
+/// A rule, reduced to the clauses that can apply to one identity.
 #[derive(Debug)]
 pub(super) struct RuleFor {
-    /// The number of its list, where that is about some naming contexts only.
+    /// The number of its list, if that list covers only some naming contexts.
     pub(super) list: Option<usize>,
     pub(super) entries: Option<EntryTest>,
-    /// The conditions that an entry must meet besides.
+    /// Further conditions on the entry, by their index.
     pub(super) needs: Box<[usize]>,
     pub(super) slots: Box<[bool]>,
-    /// The last one holds for every entry, and ends the rule.
+    /// In order. The last one applies to every entry and ends the rule.
     pub(super) clauses: Vec<Clause>,
 }
 
@@ -91,17 +91,17 @@ impl Clause {
     }
 }
 
-/// Whom the values name that are changed, of those who ask.
+/// Whether the value that a change adds or deletes is the DN of one of the requester's two identities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnValues {
-    /// Who it is done for.
+    /// It names the identity that the update is done for.
     pub(crate) effective: bool,
-    /// Who has authenticated.
+    /// It names the identity that has authenticated.
     pub(crate) real: bool,
 }
 
 impl OwnValues {
-    /// Whether a clause is about them.
+    /// Whether a clause applies to a change of such a value.
     fn are_meant(self, clause: &Clause) -> bool {
         match clause.own_values {
             None => true,
@@ -110,38 +110,38 @@ impl OwnValues {
         }
     }
 
-    /// A number for each.
+    /// A different number below 4 for each.
     fn index(self) -> usize {
         usize::from(self.effective) + 2 * usize::from(self.real)
     }
 }
 
 impl RuleFor {
-    /// Whether it is about every entry that its list is about.
+    /// Whether it covers every entry of its list.
     fn is_about_all(&self) -> bool {
         self.entries.is_none() && self.needs.is_empty()
     }
 
-    /// Whether its list is about the entries of which [`AccessRules::list_of`] says this.
+    /// Whether its list covers an entry for which [`AccessRules::list_of`] has returned `list`.
     pub(super) fn is_in(&self, list: Option<usize>) -> bool {
         self.list.is_none() || self.list == list
     }
 }
 
-/// How much of every entry somebody sees.
+/// How much of the entries an identity sees, as far as one answer fits all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// No entry is found.
+    /// No entry.
     Nothing,
-    /// All may be searched and read.
+    /// Every attribute of every entry may be searched and read.
     All,
-    /// All but protected attributes.
+    /// The same without protected attributes.
     Public,
-    /// That depends on the entry or on the attribute: each is decided by itself.
+    /// It depends on the entry or the attribute, so that each entry is decided by itself.
     Decided,
 }
 
-/// The rights that every entry grants at least, and that any grants at most, by slot.
+/// By slot, the rights that every entry grants at least, and those that no entry exceeds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) least: Box<[Rights]>,
@@ -181,7 +181,7 @@ impl Range {
 }
 
 impl Bounds {
-    /// Those of entries that obey one of some lists each, and the rules that all obey.
+    /// The bounds over all entries. Each entry is covered by one of `lists`, and by the rules without a list.
     pub(super) fn of(rules: &[RuleFor], slots: usize, lists: &[Option<usize>]) -> Bounds {
         let ranges = (0..slots).map(|slot| {
             let each = lists.iter().map(|list| Bounds::range(rules, slot, *list));
@@ -197,7 +197,7 @@ impl Bounds {
 
     fn range(rules: &[RuleFor], slot: usize, list: Option<usize>) -> Range {
         let mut ended: Option<Range> = None;
-        // That of the entries which come as far as a rule.
+        // The range of the entries that no rule so far has decided.
         let mut reaching = Some(Range::NONE);
         for rule in rules
             .iter()
@@ -222,7 +222,7 @@ impl Bounds {
             };
         }
         match (reaching, ended) {
-            // No rule is left for them.
+            // No rule decides the rest, which grants nothing.
             (Some(_), ended) => Range::NONE.or(ended),
             (None, ended) => ended.unwrap_or(Range::NONE),
         }
@@ -252,19 +252,19 @@ impl Bounds {
     }
 }
 
-/// What may be asked of an attribute for all entries at once.
+/// On which entries an identity has some rights, as far as the rules alone tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Everywhere {
-    /// It may on each.
+    /// On every entry.
     Always,
-    /// On some, perhaps.
+    /// Perhaps on some.
     Perhaps,
-    /// On none.
+    /// On no entry.
     Never,
 }
 
 impl Grants {
-    /// Those of who is above the rules.
+    /// The grants of an identity that no rule limits.
     pub(super) fn unlimited() -> Grants {
         let set = Arc::new(AccessRules::none());
         let all = || vec![Rights::ALL; set.slots].into_boxed_slice();
@@ -287,14 +287,14 @@ impl Grants {
         }
     }
 
-    /// That of the rules.
+    /// The version of the rules.
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.set.version
     }
 
-    /// Whether the same rules grant the same as before: what has changed of the data, such as groups, has changed
-    /// nothing of which clauses are about the identity.
+    /// Whether the same clauses apply to the identity as before. Data that rules ask for, such as groups, may have
+    /// changed in between.
     pub(crate) fn are_same(&self, before: &Grants) -> bool {
         let clauses = |rule: &RuleFor| {
             let each = rule.clauses.iter();
@@ -328,38 +328,38 @@ impl Grants {
         self.is_unlimited
     }
 
-    /// What the limits say of size and time that are about the identity, if any are.
+    /// The bounds of the first limit that applies to the identity.
     #[inline]
     pub(crate) fn limits(&self) -> Option<SearchBounds> {
         self.limits
     }
 
-    /// Whether some limits may be about it.
+    /// Whether there are limits, which may apply to the identity.
     #[inline]
     pub(super) fn has_limits(&self) -> bool {
         self.set.has_limits()
     }
 
-    /// What finding out what is granted took, in about as many nanoseconds.
+    /// The work of compiling these grants, about one unit a nanosecond.
     #[inline]
     pub(crate) fn work(&self) -> u64 {
         self.work
     }
 
-    /// How much of every entry of the tree is seen.
+    /// How much of the entries of the tree is visible.
     #[inline]
     pub(crate) fn sight(&self) -> Sight {
         self.sight
     }
 
-    /// How much is seen of the synthetic entries, which only global rules are about.
+    /// How much of the synthetic entries is visible. Only global rules cover them.
     #[inline]
     pub(crate) fn sight_of_synthetic(&self) -> Sight {
         self.synthetic
     }
 
-    /// Whether these rights are given on entries, before any of them is looked at: who has them on none is refused
-    /// without a look, so that the refusal tells nothing of what is there.
+    /// On which entries the identity has these rights. It reads no entry: a requester without them anywhere is refused
+    /// without a hint of which entries exist.
     pub(crate) fn everywhere(&self, slot: Slot, rights: Rights) -> Everywhere {
         if self.bounds.least[slot.index()].has(rights) {
             Everywhere::Always
@@ -370,7 +370,7 @@ impl Grants {
         }
     }
 
-    /// Whether values of a type may be searched by who sees so much, as far as that is known for all entries.
+    /// On which entries values of a type may be searched by an identity with this sight.
     #[inline]
     pub(crate) fn searches(
         &self,
@@ -387,7 +387,7 @@ impl Grants {
         }
     }
 
-    /// What rights on a type are given on.
+    /// The slot that holds the rights on an attribute type.
     #[inline]
     pub(crate) fn slot(&self, attribute_type: AttributeTypeId) -> Slot {
         self.set.slot(attribute_type)
@@ -401,7 +401,7 @@ impl Grants {
         self.rights_of(&Met::new(self, asked), slot)
     }
 
-    /// The same; what it takes is taken from `work`, of which nothing may be left.
+    /// The same. The cost is taken from `work`, which may reach 0.
     pub(crate) fn rights_within<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
@@ -422,12 +422,12 @@ impl Grants {
         RULE_WORK * (self.rules.len() + self.set.contexts_count()) as u64
     }
 
-    /// The same, of which some is known.
+    /// The rights on a slot of an entry about which some conditions have been evaluated.
     fn rights_of<R: Evaluate>(&self, met: &Met<'_, '_, R>, slot: Slot) -> Result<Rights> {
         self.rights_on(met, slot, OwnValues::default())
     }
 
-    /// Those to change values.
+    /// The rights on a slot for a change of such values.
     fn rights_on<R: Evaluate>(
         &self,
         met: &Met<'_, '_, R>,
@@ -444,14 +444,14 @@ impl Grants {
         decide(rules.into_iter(), (is_self, own), |at| met.meets(at))
     }
 
-    /// Whether clauses ask whom the values name that are changed.
+    /// Whether any clause depends on the values that a change adds or deletes.
     pub(crate) fn asks_for_own_values(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.clauses);
         clauses.any(|clause| clause.own_values.is_some())
     }
 
-    /// The first of some slots of an entry on which there are not the rights that stand beside it, to change values
-    /// that name those. Each slot is decided once for either, however often it comes.
+    /// The index of the first wanted slot whose rights are missing. Each slot is decided once for each kind of value,
+    /// however often it comes.
     pub(crate) fn missing<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
@@ -475,13 +475,13 @@ impl Grants {
         Ok(None)
     }
 
-    /// Whether the existence of an entry may be told.
+    /// Whether the existence of an entry may be disclosed.
     pub(crate) fn discloses<R: Evaluate>(&self, asked: &Asked<'_, R>) -> Result<bool> {
         Ok(self.rights(asked, Slot::ENTRY)?.has(Rights::DISCLOSE))
     }
 
-    /// Whether a referral or an alias leads somebody elsewhere: they may know of the entry, and read it and the
-    /// attribute that it leads by.
+    /// Whether the identity may follow a referral or an alias. It needs the rights to disclose and read the entry, and
+    /// to read the attribute `by`, which holds the target.
     pub(crate) fn follows<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
@@ -492,17 +492,17 @@ impl Grants {
             && self.rights(asked, self.slot(by))?.has(Rights::READ))
     }
 
-    /// Whether rights depend on more than the names of entries, which those that are not there yet have nothing of.
+    /// Whether rights depend on the content of entries, which an entry to be added does not have yet.
     pub(crate) fn asks_for_content(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// The rights on all of an entry.
+    /// The rights on all slots of an entry.
     pub(crate) fn on_entry<R: Evaluate>(&self, asked: &Asked<'_, R>) -> Result<EntryGrants> {
         self.on_entry_within(asked, &mut 0)
     }
 
-    /// The same; what it takes is taken from `work`, of which nothing may be left.
+    /// The same. The cost is taken from `work`, which may reach 0.
     pub(crate) fn on_entry_within<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
@@ -521,7 +521,7 @@ impl Grants {
         Ok(granted)
     }
 
-    /// The rights on all of an entry that these rules are about.
+    /// The rights on all slots of an entry that exactly these rules cover.
     fn by_rules(
         &self,
         rules: &[&RuleFor],
@@ -541,14 +541,14 @@ impl Grants {
     }
 }
 
-/// Which conditions an entry meets, as far as somebody asked.
+/// Which conditions an entry meets. Each is evaluated when it is first asked for, and only once.
 pub(super) struct Met<'m, 'a, R: Evaluate> {
     grants: &'m Grants,
     asked: &'m Asked<'a, R>,
-    /// What [`AccessRules::list_of`] says of the entry.
+    /// The result of [`AccessRules::list_of`] for the entry.
     list: OnceCell<Option<usize>>,
     known: RefCell<Vec<Option<bool>>>,
-    /// What that took, in about as many nanoseconds.
+    /// The work of these evaluations, about one unit a nanosecond.
     work: Cell<u64>,
 }
 
@@ -575,7 +575,7 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         Ok(meets)
     }
 
-    /// Whether a rule's list is about the entry.
+    /// Whether the list of a rule covers the entry.
     pub(super) fn is_in_list(&self, rule: &RuleFor) -> bool {
         let list = || self.grants.set.list_of(self.asked.dn);
         rule.list.is_none() || rule.list == *self.list.get_or_init(list)
@@ -595,7 +595,7 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         all(&rule.needs, |at| self.meets(at))
     }
 
-    /// Whether a clause is about who asks, whatever values it is about.
+    /// Whether a clause applies to the identity on this entry, whatever values a change has.
     pub(super) fn is_meant(&self, clause: &Clause, is_self: bool) -> Result<bool> {
         Ok(clause.own_values.is_none()
             && (!clause.of_self || is_self)
@@ -603,7 +603,7 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
     }
 }
 
-/// Whether all conditions are met; none is asked for behind one that is not.
+/// Whether all conditions are met. It stops at the first that is not.
 fn all(conditions: &[usize], meets: impl Fn(usize) -> Result<bool>) -> Result<bool> {
     for condition in conditions {
         if !meets(*condition)? {
@@ -613,7 +613,7 @@ fn all(conditions: &[usize], meets: impl Fn(usize) -> Result<bool>) -> Result<bo
     Ok(true)
 }
 
-/// The rights that rules give, all of which are about the same slot of an entry.
+/// The rights on one slot of an entry, by the rules that cover it.
 pub(super) fn decide<'r>(
     rules: impl Iterator<Item = &'r RuleFor>,
     (is_self, own): (bool, OwnValues),
@@ -639,7 +639,7 @@ pub(super) fn decide<'r>(
     Ok(Rights::NONE)
 }
 
-/// What a candidate answers: the rights on one entry, and on all that the same rules hold for.
+/// The rights on one entry, and on all other entries that the same rules cover.
 #[derive(Debug)]
 pub(crate) struct EntryGrants {
     set: Arc<AccessRules>,
@@ -656,7 +656,7 @@ pub(crate) enum Visible {
     Public,
     /// Some attributes.
     These,
-    /// It is as if it were not there.
+    /// Nothing: the entry looks as if it did not exist.
     Nothing,
 }
 
@@ -688,19 +688,19 @@ impl EntryGrants {
         self.visible
     }
 
-    /// Whether there are these rights on a slot.
+    /// Whether these rights are granted on a slot.
     #[inline]
     pub(crate) fn has(&self, slot: Slot, rights: Rights) -> bool {
         self.rights[slot.index()].has(rights)
     }
 
-    /// Whether there are these rights on a type.
+    /// Whether these rights are granted on an attribute type.
     #[inline]
     pub(crate) fn has_on(&self, attribute_type: AttributeTypeId, rights: Rights) -> bool {
         self.has(self.set.slot(attribute_type), rights)
     }
 
-    /// The same of the type of a description; not of one that is not known.
+    /// The same for the type of an attribute description. False for a number that is not in the table.
     #[inline]
     pub(crate) fn has_on_number(
         &self,
@@ -713,26 +713,26 @@ impl EntryGrants {
     }
 }
 
-/// Decides for one entry of a search after the other. Entries that the same rules hold for share a decision, and
-/// siblings mostly do.
+/// Decides the rights on the entries of a search, one after the other. Entries that the same rules cover share a
+/// decision. Siblings mostly do, so that their names need not be read.
 pub(crate) struct Decider {
     requester: Arc<Requester>,
     known: Vec<(Box<[bool]>, EntryGrants)>,
     siblings: Option<Siblings>,
     normal: NormalDn,
     text: String,
-    /// What conditions took since it was last asked for.
+    /// The work of conditions since [`take_work`](Self::take_work).
     work: u64,
 }
 
-/// The children of the entry above the last one.
+/// Children of one entry that share a decision.
 struct Siblings {
     parent: EntryId,
     decision: usize,
 }
 
 impl Decider {
-    /// For who asks.
+    /// A decider for the searches of a requester.
     pub(crate) fn new(requester: Arc<Requester>) -> Decider {
         Decider {
             requester,
@@ -744,13 +744,13 @@ impl Decider {
         }
     }
 
-    /// What the conditions of rules took since this was last asked for, in about as many nanoseconds.
+    /// The work of conditions since the last call, about one unit a nanosecond.
     #[inline]
     pub(crate) fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// What is granted on an entry, besides what is granted on all; `None` on one whose name cannot be read.
+    /// The grants of the requester, and the rights on this entry. `None` for an entry whose name cannot be read.
     pub(crate) fn decide<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
@@ -773,7 +773,7 @@ impl Decider {
         Ok(on_entry.map(|(_, on_entry)| (self.requester.grants(), on_entry)))
     }
 
-    /// The place of the decision for an entry whose siblings do not tell.
+    /// The index of the decision for an entry that shares none with its siblings, found by its name.
     fn decide_by_name<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
@@ -811,7 +811,7 @@ impl Decider {
         Ok(Some(decision))
     }
 
-    /// The place of the decision for the entry whose name was read.
+    /// The index of the decision for the entry whose name is in `normal`.
     fn decision<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
@@ -832,7 +832,7 @@ impl Decider {
         for rule in &grants.rules {
             case.push(met.is_about(rule)?);
         }
-        // Of rules that are about it, also what their clauses ask for.
+        // For the rules that cover the entry, their clauses' conditions belong to the case, too.
         if !grants.conditions.is_empty() {
             for (at, rule) in grants.rules.iter().enumerate() {
                 let needs = rule.clauses.iter().flat_map(|clause| &clause.needs);

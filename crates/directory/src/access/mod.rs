@@ -1,24 +1,22 @@
-//! Who asks, and what they may do.
+//! Requesters and their rights. The rules in their written form are in [`policy`](crate::policy).
 //!
 //! | file | its part |
 //! | --- | --- |
-//! | `policy` | rules as they are written |
-//! | `parse`, `print` | their text |
-//! | `compile`, `who` | from rules to what they grant to an identity |
-//! | `condition`, `regex` | what rules ask of an entry beyond its place in the tree |
-//! | `evaluate` | how they ask whether an entry matches a filter |
-//! | `group`, `set`, `values` | whom groups and sets are about, and the values that say so |
-//! | `grants` | what is granted, on all entries and on one |
-//! | `limits` | what bounds searches |
+//! | `compile`, `who` | compiles rules to the grants of an identity |
+//! | `condition` | conditions of rules on an entry, besides its place in the tree |
+//! | `evaluate` | evaluates a filter for a condition |
+//! | `group`, `set`, `values` | members of groups and sets |
+//! | `grants` | the rights on all entries, and on one |
+//! | `limits` | limits of searches |
 //! | `acting` | who may act for whom |
-//! | `mapping` | whom names from outside stand for |
-//! | `explain` | why somebody has which rights |
-//! | `children` | how many children of an entry may be known |
+//! | `explain` | why an identity has its rights |
+//! | `children` | how many children of an entry may be disclosed |
+//! | `seen` | how much of a name may be disclosed |
 //!
-//! An operation is asked for by a [`Requester`]: an identity with what the rules grant to it, made once per bind. A
-//! search asks at its beginning how much of every entry it sees ([`Sight`]). Only if that depends on the entry, each
-//! candidate is decided by itself ([`Decider`]). The base of a search, and what is compared or updated, are asked for
-//! by name. What may not be disclosed is as if it were not there.
+//! Every operation has a [`Requester`]: an identity and its grants, compiled once per bind. A search asks at its
+//! beginning how much of the entries it sees ([`Sight`]). Only if that depends on the entry, each candidate is decided
+//! by itself ([`Decider`]). For the base of a search, and for the target of a compare or an update, the grants are
+//! asked by name. What may not be disclosed looks as if it did not exist.
 
 mod acting;
 mod children;
@@ -63,18 +61,18 @@ pub use crate::policy::{
 use crate::schema::Schema;
 use crate::state::State;
 
-/// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it
-/// is protected, or not known.
+/// Whether values of an attribute must not appear in a log, which other people read: the attribute is protected, or the
+/// schema does not define it.
 pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
     let base = description.split(|&byte| byte == b';').next();
     let known = schema.attribute_type(base.unwrap_or_default());
     known.is_none_or(|known| schema.is_protected(known.id()))
 }
 
-/// Who an operation is done for.
+/// The identity that an operation is done for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Nobody.
+    /// Nobody has bound.
     Anonymous,
     /// An entry of the directory.
     User {
@@ -83,21 +81,21 @@ pub enum Identity {
         /// Its DN as it was at bind time.
         dn: String,
     },
-    /// Somebody who is no entry of the directory, whom something outside of it vouches for, such as the kernel for a
-    /// user of this machine.
+    /// An identity without an entry, for which something outside the directory vouches: the kernel does for a user of
+    /// this machine.
     External {
-        /// Its DN, which no entry need have.
+        /// Its DN. No entry needs to have it.
         dn: String,
     },
-    /// The admin, who need not be an entry.
+    /// The administrator, who needs no entry.
     Admin {
-        /// The admin's DN.
+        /// The administrator's DN.
         dn: String,
     },
 }
 
 impl Identity {
-    /// The DN, empty when anonymous: creatorsName, modifiersName, Who am I.
+    /// The DN for creatorsName, modifiersName and Who am I; empty for anonymous.
     pub fn dn(&self) -> &str {
         match self {
             Identity::Anonymous => "",
@@ -106,21 +104,22 @@ impl Identity {
     }
 }
 
-/// Who asks, and what the rules grant to them. Made by a bind, and shared by all that is asked after it.
+/// An identity with the grants of the access rules. A bind makes it, and all later operations share it.
 #[derive(Debug)]
 pub struct Requester {
     identity: Identity,
-    /// Who acts as this identity, if it is somebody else.
+    /// The requester that acts as this identity, if another one does.
     asked_by: Option<Arc<Requester>>,
     from: Option<Arc<Connection>>,
     grants: Grants,
     /// Whether it is another replica of the directory.
     is_replica: bool,
-    /// With rules that ask for the data: who it is by the data of a commit, and the version of the rules.
+    /// A cache, used if rules depend on data: the same requester with its grants on a commit, and the version of the
+    /// rules.
     known: Mutex<Option<(u64, CommitNo, Arc<Requester>)>>,
 }
 
-/// What rules may ask of a connection.
+/// The facts of a connection that rules may depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
     /// The client's address; none on a local socket.
@@ -131,22 +130,22 @@ pub struct Connection {
     pub socket_name: Arc<str>,
     /// The listener's URL: `ldap://127.0.0.1:389`.
     pub socket_url: Arc<str>,
-    /// How well the transport protects it: 71 on a local socket, as slapd has it.
+    /// The strength of the transport's protection (transport_ssf): 71 on a local socket, as in slapd.
     pub transport_strength: u32,
-    /// How well TLS does, in bits of the key.
+    /// The strength of TLS (tls_ssf), in bits of the key.
     pub tls_strength: u32,
 }
 
 impl Requester {
-    /// The administrator, of whom no rules are asked.
+    /// The administrator, whom no rule limits.
     pub fn administrator(dn: impl Into<String>) -> Arc<Requester> {
         let identity = Identity::Admin { dn: dn.into() };
         let grants = Grants::unlimited();
         Arc::new(Requester::new((identity, None), None, grants))
     }
 
-    /// Another replica of the directory. Its updates were allowed where they were made: no access rules are asked, and
-    /// of the rules of updates only those that heed replicas. Entries that do not say who changed them name `dn`.
+    /// Another replica of the directory. Its updates were checked where they were made: access rules do not limit them,
+    /// and only those update rules take part that heed replicas. An entry without a modifiersName gets `dn`.
     pub fn replica(dn: impl Into<String>) -> Arc<Requester> {
         let identity = Identity::Admin { dn: dn.into() };
         let requester = Requester::new((identity, None), None, Grants::unlimited());
@@ -171,12 +170,12 @@ impl Requester {
         }
     }
 
-    /// Who it is.
+    /// The identity that operations are done for.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Who has authenticated: the same, unless somebody else acts as it.
+    /// The identity that has authenticated: the same, unless another one acts as it.
     pub fn real(&self) -> &Identity {
         match &self.asked_by {
             Some(asker) => asker.real(),
@@ -184,14 +183,14 @@ impl Requester {
         }
     }
 
-    /// Whether somebody else acts as it, which is to be [allowed](crate::Snapshot::is_authorized) by the data of each
-    /// operation.
+    /// Whether another identity acts as it. Each operation must [check](crate::Snapshot::is_authorized) on its own data
+    /// that it still may.
     #[inline]
     pub fn is_acted_as(&self) -> bool {
         self.asked_by.is_some()
     }
 
-    /// Who it is, and who acts as it.
+    /// The identity, and the requester that acts as it.
     pub(crate) fn who(&self) -> (Identity, Option<Arc<Requester>>) {
         (self.identity.clone(), self.asked_by.clone())
     }
@@ -200,12 +199,12 @@ impl Requester {
         self.is_replica
     }
 
-    /// Over which connection they ask.
+    /// The facts of its connection.
     pub(crate) fn from(&self) -> Option<&Arc<Connection>> {
         self.from.as_ref()
     }
 
-    /// The same somebody by the same rules and other data.
+    /// The same requester, with its grants compiled from the same rules on other data.
     pub(crate) fn renewed_by<R: Evaluate>(
         &self,
         schema: &Schema,
@@ -214,7 +213,7 @@ impl Requester {
         self.grants.set.renewed(schema, self, data)
     }
 
-    /// Whether there are limits that may be about it, besides those of everybody.
+    /// Whether `olcLimits` has values, one of which may apply to it.
     #[inline]
     pub fn may_be_limited(&self) -> bool {
         self.grants.has_limits()
@@ -230,14 +229,14 @@ impl Requester {
 #[derive(Debug)]
 pub(crate) struct Access {
     in_force: RwLock<InForce>,
-    /// That of the rules.
+    /// The version of the rules, read without the lock.
     version: AtomicU64,
 }
 
 #[derive(Debug)]
 struct InForce {
     rules: Arc<AccessRules>,
-    /// That they are of.
+    /// The commit that the rules are from.
     commit: CommitNo,
 }
 
@@ -252,8 +251,8 @@ impl Access {
         })
     }
 
-    /// Puts the rules of a commit in force, with their names looked up in its schema, unless those of a later one are.
-    /// Operations that begin later heed them, and searches under way from their next step on.
+    /// Puts the rules of a commit in force, unless those of a later commit are. Their names are looked up in the schema
+    /// of the commit. They apply to operations that begin later, and to searches under way from their next step on.
     pub(crate) fn set(
         &self,
         schema: &Schema,
@@ -274,7 +273,7 @@ impl Access {
         Ok(())
     }
 
-    /// That whose rules are in force.
+    /// The commit whose rules are in force.
     pub(crate) fn commit(&self) -> CommitNo {
         let in_force = self.in_force.read();
         in_force.unwrap_or_else(PoisonError::into_inner).commit
@@ -287,7 +286,7 @@ impl Access {
         in_force.rules.clone()
     }
 
-    /// Whether somebody has what the rules in force grant.
+    /// Whether the grants of a requester are those of the rules in force.
     #[inline]
     pub(crate) fn is_current(&self, requester: &Requester) -> bool {
         let version = self.version.load(Ordering::Acquire);
@@ -296,7 +295,7 @@ impl Access {
 }
 
 impl AccessRules {
-    /// Who asks with an identity, by these rules; `asked_by` is who acts as it, if that is somebody else.
+    /// A requester with the grants of these rules. `asked_by` is the requester that acts as the identity, if one does.
     pub(crate) fn requester(
         self: &Arc<AccessRules>,
         schema: &Schema,
@@ -308,7 +307,7 @@ impl AccessRules {
         Arc::new(Requester::new((identity, asked_by), from, grants))
     }
 
-    /// The same somebody by these rules, and by the data if they ask for them.
+    /// The same requester with the grants of these rules, on the data if the rules depend on them.
     pub(crate) fn renewed<R: Evaluate>(
         self: &Arc<AccessRules>,
         schema: &Schema,
@@ -321,7 +320,7 @@ impl AccessRules {
         Ok(Arc::new(Requester::new(who, from, grants)))
     }
 
-    /// The same, found out once for all operations on a commit; without a commit, anew.
+    /// The same, but compiled only once for all operations on a commit. Without a commit it is compiled again.
     #[cold]
     pub(crate) fn renewed_once<R: Evaluate>(
         self: &Arc<AccessRules>,
@@ -345,7 +344,7 @@ impl AccessRules {
         Ok(renewed)
     }
 
-    /// Whether somebody has what these rules grant.
+    /// Whether the grants of a requester are those of these rules, whatever the data.
     pub(crate) fn is_of(&self, requester: &Requester) -> bool {
         let is_same = requester.grants.version() == self.version && !self.needs_data;
         is_same || requester.grants.is_unlimited()

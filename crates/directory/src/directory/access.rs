@@ -1,4 +1,4 @@
-//! Who asks a directory, and what they may do on a state of it, by the rules in force.
+//! Requesters of a directory, and their rights on a snapshot of it.
 
 use std::sync::Arc;
 
@@ -13,22 +13,23 @@ use crate::names;
 use crate::schema::NormalDn;
 
 impl<E: Engine> Directory<E> {
-    /// Puts access rules in force. Operations that begin later heed them, and searches under way from their next step
-    /// on.
+    /// Puts access rules in force. They apply to operations that begin later, and to searches under way from their next
+    /// step on.
     ///
     /// # Errors
-    /// When a rule names what the schema does not know; the rules before stay in force.
+    /// When a rule names something that the schema does not define. The former rules stay in force.
     pub fn set_access(&self, policy: &Policy) -> std::result::Result<(), PolicyError> {
         let access = self.access();
         access.set(&self.schema(), policy.clone(), access.commit())
     }
 
-    /// Who asks with an identity, and what the rules in force grant to them: to be made once for all that is asked.
+    /// A requester with an identity, and with the grants of the rules in force. Compiling these takes time: make it
+    /// once, and use it for all requests.
     pub fn requester(&self, identity: Identity) -> Arc<Requester> {
         self.requester_from(identity, None)
     }
 
-    /// The same of who comes over a connection.
+    /// The same over a connection, whose facts rules may depend on.
     pub fn requester_from(
         &self,
         identity: Identity,
@@ -39,7 +40,7 @@ impl<E: Engine> Directory<E> {
             .requester(&self.schema(), (identity, None), from)
     }
 
-    /// The same somebody over another connection.
+    /// The same requester over another connection.
     pub fn requester_over(&self, requester: &Requester, from: Arc<Connection>) -> Arc<Requester> {
         let (identity, asked_by) = requester.who();
         let asked_by = asked_by.map(|asker| self.requester_over(&asker, from.clone()));
@@ -47,21 +48,21 @@ impl<E: Engine> Directory<E> {
         rules.requester(&self.schema(), (identity, asked_by), Some(from))
     }
 
-    /// Somebody who acts as another one, whether or not they may.
+    /// A requester for whom `asker` acts as `identity`. It does not check whether `asker` may.
     pub(crate) fn acting_from(&self, asker: &Arc<Requester>, identity: Identity) -> Arc<Requester> {
         let rules = self.access().rules();
         let who = (identity, Some(asker.clone()));
         rules.requester(&self.schema(), who, asker.from().cloned())
     }
 
-    /// The same somebody by the rules that are in force now.
+    /// The same requester with the grants of the rules that are in force now.
     pub fn renewed(&self, requester: &Requester) -> Arc<Requester> {
         let rules = self.access().rules();
         rules.requester(&self.schema(), requester.who(), requester.from().cloned())
     }
 
-    /// Whether somebody has what the rules in force grant. Who has not should be [made anew](Self::requester); until
-    /// then that is done for each operation.
+    /// Whether the grants of a requester are those of the rules in force. Replace one that is out of date by a
+    /// [renewed](Self::renewed) one: otherwise each operation renews it again.
     #[inline]
     pub fn is_current(&self, requester: &Requester) -> bool {
         self.access().is_current(requester)
@@ -69,7 +70,7 @@ impl<E: Engine> Directory<E> {
 }
 
 impl<E: Engine> Snapshot<E> {
-    /// Somebody with what the rules in force grant.
+    /// The requester with the grants of the rules in force, on the data of this snapshot.
     #[inline]
     pub(crate) fn current(&self, requester: &Arc<Requester>) -> Result<Arc<Requester>> {
         let directory = self.directory();
@@ -77,15 +78,15 @@ impl<E: Engine> Snapshot<E> {
         if access.is_current(requester) && !requester.grants().needs_data() {
             return Ok(requester.clone());
         }
-        // The commit is the first store's: others may have changed.
+        // A snapshot has the commit number of the first store; the other stores may have changed since.
         let commit = (directory.stores() == 1).then(|| self.commit());
         let data = (self.view(), self.state());
         let rules = access.rules();
         rules.renewed_once(self.schema(), requester, data, commit)
     }
 
-    /// Whether somebody may bind as an entry by its password: who is not bound yet, mostly. What the rules take is
-    /// taken from `work`, of which nothing may be left.
+    /// Whether the requester, who is mostly anonymous, may bind as an entry by its password. The work of the rules is
+    /// taken from `work`, which may reach 0.
     pub fn may_authenticate(
         &self,
         requester: &Arc<Requester>,
@@ -109,8 +110,8 @@ impl<E: Engine> Snapshot<E> {
         Ok(rights.has(Rights::AUTH))
     }
 
-    /// Whether the password of an entry may be set, so that nobody works for who may not: the update is judged again
-    /// when it is applied. `None` for who may not know of the entry.
+    /// Whether the requester may set the password of an entry. This saves hashing for one who may not; the writer
+    /// checks again when it applies the update. `None` if the requester may not know of the entry.
     pub fn may_set_password(
         &self,
         requester: &Arc<Requester>,
@@ -119,8 +120,8 @@ impl<E: Engine> Snapshot<E> {
         self.may_change_password(requester, target.entry, Rights::WRITE)
     }
 
-    /// Whether the password of an entry may be changed by who has these rights. `None` for who may not know of the
-    /// entry.
+    /// Whether the requester has these rights on the password of an entry. `None` if it has not, and may not know of
+    /// the entry either.
     pub fn may_change_password(
         &self,
         requester: &Arc<Requester>,
@@ -145,7 +146,7 @@ impl<E: Engine> Snapshot<E> {
         Ok((may_change || is_seen).then_some(may_change))
     }
 
-    /// What bounds the searches of somebody: nothing those of the administrator.
+    /// The limits of the requester's searches. The administrator has none.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -161,8 +162,8 @@ impl<E: Engine> Snapshot<E> {
         Ok(SearchLimits::of(limits, settings))
     }
 
-    /// Why somebody has which rights on an attribute of an entry, on the entry itself (`entry`), or on what is directly
-    /// below it (`children`).
+    /// Which rights the requester has, and by which rules: on an attribute of an entry, on the entry itself (`entry`),
+    /// or on its children (`children`).
     ///
     /// # Errors
     /// When there is no such entry or attribute, or the engine fails.

@@ -1,4 +1,4 @@
-//! Limits as they are written (slapd.conf(5), "limits"): whom they are about, and what they are.
+//! Limits of searches in their written form (slapd.conf(5), "limits"): `<who> <limit> …`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,49 +9,49 @@ use super::{GroupStyle, Who};
 /// The largest limit (RFC 4511 §4.5.1.4: maxInt).
 const LIMIT_MAX: u32 = i32::MAX as u32;
 
-/// What bounds the searches of some, `<who> <limit> …`.
+/// A limit: it bounds the searches of the identities that its selector matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Whom it is about.
+    /// The selector.
     pub who: Who,
-    /// What bounds them.
+    /// The bounds.
     pub bounds: SearchBounds,
 }
 
-/// What bounds a search, as far as that is said; 0 is no bound.
+/// The bounds of a search. `None` leaves a bound to the settings of the directory; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchBounds {
-    /// Entries that a search returns.
+    /// Entries that a search may return.
     pub size: Bound,
-    /// Seconds that a search takes.
+    /// Seconds that a search may take.
     pub time: Bound,
-    /// Candidates that a search looks at.
+    /// Candidates that a search may look at.
     pub candidates: Option<u32>,
-    /// Entries of a page.
+    /// Entries of one page.
     pub page: Option<u32>,
     /// Entries of all pages of a search.
     pub pages: Option<PagesBound>,
-    /// Operations that are under way at the same time, over all connections of who asks.
+    /// Operations of one identity under way at the same time, over all its connections.
     pub operations: Option<u32>,
 }
 
-/// What bounds all pages of a search, where that is not what bounds a search without pages.
+/// The bound of all pages of a search together. Without one, the bound of a search without pages holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagesBound {
-    /// There are no pages.
+    /// Paged searches are refused.
     Disabled,
-    /// The hard limit of entries, also of who asks for no limit.
+    /// The hard limit of entries, even if the request asks for no limit.
     Hard,
-    /// So many entries, in the place of the limits of a search without pages; 0 is no bound.
+    /// This many entries, instead of the limits of a search without pages; 0 means unlimited.
     Entries(u32),
 }
 
-/// A bound; 0 is none.
+/// A soft and a hard bound; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// What holds for who asks for no limit, if that is said.
+    /// The bound of a request that asks for no limit.
     pub soft: Option<u32>,
-    /// What nobody can ask for more than, if that is said.
+    /// The most that a request can ask for.
     pub hard: Option<u32>,
 }
 

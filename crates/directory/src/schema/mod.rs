@@ -158,20 +158,21 @@ impl Schema {
         }
     }
 
-    /// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
+    /// Whether values of a type are protected. They stand last in an entry's record, and without access rules only the
+    /// administrator reads them.
     pub(crate) fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
-        attribute_type == self.well_known().user_password || self.is_beside_password(attribute_type)
+        attribute_type == self.well_known().user_password
+            || self.is_companion_secret(attribute_type)
     }
 
-    /// Whether values of a type are secrets that stand beside userPassword: who may read that may read them, and no
-    /// access rule says otherwise.
-    pub(crate) fn is_beside_password(&self, attribute_type: AttributeTypeId) -> bool {
-        self.beside_password().contains(&attribute_type)
+    /// Whether values of a type are secrets that go with userPassword. Access rules for userPassword cover them, and no
+    /// other rule does.
+    pub(crate) fn is_companion_secret(&self, attribute_type: AttributeTypeId) -> bool {
+        self.companion_secrets().contains(&attribute_type)
     }
 
-    /// The types of which [`is_beside_password`](Self::is_beside_password) is true: verifiers, passwords that were
-    /// used, keys of one-time passwords.
-    pub(crate) fn beside_password(&self) -> [AttributeTypeId; 3] {
+    /// The types of these secrets: verifiers, former passwords, keys of one-time passwords.
+    pub(crate) fn companion_secrets(&self) -> [AttributeTypeId; 3] {
         let known = self.well_known();
         let history = self.operational(OperationalAttribute::PwdHistory);
         [known.auth_password, history, known.oath_secret]

@@ -1,13 +1,13 @@
-//! Get Effective Rights: what somebody may do with each entry that a search finds, by the rules in force.
+//! Get Effective Rights: with each entry of a search comes what an identity may do with it, by the rules in force.
 //!
 //! ```text
-//! entryLevelRights      v the entry is found and read      d it is deleted
-//!                       a entries are added below it       n it is renamed
-//! attributeLevelRights  of each attribute: r read, s searched, c compared, w values added, o values deleted
+//! entryLevelRights      v find and read the entry          d delete it
+//!                       a add entries below it             n rename it
+//! attributeLevelRights  of each attribute: r read, s search, c compare, w add values, o delete values
 //! ```
 //!
-//! These are the letters of 389 Directory Server. Everybody may ask for the own rights; who asks for those of others
-//! needs `manage` on the entry, or the entry tells nothing of them.
+//! These are the letters of 389 Directory Server. Everybody may ask for their own rights. For those of others, the
+//! asker needs `manage` on the entry; without it the entry comes without rights.
 
 use std::sync::Arc;
 
@@ -21,48 +21,48 @@ use crate::names;
 use crate::outcome::Outcome;
 use crate::schema::{AttributeTypeId, NormalDn};
 
-/// Bytes that an entry takes besides, for what it tells.
+/// The most bytes that the rights add to an entry.
 pub(super) const TELLING_BYTES_MAX: usize = 8 << 10;
-/// Bytes of the list of attributes.
+/// The most bytes of attributeLevelRights.
 const LIST_BYTES_MAX: usize = TELLING_BYTES_MAX - 256;
 
-/// Work of finding the DN of an entry and of telling, and of each attribute that it is asked for besides.
+/// Work of an entry, and of each attribute that the request names, about one unit a nanosecond.
 const TELLING_WORK: u64 = 10_000;
 const NAMED_WORK: u64 = 100;
 
-/// Whose rights are asked for, and on what.
+/// A request for effective rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RightsQuestion {
-    /// Whose they are.
+    /// Whose rights.
     pub of: RightsOf,
-    /// Attributes that are told of besides those of the entry that who asks may read. Unknown ones are passed over.
+    /// Attributes to include besides those of the entry that the asker may read. Unknown ones are ignored.
     pub attributes: Vec<Vec<u8>>,
 }
 
-/// Whose rights.
+/// Whose rights a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RightsOf {
-    /// Of who asks.
+    /// The asker's own.
     #[default]
     Asker,
-    /// Of who is not bound.
+    /// Those of anonymous.
     Anonymous,
-    /// Of the administrator, with this DN.
+    /// Those of the administrator, with this DN.
     Administrator(String),
-    /// Of somebody with a DN, who need not have an entry. Over no connection: clauses about addresses and TLS do not
-    /// hold.
+    /// Those of an identity with this DN, with or without an entry. It has no connection: clauses about addresses and
+    /// TLS do not apply.
     Named(String),
 }
 
-/// A question that was made ready.
+/// A request for effective rights, with its names looked up.
 #[derive(Debug)]
 pub(super) struct EffectiveRights {
-    /// `None` for who asks.
+    /// `None` for the asker.
     subject: Option<Arc<Requester>>,
     named: Vec<AttributeTypeId>,
 }
 
-/// What an entry tells.
+/// The rights that go with an entry.
 #[derive(Debug)]
 pub(super) struct RightsTold {
     entry: String,
@@ -70,7 +70,7 @@ pub(super) struct RightsTold {
 }
 
 impl RightsTold {
-    /// As attributes and their values.
+    /// The attributes to add to the entry, each with its value.
     pub(super) fn attributes(&self) -> [(&'static str, &str); 2] {
         [
             ("entryLevelRights", &self.entry),
@@ -80,7 +80,7 @@ impl RightsTold {
 }
 
 impl EffectiveRights {
-    /// Finds whom a question is about.
+    /// Looks up the names of a request.
     pub(super) fn of<E: Engine>(
         snapshot: &Snapshot<E>,
         question: &RightsQuestion,
@@ -119,8 +119,8 @@ impl EffectiveRights {
         }))
     }
 
-    /// What an entry tells that has attributes of these types which `asker` may read; `None` if it tells nothing. What
-    /// it takes is taken from `work`.
+    /// The rights on an entry. `types` are its attribute types that `asker` may read. `None` if the asker may not learn
+    /// the rights. The cost is taken from `work`.
     pub(super) fn tell<E: Engine>(
         &self,
         snapshot: &Snapshot<E>,

@@ -1,7 +1,7 @@
-//! What an update takes: the rights are those of the batch's own state, and are asked for here
-//! (slapd.access(5), "Operation requirements").
+//! Which rights an update needs (slapd.access(5), "Operation requirements"). They are checked here, on the batch's own
+//! state.
 //!
-//! | update | on the entry | on what is directly below its superior |
+//! | update | on the entry | on the children of its superior |
 //! | --- | --- | --- |
 //! | add | add | add |
 //! | delete | delete | delete |
@@ -9,8 +9,8 @@
 //! | modify DN | write; on the names' attributes: add, and delete if the old one goes | delete; add at the new one |
 //! | password | write on userPassword | |
 //!
-//! Who has a right on no entry at all is refused before any is looked for. Of an entry that may not be disclosed it is
-//! said that it is not there.
+//! A requester who has the right on no entry at all is refused before any entry is looked up. An entry that may not be
+//! disclosed is reported as missing.
 
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::list::OctetStrings;
@@ -34,14 +34,13 @@ impl<'r, T: Write> Run<'r, T> {
         self.requester.identity()
     }
 
-    /// Who asks, if access rules limit what they may do. What a rule for updates does is not limited, no matter
-    /// whose update it answers.
+    /// The requester, if access rules limit it. They never limit the updates that a rule makes.
     pub(super) fn limited(&self) -> Option<&'r Requester> {
         let is_limited = self.origin == Origin::Client && !self.requester.grants().is_unlimited();
         is_limited.then_some(self.requester)
     }
 
-    /// Refuses a user whose entry was deleted meanwhile, perhaps by an update of this batch: nobody has such rights.
+    /// Refuses a user whose entry has been deleted, perhaps by an earlier update of this batch.
     pub(super) fn require_requester(&mut self) -> Result<(), Stop> {
         self.require_authorization()?;
         let Some(Identity::User { entry, .. }) = self.limited().map(Requester::identity) else {
@@ -58,8 +57,8 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Refuses who acts for somebody and may not, or may not any more. In a transaction that is decided once, by what
-    /// was there before it: it takes place at one moment.
+    /// Refuses a requester that acts for another identity without permission. A transaction decides this once, on the
+    /// state before its first update, because all of it takes place at one moment.
     fn require_authorization(&mut self) -> Result<(), Stop> {
         if self.is_authorized || !self.requester.is_acted_as() || self.origin != Origin::Client {
             return Ok(());
@@ -82,8 +81,8 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Refuses who has these rights on no entry at all, without a look, so that the refusal tells nothing of what is
-    /// there.
+    /// Refuses a requester who has these rights on no entry at all. It reads no entry, so the refusal does not reveal
+    /// which entries exist.
     pub(super) fn require_somewhere(&self, slot: Slot, rights: Rights) -> Result<(), Stop> {
         let grants = self.limited().map(Requester::grants);
         match grants.map(|grants| grants.everywhere(slot, rights)) {
@@ -92,7 +91,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Refuses who has not these rights on an entry that they may know of.
+    /// Refuses a requester without these rights on an entry. The entry is one whose existence may be disclosed.
     pub(super) fn require(
         &self,
         dn: &NormalDn,
@@ -115,14 +114,14 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// The same of what is directly below the entry above a DN, which is an entry's or may become one's.
+    /// Checks rights on the children of the superior of a DN. An entry has the DN, or is about to get it.
     pub(super) fn require_above(
         &self,
         dn: &NormalDn,
         parent: EntryId,
         rights: Rights,
     ) -> Result<(), Stop> {
-        // No rule is about what is above a naming context.
+        // No rule covers what is above a naming context.
         if parent.is_root() && self.limited().is_some() {
             return Err(may_not("add or delete the entry of a naming context"));
         }
@@ -132,7 +131,8 @@ impl<'r, T: Write> Run<'r, T> {
         self.require(&above, parent, (Slot::CHILDREN, rights), what)
     }
 
-    /// Refuses who may not add an entry with this DN. Whether it is there already is told only to others.
+    /// Refuses a requester who may not add an entry with this DN. It is called before the DN is looked up: only those
+    /// who may add it learn whether it exists.
     pub(super) fn require_place(&mut self, dn: &str, normal: &NormalDn) -> Result<(), Stop> {
         if self.limited().is_none() {
             return Ok(());
@@ -147,26 +147,26 @@ impl<'r, T: Write> Run<'r, T> {
         let superior = self.find(above.as_str(), superior, false)?;
         self.require_above(normal, superior.entry.id, Rights::ADD)?;
         if self.asks_for_content() {
-            // It has none yet: see `require_added`.
+            // The entry has no content yet: `require_added` checks again when it has.
             return Ok(());
         }
-        // It has no id yet, and so is nobody's own.
+        // The entry has no id yet, so that no rule for one's own entry (`self`) applies.
         let wanted = (Slot::ENTRY, Rights::ADD);
         self.require(normal, EntryId::ROOT, wanted, "add this entry")
     }
 
-    /// Whether what somebody may do depends on more than the names of entries.
+    /// Whether the requester's rights depend on more than the names of entries.
     fn asks_for_content(&self) -> bool {
         self.limited()
             .is_some_and(|who| who.grants().asks_for_content())
     }
 
-    /// Refuses who may not add an entry with the content that it has got.
+    /// Refuses a requester who may not add an entry with this content.
     pub(super) fn require_added(&mut self, normal: &NormalDn, id: EntryId) -> Result<(), Stop> {
         let Some(who) = self.limited().filter(|_| self.asks_for_content()) else {
             return Ok(());
         };
-        // Attributes may have got their numbers with it.
+        // Attributes that this entry is the first to use have just got their numbers.
         let state = self.shared.of(self.state);
         let renewed = who.renewed_by(self.schema, (&*self.txn, &state))?;
         let asked = Asked {
@@ -185,7 +185,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Refuses who may not take an entry away from its place, or not change the attributes of its name.
+    /// Refuses a requester who may not move an entry from its place, or not change the attributes of its RDN.
     pub(super) fn require_renaming(
         &self,
         target: &Target,
@@ -207,7 +207,7 @@ impl<'r, T: Write> Run<'r, T> {
         let changes = [(Some(new_rdn), Rights::ADD), (old_rdn, Rights::DELETE)];
         for (rdn, rights) in changes {
             for ava in rdn.iter().flat_map(|rdn| rdn.avas()) {
-                // What the schema does not know is refused as that.
+                // The schema check refuses unknown types.
                 let known = self.schema.attribute_type(ava.attribute().as_bytes());
                 let Some(known) = known else { continue };
                 let slot = requester.grants().slot(known.id());
@@ -218,14 +218,14 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// What rights on a type are given on.
+    /// The slot that holds the rights on an attribute type.
     pub(super) fn slot(&self, known: &AttributeType) -> Slot {
         let limited = self.limited();
         limited.map_or(Slot::ENTRY, |who| who.grants().slot(known.id()))
     }
 
-    /// Refuses who may not change types of an entry so; with the values that are added or deleted, where these are all
-    /// that is changed.
+    /// Refuses a requester who may not make these changes of an entry. Each names a type and the rights that it needs,
+    /// and the values if it only adds or deletes some.
     pub(super) fn require_changes<'k>(
         &self,
         target: &Target,
@@ -261,7 +261,7 @@ impl<'r, T: Write> Run<'r, T> {
 }
 
 impl<T: Write> Run<'_, T> {
-    /// The DNs, as they are now, of for whom an update is done, and of who has authenticated.
+    /// The current DNs of the identity that an update is done for, and of the identity that has authenticated.
     fn names_of(&self, requester: &Requester) -> Result<[Option<NormalDn>; 2], Stop> {
         let name = |identity: &Identity| -> Result<Option<NormalDn>, Stop> {
             let mut dn = NormalDn::new();
@@ -280,7 +280,8 @@ impl<T: Write> Run<'_, T> {
         Ok([name(requester.identity())?, name(requester.real())?])
     }
 
-    /// Whether who asks is an administrator of the passwords of an entry, or of new ones: policies leave more to them.
+    /// Whether the requester administers the password of an entry, or may set that of a new one. Password policies
+    /// restrict administrators less.
     pub(super) fn manages_password(&self, id: EntryId, is_there: bool) -> Result<bool, Stop> {
         let Some(requester) = self.limited() else {
             return Ok(true);
@@ -300,7 +301,8 @@ impl<T: Write> Run<'_, T> {
     }
 }
 
-/// Whom the only value that a change is about names, of these: for whom it is done, and who has authenticated.
+/// Whether the one value of a change is the DN of the identity that it is done for, or of the one that has
+/// authenticated. A change of several values is of neither.
 fn own_values(
     schema: &Schema,
     known: &AttributeType,
@@ -322,7 +324,7 @@ fn own_values(
     }
 }
 
-/// The outcome for who lacks the rights to do something.
+/// The outcome when the rights are missing.
 fn may_not(what: &str) -> Stop {
     let diagnostic = format!("the access rules do not let you {what}");
     Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)

@@ -1,10 +1,11 @@
-//! What an engine does not have at hand: who reads it is told so, and goes on when a worker has fetched it. The newest
-//! snapshot is such a thing, too: to begin one takes a round to another machine.
+//! Reads that a remote engine cannot answer at once. The reader learns that the data are not here, a worker fetches
+//! them, and the reader tries again. The newest snapshot is fetched in the same way: to begin one takes a round trip to
+//! another machine.
 //!
-//! Searches and compares under way wait one by one. A request that is done at once, such as a bind, is taken again from
-//! its beginning instead: it stays the first of the input, nothing that it has done counts, and it reads on the same
-//! snapshot. So do the requests that had come when the snapshot was begun; later ones must see what was answered
-//! meanwhile. The embedded engine has everything at hand, and the compiler leaves all of this out for it.
+//! Searches and compares under way wait one by one. A request that is answered at once, such as a bind, starts over
+//! instead: it stays the first in the input, has had no effect, and reads the same snapshot again. Requests that had
+//! arrived when the snapshot was begun share it. Later ones need a newer snapshot, since they must see what was
+//! answered before them. The embedded engine has all data at hand, and the compiler removes this code for it.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -21,40 +22,40 @@ use crate::auth::lookup::{self, Entries, User, Wanted};
 use crate::workers::{Length, Ticket, Turn};
 use crate::writer::refusal;
 
-/// Work of a turn in which a bind finds out whom its names stand for, in about as many nanoseconds. No request is begun
-/// in a turn that has used up a step, so that more than three quarters of it are the bind's.
+/// The most work of a turn for looking up the names of binds, about one unit a nanosecond. A turn that has used up a
+/// step begins no request, so that at least the rest, more than three quarters, is left for a bind.
 const BIND_WORK_MAX: u64 = STEP_WORK + ACTING_WORK_MAX;
 
-/// What requests read that are done at once.
+/// The reads of requests that are answered at once.
 pub(super) struct Reads<E: Engine> {
-    /// The snapshot of requests, and bytes of the input that they still have.
+    /// The snapshot that requests share, and how many bytes of the input belong to these requests.
     requests: Option<(Snapshot<E>, usize)>,
-    /// That in which the session looks whether its user is there, after so many deletions.
+    /// The snapshot to check that the user still exists, and the count of deletions that caused the check.
     check: Option<(u64, Snapshot<E>)>,
-    /// What was not here.
+    /// What the last read needs to have fetched.
     missing: RefCell<Option<Missing<E>>>,
-    /// While that is being fetched, and for whom.
+    /// The fetch under way, and its reader.
     fetch: Option<(Fetch, Reader)>,
-    /// Why it could not be.
+    /// Why the last fetch failed. The reader gets it as its answer.
     failure: Option<Outcome>,
-    /// Bytes of the input that had come when the last burst ended.
+    /// Bytes of the input that the last burst has left.
     left: usize,
 }
 
-/// What a reader lacks.
+/// What a read needs to have fetched.
 enum Missing<E: Engine> {
-    /// A snapshot.
+    /// The newest snapshot.
     Snapshot,
-    /// What was read on this one.
+    /// Records that were read on this snapshot.
     Records(Snapshot<E>),
 }
 
-/// Who reads at once.
+/// A reader that waits for a fetch and then starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// The first request of the input.
     Request,
-    /// The session itself, which looks whether its user is there after so many deletions.
+    /// The session itself, which checks that its user still exists. The count of deletions caused the check.
     Check(u64),
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// Whether it is the one with a number.
+    /// Whether it has this number.
     pub(super) fn is(&self, number: u64) -> bool {
         self.number == number
     }
@@ -85,8 +86,8 @@ impl<E: Engine> Default for Reads<E> {
 }
 
 impl<E: Engine> Session<E> {
-    /// The newest snapshot for a reader; where to begin one takes a round to another machine, that which was begun for
-    /// it. When there is none yet the outcome does not count.
+    /// The newest snapshot for a reader. On a remote engine it is the one that was begun for this reader; if there is
+    /// none yet, [`lacks`](Self::lacks) is true, and the error must not be sent.
     #[inline]
     pub(super) fn newest(&self, reader: Reader) -> Result<Snapshot<E>, Outcome> {
         if !E::REMOTE {
@@ -101,7 +102,8 @@ impl<E: Engine> Session<E> {
         })
     }
 
-    /// Reads something for a request, at once. When it is not here the outcome does not count.
+    /// Reads something for a request that is answered at once. If the data are not here, [`lacks`](Self::lacks) is
+    /// true, and the error must not be sent.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Snapshot<E>) -> Result<T, Error>,
@@ -112,7 +114,7 @@ impl<E: Engine> Session<E> {
         read
     }
 
-    /// The same on a snapshot that is there.
+    /// The same on a given snapshot.
     pub(super) fn read_in<T>(
         &self,
         snapshot: &Snapshot<E>,
@@ -132,7 +134,7 @@ impl<E: Engine> Session<E> {
         })
     }
 
-    /// Finds something for a bind, with the work that is left for it in this turn, of which what it takes is charged.
+    /// Looks something up for a bind, within the work that this turn has left, and charges the turn for it.
     fn find_for_bind<T>(
         &self,
         find: impl FnOnce(&Snapshot<E>, &mut u64) -> Result<T, Error>,
@@ -144,13 +146,13 @@ impl<E: Engine> Session<E> {
         found
     }
 
-    /// Whether something that was just read is not here: then nothing is answered.
+    /// Whether the last read needs a fetch. Nothing may be answered then.
     pub(super) fn lacks(&self) -> bool {
         E::REMOTE && self.reads.missing.borrow().is_some()
     }
 
-    /// Has fetched what was not here, if there is such; then the reader is to begin again, and no request is taken
-    /// before.
+    /// Starts a fetch if the last read needs one. Then it returns true: the reader starts over when the fetch has
+    /// ended, and no request is taken before.
     pub(super) fn waits_for_fetch(&mut self, reader: Reader) -> bool {
         if !E::REMOTE {
             return false;
@@ -164,8 +166,7 @@ impl<E: Engine> Session<E> {
         true
     }
 
-    /// A burst has ended, with so many bytes of input that are to be taken again when something has been fetched, if
-    /// that is why.
+    /// A burst has ended and has left `left` bytes of input. After a fetch these are decoded again.
     pub(super) fn end_burst(&mut self, left: usize) {
         if E::REMOTE {
             self.reads.left = left;
@@ -175,12 +176,12 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Whether something is fetched for what is to be taken again.
+    /// Whether a fetch is under way for a reader that starts over.
     pub(super) fn fetches(&self) -> bool {
         E::REMOTE && self.reads.fetch.is_some()
     }
 
-    /// The snapshot that was begun for a reader.
+    /// The snapshot that was begun for a reader, on a remote engine.
     pub(super) fn kept_for(&self, reader: Reader) -> Option<Snapshot<E>> {
         if !E::REMOTE {
             return None;
@@ -197,12 +198,12 @@ impl<E: Engine> Session<E> {
         kept.cloned()
     }
 
-    /// After how many deletions the session looks whether its user is there, if a snapshot was begun for that.
+    /// The count of deletions that caused the current check of the user, if a snapshot was begun for it.
     pub(super) fn check_begun(&self) -> Option<u64> {
         self.reads.check.as_ref().map(|(deletions, _)| *deletions)
     }
 
-    /// A request of so many bytes is done. Whether what comes behind it is to be read in a newer snapshot.
+    /// A request of `bytes` is done. Returns whether the next request needs a newer snapshot.
     pub(super) fn has_read(&mut self, bytes: usize) -> bool {
         if !E::REMOTE {
             return false;
@@ -215,7 +216,7 @@ impl<E: Engine> Session<E> {
         spent.is_some()
     }
 
-    /// The session has looked whether its user is there.
+    /// The check of the user has ended.
     pub(super) fn has_checked(&mut self) {
         if E::REMOTE {
             self.reads.failure = None;
@@ -223,19 +224,19 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Nothing is taken again any more.
+    /// Drops the fetch and everything that is kept for readers.
     pub(super) fn stop_reads(&mut self) {
         if E::REMOTE {
             self.reads = Reads::default();
         }
     }
 
-    /// Has a worker fetch what is wanted on a snapshot, which may take a round to another machine.
+    /// Lets a worker fetch what the last read on a snapshot has missed, perhaps from another machine.
     pub(super) fn fetch(&mut self, snapshot: Snapshot<E>) -> Fetch {
         self.have_fetched(move || snapshot.fetch().map(|()| None))
     }
 
-    /// Has a worker begin a snapshot.
+    /// Lets a worker begin a snapshot.
     pub(super) fn begin(&mut self) -> Fetch {
         let directory = self.service.directory.clone();
         self.have_fetched(move || directory.snapshot().map(Some))
@@ -262,7 +263,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// A worker has fetched something: who waits for it goes on, or ends if that has failed.
+    /// A worker has ended a fetch. Its reader goes on, or ends if the fetch has failed.
     pub(super) fn fetched(&mut self, number: u64, fetched: Result<Option<Snapshot<E>>, Outcome>) {
         let begun = fetched.as_ref().ok().and_then(Option::as_ref);
         if self.begun_for_awaited(number, begun) {
@@ -277,7 +278,7 @@ impl<E: Engine> Session<E> {
                 self.reads.check = Some((deletions, snapshot));
             }
             (Some(_), Ok(None)) => {}
-            // It is told when the request is taken again.
+            // The request gets this answer when it starts over.
             (Some(_), Err(failure)) => self.reads.failure = Some(failure),
             (None, Ok(begun)) => self.operations.searches.fetched(number, begun),
             (None, Err(failure)) => {
