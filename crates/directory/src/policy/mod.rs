@@ -1,10 +1,10 @@
-//! Access rules as they are written: to what, by whom, which rights. The words and their meaning are those of
-//! slapd.access(5); their text is read in `parse` and written in `print`.
+//! Access rules in their written form: to what, by whom, which rights. The words and their meaning are those of
+//! slapd.access(5). `parse` reads their text and `print` writes it.
 //!
-//! To find the rights on an attribute of an entry, the rules are tried in order. The first whose [`What`] holds for
-//! both decides: of its clauses the first whose [`Who`] is the requester gives the rights, and [`Then`] says whether
-//! more clauses or rules are tried. When no clause of the rule fits, or no rule does, there are no rights. The
-//! administrator is above all rules, as slapd's rootdn is.
+//! The rights on an attribute of an entry are found by trying the rules in order. The first rule whose [`What`] matches
+//! both decides. Of its clauses, the first whose [`Who`] matches the requester gives the rights, and [`Then`] says
+//! whether more clauses or rules are tried. If no clause of the rule matches, or no rule does, there are no rights. The
+//! rules do not limit the administrator, as they do not limit slapd's rootdn.
 
 pub(crate) mod entry_test;
 pub(crate) mod expansion;
@@ -24,32 +24,32 @@ pub use self::limits::{Bound, Limits, PagesBound, SearchBounds};
 pub use self::mapping::{AuthzRegexp, Mapped, UserName, user_name};
 pub use self::parse::{RULES_MAX, RuleError, parse_rules};
 
-/// Lists of rules, which are tried one behind the other.
+/// The access rules and limits of a directory. The lists of rules are tried one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The lists; those of all entries are the last.
+    /// The lists. A list of all entries comes last.
     pub lists: Vec<RuleList>,
-    /// What bounds the searches of some.
+    /// Limits of searches; the first that matches applies.
     pub limits: Vec<Limits>,
 }
 
 /// Rules in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleList {
-    /// The entries that they are about.
+    /// The entries that they cover.
     pub of: ListScope,
     /// The rules.
     pub rules: Vec<Rule>,
 }
 
-/// The entries that a list of rules is about. A naming context that lies in another one is not part of that one.
+/// The entries that a list of rules covers. A naming context inside another one is not part of the outer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListScope {
     /// Those of the naming contexts with these DNs.
     Contexts(Vec<String>),
     /// Those of all naming contexts.
     Data,
-    /// All, and the root DSE and the schema, which no others are about.
+    /// All entries, and the root DSE and the schema, which no other list covers.
     Global,
 }
 
@@ -64,27 +64,27 @@ impl From<Vec<Rule>> for Policy {
     }
 }
 
-/// What some may do with some attributes of some entries: `to <what> by <who> <access> by …`.
+/// A rule: `to <what> by <who> <access> by …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it is about.
+    /// The entries and attributes that it covers.
     pub to: What,
-    /// Who may do what, in order.
+    /// Its clauses, in order.
     pub by: Vec<By>,
 }
 
-/// What a rule is about.
+/// The entries and attributes that a rule covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct What {
-    /// The entries; all without it.
+    /// The entries; all of them if there is no pattern.
     pub entries: Option<DnPattern>,
-    /// The filter that an entry must match, as RFC 4515 writes it.
+    /// The filter that an entry must match, as text (RFC 4515).
     pub filter: Option<String>,
-    /// The attributes; with none, all of them, [`Attributes::Entry`] and [`Attributes::Children`] included.
+    /// The attributes. An empty list means all, with [`Attributes::Entry`] and [`Attributes::Children`].
     pub attributes: Vec<Attributes>,
 }
 
-/// The entries whose DN is this one, or stands in a relation to it.
+/// A set of entries, by the relation of their DNs to a given one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnPattern {
     /// The relation.
@@ -93,7 +93,7 @@ pub struct DnPattern {
     pub dn: String,
 }
 
-/// How an entry stands to a DN.
+/// The relation of an entry to a DN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnScope {
     /// It has the DN.
@@ -104,7 +104,7 @@ pub enum DnScope {
     Subtree,
     /// It is below.
     Children,
-    /// So many names below: an entry directly below is one. Of requesters alone.
+    /// It is this many levels below; 1 is directly below. Only for requesters.
     Level(u32),
     /// It matches a regular expression.
     Regex,
@@ -113,99 +113,99 @@ pub enum DnScope {
 /// Attributes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attributes {
-    /// A type and its subtypes, with whatever options.
+    /// A type and its subtypes, with any options.
     Type(String),
     /// What an object class requires and allows: `@class`.
     Class(String),
     /// What an object class neither requires nor allows: `!class`.
     NotClass(String),
-    /// The entry itself: that it exists, is found, added and deleted.
+    /// The entry itself: to disclose, find, add and delete it.
     Entry,
-    /// What stands directly below the entry: that entries are added and deleted there.
+    /// The children of the entry: to add and delete them.
     Children,
 }
 
 /// A clause of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Whom it is about: all of these must hold.
+    /// The requesters that it applies to. All of these must match.
     pub who: Vec<Who>,
-    /// Only changes of values that name who asks, if that is given; nothing is read or compared by it.
+    /// If given, the clause applies only to changes that add or delete the requester's own name as a value.
     pub own_values: Option<Subject>,
-    /// What it does to the rights that clauses before it gave.
+    /// How it changes the rights that earlier clauses gave.
     pub grant: Grant,
-    /// What comes after it.
+    /// Whether more clauses or rules are tried.
     pub then: Then,
 }
 
-/// Whom a clause is about.
+/// A condition on the requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Everybody.
     Anyone,
-    /// Who is not bound.
+    /// The requester is anonymous.
     Anonymous,
-    /// Who is bound.
+    /// The requester is bound.
     Users,
-    /// Who is bound as the entry itself.
+    /// The requester is bound as the entry itself.
     SelfEntry,
-    /// Who is bound as an ancestor or a descendant of the entry: the n-th entry above who asks is the entry, or with a
-    /// negative number the n-th entry above the entry is who asks.
+    /// The requester is bound as a descendant or an ancestor of the entry. With a positive `n` the entry is the n-th
+    /// above the requester; with a negative one the requester is the n-th above the entry.
     SelfLevel(i32),
-    /// Who was bound under such a DN. In a regular expression, `$1` and its like stand for what the rule's matched.
+    /// The requester's DN matches. In a regular expression, `$1` and so on stand for what the rule's pattern matched.
     Dn(DnPattern),
-    /// The same of a DN in which `$1` and its like stand for what the DN of the rule matched.
+    /// The requester's DN matches a DN in which `$1` and so on stand for what the rule's pattern matched.
     ExpandedDn(DnPattern),
-    /// Whom an attribute of the entry names.
+    /// An attribute of the entry has the requester's DN as a value.
     DnAttribute(String),
-    /// The same of who is bound, where somebody asks in the name of somebody else.
+    /// The condition holds for the identity that has authenticated, not for the one it acts as.
     Real(Box<Who>),
-    /// Who is in a group.
+    /// The requester is a member of a group.
     Group(Group),
-    /// For whom a set is not empty.
+    /// A set is not empty for the requester.
     Set {
-        /// Whether `$1` and its like are to be replaced in it.
+        /// Whether `$1` and so on are replaced in it.
         expand: bool,
         /// The set.
         pattern: String,
     },
-    /// Who comes from an address.
+    /// The client comes from an address.
     Peer(Peer),
-    /// Who came in through a socket.
+    /// The client has connected to a listener.
     Socket {
-        /// What of the connection.
+        /// Which name of the listener is compared.
         what: SocketName,
         /// How it is compared.
         style: TextStyle,
         /// With what.
         pattern: String,
     },
-    /// Whose connection is at least so well protected.
+    /// The connection has at least this security strength factor.
     Strength {
-        /// What protects it.
+        /// Which protection counts.
         of: Strength,
         /// The least factor, such as the bits of a key.
         least: u32,
     },
 }
 
-/// Who asks: in whose name, or who is bound.
+/// One of the two identities of a requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// In whose name.
+    /// The identity that the operation is done for.
     Effective,
-    /// Who is bound.
+    /// The identity that has authenticated.
     Real,
 }
 
 /// A group: `group[/class[/attribute]][.exact|.expand]=DN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The class that its entry must have, in the place of groupOfNames.
+    /// The class that its entry must have, instead of groupOfNames.
     pub class: Option<String>,
-    /// The attribute that names the members, in the place of member.
+    /// The attribute with the members, instead of member.
     pub attribute: Option<String>,
-    /// What its DN is, and which members it has.
+    /// How its DN and its members are found.
     pub style: GroupStyle,
     /// The DN.
     pub dn: String,
@@ -214,16 +214,16 @@ pub struct Group {
 /// Which members a group has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupStyle {
-    /// Those that it names.
+    /// The members that the entry names.
     #[default]
     Exact,
-    /// The same, of the group whose DN is found by replacing `$1` and its like.
+    /// The same, after `$1` and so on are replaced in its DN.
     Expand,
-    /// Those that it names, and the members of groups that it names. A word of Sapwood's own.
+    /// The members that the entry names, and the members of groups among them. This word is Sapwood's own.
     Nested,
 }
 
-/// What of a listener is compared as text.
+/// A name of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketName {
     /// Its address: `IP=127.0.0.1:389`, `PATH=/run/ldapi`.
@@ -235,12 +235,12 @@ pub enum SocketName {
 /// How text is compared with a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextStyle {
-    /// It is the same, whatever the case of its letters.
+    /// The text equals the pattern, regardless of case.
     #[default]
     Exact,
-    /// It matches a regular expression, in which `$1` and its like are replaced.
+    /// The text matches a regular expression, after `$1` and so on are replaced in it.
     Regex,
-    /// It is the pattern, in which `$1` and its like are replaced.
+    /// The text equals the pattern, after `$1` and so on are replaced in it.
     Expand,
 }
 
@@ -289,26 +289,26 @@ pub enum Strength {
     Sasl,
 }
 
-/// What a clause does to the rights that clauses before it gave.
+/// How a clause changes the rights that earlier clauses gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// Puts these in their place.
+    /// Replaces them by these.
     Set(Rights),
     /// Adds these.
     Add(Rights),
-    /// Takes these away.
+    /// Removes these.
     Remove(Rights),
 }
 
-/// What comes after a clause.
+/// What is tried after a clause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing: the rights are known.
+    /// Nothing: the rights are decided.
     #[default]
     Stop,
-    /// The clauses behind it.
+    /// The next clauses of the rule.
     Continue,
-    /// The rules behind its own.
+    /// The next rules.
     Break,
 }
 

@@ -1,4 +1,5 @@
-//! What an operation carries: who asks, and over what. Whom a connection is, beyond the moment at which it was bound.
+//! The context of an operation: the requester, and the facts of the connection. Also the check that the user of a
+//! connection still exists.
 
 use std::sync::Arc;
 
@@ -17,37 +18,37 @@ use crate::peer::Peer;
 use crate::tls::Established;
 use crate::workers::{Claim, Owner};
 
-/// Who asks, and over what.
+/// The requester and the facts of its connection.
 pub(super) struct Context {
     /// The connection's number, for the access log.
     pub(super) number: u64,
     pub(super) peer: Peer,
-    /// Where it came in.
+    /// The listener that accepted it.
     pub(super) endpoint: Arc<Endpoint>,
-    /// What kind of connection it is.
+    /// The kind of connection, on which the root DSE depends.
     pub(super) channel: Channel,
-    /// What TLS has established.
+    /// The certificate and keys that TLS has established.
     pub(super) tls: Option<Box<Established>>,
-    /// What rules may ask of the connection.
+    /// The facts of the connection that access rules may depend on.
     pub(super) from: Arc<Connection>,
-    /// The connection while nobody is bound, which each bind begins with.
+    /// The anonymous requester of this connection. Every bind starts from it.
     pub(super) nobody: Arc<Requester>,
-    /// Who is bound, and what the access rules grant to them: made by the bind, and shared by all operations.
+    /// The bound identity with its grants. A bind makes it, and all operations share it.
     pub(super) requester: Arc<Requester>,
-    /// Whom it acts as.
+    /// The requesters that it has acted as lately, on the data of one commit.
     pub(super) acting: Acting,
-    /// Whether it is an entry that is bound, or as which somebody acts.
+    /// Whether the requester, or the identity that has authenticated, is an entry, which may be deleted.
     pub(super) is_user: bool,
     /// Whether the user has to change their password before anything else.
     pub(super) must_change: bool,
-    /// Deletions that were counted when the user's entry, and that of who acts as the user, was certainly there.
+    /// The count of deletions when these entries were last known to exist.
     pub(super) deletions: u64,
-    /// In whose name is taken what all share.
+    /// The accounts that shared memory and places are charged to.
     pub(super) claimant: Arc<Claimant>,
 }
 
 impl Context {
-    /// That of a connection which nobody is bound on yet.
+    /// The context of a new connection, which is anonymous.
     pub(super) fn new<E: Engine>(
         service: &Service<E>,
         (peer, endpoint): (Peer, Arc<Endpoint>),
@@ -90,7 +91,7 @@ impl<E: Engine> Session<E> {
         *self.context.identity() == Identity::Anonymous
     }
 
-    /// In whose name the session takes what is shared.
+    /// The accounts that the session charges shared memory and places to.
     pub(crate) fn claimant(&self) -> &Arc<Claimant> {
         &self.context.claimant
     }
@@ -110,7 +111,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Has the connection be somebody's. What it takes of what all share is taken in the name of who has authenticated.
+    /// Makes a requester that of the connection. Shared memory and places are charged to the identity that has
+    /// authenticated.
     pub(super) fn set_requester(&mut self, requester: Arc<Requester>) {
         let real = requester.real();
         self.context.claimant = self.context.claimant.bound_as(real);
@@ -122,13 +124,13 @@ impl<E: Engine> Session<E> {
         self.context.acting = Acting::default();
     }
 
-    /// Somebody who asks over this connection.
+    /// A requester over this connection.
     pub(super) fn requester(&self, identity: Identity) -> Arc<Requester> {
         let from = Some(self.context.from.clone());
         self.service.directory.requester_from(identity, from)
     }
 
-    /// For whom work is done that somebody with this identity asks for, or that is about its password.
+    /// The claim of work that an identity asks for, or that checks its password.
     pub(super) fn claim(&self, identity: &Identity) -> Claim {
         Claim {
             origin: self.context.peer.origin(),
@@ -136,10 +138,10 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Ends the session of a user whose entry was deleted, or that of who acts as the user: there is nobody any more
-    /// for whom it could go on (RFC 4513 §4). Done when any entry was deleted since the last time.
+    /// Ends the session if the entry of its user, or of the identity that acts as the user, has been deleted (RFC 4513
+    /// §4). It is called when any entry was deleted since the last check.
     pub(super) fn check_users(&mut self) {
-        // Deletions may come faster than snapshots are begun: what was begun for a check serves it.
+        // Deletions may come faster than snapshots are begun. A snapshot that was begun for a check is used for it.
         let begun = self.check_begun();
         let deletions = begun.unwrap_or_else(|| self.service.directory.deletions());
         let check = Reader::Check(deletions);
@@ -148,7 +150,7 @@ impl<E: Engine> Session<E> {
             return;
         }
         let Ok(snapshot) = snapshot else {
-            // What is asked fails for the same reason, and the next burst looks again.
+            // The requests fail for the same reason, and the next burst checks again.
             self.has_checked();
             return;
         };
