@@ -1,9 +1,10 @@
-//! Updates: add, delete, modify, modify DN and password change, applied in batches where each succeeds or fails alone.
+//! Updates: add, delete, modify, modify DN and password change. They are applied in batches, in which each succeeds or
+//! fails alone.
 //!
-//! [`Batch`] is what the engine runs. For each update it looks up the target ([`crate::target`]), makes a
-//! [`draft::Draft`] of the entry, changes and checks it, and only then writes: the records, the name, the indexes
-//! ([`reindex`]). What an update had written when it was refused (attribute numbers, an added entry of which the
-//! assertion control is not true, the first updates of a transaction) the engine undoes.
+//! The engine runs a [`Batch`]. For each update it looks up the target ([`crate::target`]), makes a [`draft::Draft`] of
+//! the entry, changes and checks the draft, and only then writes the records, the name and the indexes ([`reindex`]).
+//! An update may be refused after it has written something: attribute numbers, an added entry for which the assertion
+//! is not true, the first updates of a transaction. The engine undoes that.
 
 mod access;
 mod account;
@@ -72,18 +73,19 @@ pub use replicated::{AgreementPosition, Replicated, ReplicatedChange};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 pub use violations::{RuleViolations, VIOLATIONS_TOLD_MAX};
 
-/// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for
-/// it, and all is kept until the end. More than this, clients would not take as one message.
+/// The most bytes of the response controls of a transaction. They hold entries, so they are longer than the requests,
+/// and are kept until the end. Clients would not accept a longer message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of the entries that the updates of a transaction write, each time that one is changed: what is done in a
-/// second or less, in which nobody else's updates go on.
+/// The most bytes of entries that a transaction writes. An entry counts each time that it is changed. Writing them
+/// takes at most about a second, in which no other update goes on.
 const TRANSACTION_RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// Names of at most so many parts, of which the last has at most so many bytes, are not added up.
+/// The length of a name with at most this many RDNs, whose last RDN is short, is not computed.
 const SHALLOW_RDNS: usize = 64;
 const SHORT_RDN_BYTES: usize = 64;
-/// Bytes of a name that is added up: with the others above it or below it, none has more than [`DN_BYTES_MAX`].
+/// The most bytes of a name whose length is computed. With short RDNs below or above it, the name stays within
+/// [`DN_BYTES_MAX`].
 const CHECKED_DN_BYTES_MAX: usize = DN_BYTES_MAX - SHALLOW_RDNS * (SHORT_RDN_BYTES + 1);
 
 /// One update while it is applied.
@@ -103,47 +105,47 @@ pub(crate) struct Run<'r, T> {
     key: &'r mut Vec<u8>,
     changes: &'r mut RecordBuf,
     names: &'r mut DnCache,
-    /// The collective attributes, once they were read: until names, subentries or operational attributes change.
+    /// The collective attributes, if they have been read since names, subentries or operational attributes changed.
     collective: &'r mut Option<Option<Arc<Collective>>>,
     rules: Option<&'r RuleSet>,
-    /// Those that hold from the next update on.
+    /// The rules that apply from the next update on.
     rules_made: &'r mut Arc<RuleSet>,
     queue: &'r mut Queue,
-    /// What is forgotten of binds when the updates are done.
+    /// State of binds to drop from memory when the updates are done.
     forgotten: &'r mut Vec<(EntryId, Forgotten)>,
     origin: Origin,
-    /// Whether who asks was found to be allowed to act as who they act as.
+    /// Whether the requester was found to be allowed to act for others.
     is_authorized: bool,
-    /// Whether it is one of a transaction's.
+    /// Whether it is part of a transaction.
     in_transaction: bool,
-    /// Bytes of entries that a transaction may still write.
+    /// Bytes of entries that the transaction may still write.
     record_bytes_left: usize,
-    /// Whether indexes were begun, which are to be built.
+    /// Set when indexes were begun, which somebody must build.
     begins_indexes: &'r mut bool,
-    /// A change of the schema that the update has begun, and that its answer awaits.
+    /// A change of the schema that the update has begun. The answer waits for its end.
     begun_change: &'r mut Option<AwaitedChange>,
-    /// Becomes true when access rules are changed.
+    /// Set when access rules were changed.
     changes_access: &'r mut bool,
     /// The response controls so far.
     response: Option<ControlsBuf>,
-    /// Work that is left for the assertions of the update, or of the transaction's.
+    /// Work that is left for assertions in the update or the transaction.
     assertion_work: u64,
-    /// Entries that rules may still look at for the update, or for the transaction.
+    /// Entries that rules may still look at for the update or the transaction.
     candidates_left: u32,
-    /// Updates of rules that were made for it, or for the transaction.
+    /// Updates that rules have made for the update or the transaction.
     followed: u32,
-    /// Entries that tree deletes may still delete for it, or for the transaction.
+    /// Entries that tree deletes may still delete for the update or the transaction.
     removals_left: u32,
-    /// How many a tree delete has deleted that is to go on in another commit.
+    /// How many entries an unfinished tree delete has deleted. It goes on in another commit.
     unfinished: Option<NonZeroU32>,
     txn: &'r mut T,
 }
 
 impl<'r, T: Write> Run<'r, T> {
-    /// Applies updates, each seeing what those before it did, until one is refused, and all are with it.
+    /// Applies updates in turn. Each sees the changes of those before it. If one is refused, all are undone.
     fn transaction(&mut self, transaction: &Transaction) -> Result<Outcome, Stop> {
         let updates = &transaction.updates;
-        // Of a trial the last outcome counts.
+        // The outcome of a trial is that of its last update.
         if !transaction.is_trial && self.rules.is_none_or(RuleSet::is_local) {
             let requests = updates.iter().map(|(_, request)| request);
             let contexts = &self.state.contexts;
@@ -177,18 +179,17 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(settled(last, settlement))
     }
 
-    /// Applies updates in the order of their entries, and answers as if they had been applied in turn.
+    /// Applies updates in the order of their entries. The outcome is the same as if they were applied in turn.
     fn ordered(
         &mut self,
         updates: &TransactionUpdates,
         InOrder { messages, order }: &InOrder<'_>,
     ) -> Result<Outcome, Stop> {
         let (mut controls, mut control_bytes) = (Vec::new(), 0);
-        // The first that is refused; those behind it would not have been applied.
+        // The first refused update in the given order. Those after it would not have been applied.
         let mut refused: Option<(usize, Box<Outcome>)> = None;
         for next in order.chunks(UPDATES_PREFETCHED) {
-            // The messages were read in another order, so that the caches do not hold these: what is to be read of them
-            // comes together.
+            // The messages were read in another order and are no longer in the cache: fetch the next ones together.
             let asked: Vec<_> = next
                 .iter()
                 .map(|update| own_controls(&messages[update.at]))
@@ -225,14 +226,14 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(settled(Outcome::SUCCESS, settlement))
     }
 
-    /// Reads updates, and has what they are going to read brought from memory.
+    /// Decodes updates, and prefetches what they will read.
     fn prefetch<'u>(
         &mut self,
         updates: impl ExactSizeIterator<Item = RequestView<'u>>,
         messages: &mut Vec<Option<RequestMessage<'u>>>,
     ) -> Result<(), Error> {
         messages.clear();
-        // A single one waits no less.
+        // A single update would wait as long.
         if updates.len() < 2 {
             return Ok(());
         }
@@ -243,7 +244,7 @@ impl<'r, T: Write> Run<'r, T> {
             .fetch(self.txn, self.schema, contexts, messages)
     }
 
-    /// Applies an update, and those that follow from it; `read` is what it was read as, if it was.
+    /// Applies an update and those that follow from it. `read` is the decoded update, if it was decoded before.
     fn update(
         &mut self,
         request: RequestView<'_>,
@@ -254,7 +255,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(outcome)
     }
 
-    /// Makes the updates that rules have queued, and those that follow from these.
+    /// Applies the updates that rules have queued, and those that follow from them.
     #[inline]
     fn make_queued(&mut self) -> Result<(), Stop> {
         match self.queue.is_empty() {
@@ -265,7 +266,7 @@ impl<'r, T: Write> Run<'r, T> {
 
     #[cold]
     fn make_all_queued(&mut self) -> Result<(), Stop> {
-        // What was prefetched is what clients asked for.
+        // The prefetched entries are those of clients' updates.
         self.prefetched.forget();
         let origin = std::mem::replace(&mut self.origin, Origin::Rule);
         let mut made = Ok(());
@@ -342,7 +343,7 @@ impl<'r, T: Write> Run<'r, T> {
         }?;
         if controls.no_op.is_some() {
             self.make_queued()?;
-            // As with all that is refused, the engine takes back what was done.
+            // The refusal makes the engine undo the update.
             let diagnostic = "the update would have been made; nothing was changed";
             return Err(Stop::refuse(ResultCode::NoOperation, diagnostic));
         }
@@ -354,7 +355,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(outcome)
     }
 
-    /// Adds an entry that was checked and put into stored form before.
+    /// Adds an entry that was already checked and put into stored form.
     fn add_prepared(&mut self, prepared: &Prepared<'_>) -> Result<(), Stop> {
         let normal = target::parse(self.schema, prepared.dn)?;
         let vacancy = target::find_vacancy(self.txn, self.schema, self.state, prepared.dn, normal)?;
@@ -377,7 +378,7 @@ impl<'r, T: Write> Run<'r, T> {
             },
         )?;
         self.write_records(id, None)?;
-        // What is imported may have been changed long ago, but it is here from now on only.
+        // An imported entry may have been changed long ago, but it appears here with this commit.
         let entry = read(id, &self.records.bytes[0])?;
         let last = operational::last_csn(&entry, self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
@@ -388,7 +389,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// Reads the DN of an update's target, and refuses those in synthetic contexts, which no update may touch.
+    /// Parses the DN of an update's target. Refuses DNs in synthetic contexts, which this update cannot change.
     fn named(&self, dn: &str, what: &str) -> Result<NormalDn, Stop> {
         let normal = target::parse(self.schema, dn)?;
         match self.synthetic_context(&normal) {
@@ -397,13 +398,13 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// The synthetic context that a DN is in, if it exists for who asks.
+    /// The synthetic context that a DN is in, if it exists for the requester.
     fn synthetic_context(&self, normal: &NormalDn) -> Option<SyntheticContext> {
         let context = self.synthetic.of(normal)?;
         (!context.is_hidden() || self.limited().is_none()).then_some(context)
     }
 
-    /// Finds an update's target, which stays as it is found until the update is done.
+    /// Finds an update's target, and guards it against changes until the update is done.
     fn find(&mut self, dn: &str, normal: NormalDn, manage_dsa_it: bool) -> Result<Target, Stop> {
         let (view, viewer) = (&*self.txn, self.limited());
         let (schema, state) = (self.schema, &*self.state);
@@ -420,14 +421,14 @@ impl<'r, T: Write> Run<'r, T> {
         *self.now.get_or_insert_with(|| clock.now_micros())
     }
 
-    /// The number of a new entry.
+    /// The CSN of a new entry.
     fn draw(&mut self) -> Drawn {
         let now = self.now();
         let csn = self.clock.next(now);
         Drawn { csn, clock: csn }
     }
 
-    /// The number of a change of an entry, behind that of its last.
+    /// The CSN of a change of an entry. It is greater than that of the entry's last change.
     fn draw_after(&mut self, id: EntryId, entry: &Entry<'_>) -> Result<Drawn, Error> {
         let last = operational::last_csn(entry, self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
@@ -435,8 +436,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(self.clock.after(last, now))
     }
 
-    /// Who makes or changes an entry: users are named as they are called now, whatever their name was when they were
-    /// bound.
+    /// The DN for creatorsName or modifiersName. A user gets their current DN, even if it has changed since the bind.
     fn modifier(&self) -> Result<Cow<'r, str>, Error> {
         if let Some(modifier) = self.queue.modifier() {
             return Ok(Cow::Owned(modifier.to_owned()));
@@ -446,7 +446,7 @@ impl<'r, T: Write> Run<'r, T> {
             Identity::User { entry, .. } => names::dn_if_there(self.txn, *entry)?,
             _ => None,
         };
-        // What rules do for one who has deleted themselves is done by who they were.
+        // A user who has deleted their own entry keeps the DN of the bind for updates that rules make after it.
         Ok(now.map_or(Cow::Borrowed(identity.dn()), Cow::Owned))
     }
 
@@ -467,7 +467,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// The same, and its operational attributes spelled out.
+    /// The same, with its operational attributes written out as a record.
     fn read_records(&self, id: EntryId) -> Result<[Vec<u8>; 2], Stop> {
         let mut stored = Vec::new();
         self.read_record(id, &mut stored)?;
@@ -509,7 +509,7 @@ impl<'r, T: Write> Run<'r, T> {
         self.split()
     }
 
-    /// Takes what is large out of the record that was made.
+    /// Moves large attributes out of the record.
     fn split(&mut self) -> Result<(), Stop> {
         let Records {
             bytes: [user, _],
@@ -533,13 +533,13 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// Puts the records of `self.records` together and writes them.
+    /// Joins the records of `self.records` and writes them.
     fn write_records(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
         self.join_records();
         self.write_stored(id, old)
     }
 
-    /// Puts the records of `self.records` together.
+    /// Joins the records of `self.records`.
     fn join_records(&mut self) {
         // An administrative role may be among the operational attributes.
         *self.collective = None;
@@ -549,7 +549,7 @@ impl<'r, T: Write> Run<'r, T> {
         });
     }
 
-    /// Writes what `self.records` holds, and makes the indexes agree with it.
+    /// Writes the records of `self.records`, and updates the indexes.
     fn write_stored(&mut self, id: EntryId, old: Option<[Entry<'_>; 2]>) -> Result<(), Stop> {
         let large = match self.records.large.is_empty() {
             true => Default::default(),
@@ -593,8 +593,8 @@ impl<'r, T: Write> Run<'r, T> {
         self.settle(id, &old, &new)
     }
 
-    /// Refuses a transaction that writes so much that others would wait for long: each change of an entry writes all of
-    /// it again.
+    /// Refuses a transaction that writes too much, since other updates wait for it. Each change of an entry writes the
+    /// whole entry.
     fn count_written(&mut self, bytes: usize) -> Result<(), Stop> {
         let left = self.record_bytes_left.checked_sub(bytes);
         self.record_bytes_left = left.ok_or_else(|| {
@@ -607,7 +607,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// Makes the indexes agree with what became of an entry, and shows it to the rules.
+    /// Updates the indexes after a change of an entry, and shows the change to the rules.
     fn settle(&mut self, id: EntryId, old: &Side<'_>, new: &Side<'_>) -> Result<(), Stop> {
         let (schema, known) = (self.schema, (&self.state.attributes, &self.state.indexes));
         reindex::reindex(self.txn, schema, known, id, [old, new], self.reindex)?;
@@ -629,13 +629,13 @@ impl<'r, T: Write> Run<'r, T> {
         })
     }
 
-    /// The rules, if any is to be shown a draft in which this is touched.
+    /// The rules, if one of them sees drafts in which this is touched.
     fn heeding(&self, touched: Touched) -> Option<&'r RuleSet> {
         self.rules
             .filter(|rules| rules.sees_drafts(self.origin, touched))
     }
 
-    /// Shows a draft to the rules, which may add to it. `old` is the entry as it was, if it was there.
+    /// Shows a draft to the rules, which may add to it. `old` is the entry before the update, if there was one.
     fn ask_rules(
         &mut self,
         draft: &mut Draft<'_>,
@@ -672,7 +672,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Forgets what is kept of binds as an entry: in the store now, in memory once the update is done.
+    /// Drops the state of binds of an entry: from the store now, from memory when the update is done.
     fn forget_binds(&mut self, id: EntryId, forgotten: Forgotten) -> Result<(), Stop> {
         let stored = self.txn.get(Table::State, &id.to_key())?;
         let stored = stored.map(|value| forgotten.of_value(&value));
@@ -687,7 +687,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// Leaves a change to the feed; of a delete and a rename, with what the entry was.
+    /// Records a change for the change feed. A delete or rename needs `former`, the UUID and DN before it.
     fn record_change(
         &mut self,
         kind: ChangeKind,
@@ -698,7 +698,7 @@ impl<'r, T: Write> Run<'r, T> {
         self.changes.push(kind, id, drawn, former);
     }
 
-    /// The entryUUID of an entry and its DN as written, before it is deleted or renamed.
+    /// The entryUUID and the DN of an entry before it is deleted or renamed.
     fn former(
         &mut self,
         id: EntryId,
@@ -715,8 +715,8 @@ impl<'r, T: Write> Run<'r, T> {
         Ok((uuid, dn))
     }
 
-    /// Refuses an entry whose name would be too long as it is written, which a request may spell shorter. `rdns` says
-    /// how many parts it has. Most names are so short that nothing is read: what such parts can add up to is kept free.
+    /// Refuses an entry whose name would be too long in its stored spelling; a request may spell it shorter. `rdns` is
+    /// the number of its RDNs. For most names nothing is read: room for this many short RDNs is kept free.
     fn require_short(&mut self, parent: EntryId, rdn: &str, rdns: usize) -> Result<(), Stop> {
         if rdn.len() <= SHORT_RDN_BYTES && rdns <= SHALLOW_RDNS {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What password policies mean for a session: what its binds are told, and what it may do until its user has changed
-//! the password.
+//! Password policies in a session: the results and controls of binds, and the requests that are allowed until the user
+//! has changed the password.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use super::reply::{Reply, ReplyKind, Unit};
 use super::update::is_password;
 use crate::workers::Claim;
 
-/// The answer to what is not allowed until the password is changed.
+/// The answer to a request that is not allowed until the password is changed.
 pub(super) fn must_change() -> Outcome {
     let reason = "change your password first: until then nothing else is allowed but to bind, StartTLS, and to unbind";
     Outcome {
@@ -35,14 +35,15 @@ pub(super) fn must_change() -> Outcome {
 }
 
 impl<E: Engine> Session<E> {
-    /// Whether policies are asked for.
+    /// Whether password policies are configured.
     pub(super) fn has_policies(&self) -> bool {
-        // Without a snapshot what asks will fail, too.
+        // If no snapshot can be had, the request fails later.
         let has = self.service.directory.has_password_policies();
         has.unwrap_or_default()
     }
 
-    /// Refuses what is not allowed before the password is changed, unless it was changed since the bind.
+    /// Refuses the request if the user must still change the password. The password may have been changed since the
+    /// bind.
     pub(super) fn check_must_change(&mut self) -> Result<(), Outcome> {
         if let Identity::User { entry, .. } = self.context.identity() {
             self.context.must_change =
@@ -54,7 +55,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// The controls of a bind that a policy has judged.
+    /// Appends the controls of a bind to which a policy applies.
     pub(super) fn put_policy(&self, response: &PasswordPolicyResponse, controls: &mut ControlsBuf) {
         if self.operations.tells_policy {
             let mut value = Vec::new();
@@ -91,8 +92,8 @@ impl<E: Engine> Session<E> {
         });
     }
 
-    /// What comes of a bind with the right password, at once or when it is durable. When something is not here that is
-    /// read for it, it does not count.
+    /// Ends a bind with the right password, now or when its changes are durable. If data for that are not here, the
+    /// bind starts over when they have been fetched.
     pub(super) fn right_password(
         &mut self,
         id: u32,
@@ -107,7 +108,7 @@ impl<E: Engine> Session<E> {
         Ok(self.judged_right(id, (identity, told, verdict), failure))
     }
 
-    /// The same when policies have judged it.
+    /// The same with the verdict of the policy.
     pub(super) fn judged_right(
         &mut self,
         id: u32,
@@ -118,7 +119,7 @@ impl<E: Engine> Session<E> {
             if !verdict.is_locked {
                 return Begun::Refused(verdict.response);
             }
-            // Others have locked it meanwhile: it is as if that had been before.
+            // Another bind has locked the account meanwhile: fail as if the lock had come first.
             self.fail_at(failure, claim, verdict.response);
             return Begun::Waits;
         }
@@ -141,8 +142,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Has a bind with a wrong password fail when others would, and what policies keep of it be durable before. When
-    /// something is not here that is read for it, it does not count.
+    /// Ends a bind with a wrong password. It fails at the time at which all failing binds of this claim do, and after
+    /// the policy's record of it is durable. If data for that are not here, it starts over when they have been fetched.
     pub(super) fn wrong_password(
         &mut self,
         id: u32,
@@ -156,7 +157,7 @@ impl<E: Engine> Session<E> {
         Ok(self.judged_wrong(id, judged, failure))
     }
 
-    /// The same when policies have judged it.
+    /// The same with the verdict of the policy.
     pub(super) fn judged_wrong(
         &mut self,
         id: u32,
@@ -174,7 +175,7 @@ impl<E: Engine> Session<E> {
         Begun::Waits
     }
 
-    /// Changes what is stored with an entry, for the server itself. The bind ends when that is durable.
+    /// Sends an update of an account in the server's own name. The bind ends when the update is durable.
     pub(super) fn change_account(
         &mut self,
         id: u32,
@@ -195,15 +196,15 @@ impl<E: Engine> Session<E> {
         self.operations.exclusive = Some(id);
     }
 
-    /// What a bind has waited for is durable, or refused.
+    /// Ends a bind whose update is durable, or was refused.
     pub(super) fn bind_ends(&mut self, id: u32, end: BindEnd, outcome: Outcome) {
         match end {
-            // The lock holds in memory if it could not be stored.
+            // A lock that could not be stored still holds in memory.
             BindEnd::Failed { at, claim } => {
                 self.fail_at(at, claim, PasswordPolicyResponse::default());
                 self.operations.exclusive = Some(id);
             }
-            // It holds in the form that it was in if it could not be stored.
+            // If the new form of the password could not be stored, the old one stays.
             BindEnd::StoredAnew {
                 identity,
                 verdict,
@@ -222,7 +223,7 @@ impl<E: Engine> Session<E> {
                 self.operations.exclusive = None;
                 match outcome.code {
                     ResultCode::Success => self.bound(id, identity, told, &verdict),
-                    // Another bind has used the last login that was left.
+                    // Another bind has used the last grace login.
                     ResultCode::InvalidCredentials => self.refuse_bind(
                         id,
                         &PasswordPolicyResponse {
@@ -236,7 +237,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Answers a bind that is refused, and says why if the client asks.
+    /// Refuses a bind. The client learns why if it has sent the control of password policies.
     pub(super) fn refuse_bind(&mut self, id: u32, response: &PasswordPolicyResponse) {
         let mut outcome = wrong();
         let mut controls = ControlsBuf::default();
@@ -246,7 +247,7 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// Whether a request is one that is allowed before the password is changed.
+/// Whether a request is allowed before the password is changed.
 pub(super) fn changes_password_only(op: &Request<'_>) -> bool {
     match op {
         Request::Bind(_) | Request::Unbind | Request::Abandon(_) => true,
@@ -261,7 +262,7 @@ pub(super) fn changes_password_only(op: &Request<'_>) -> bool {
     }
 }
 
-/// What policies say of a password that a hasher has found to be right, or wrong. Waits for what is not here.
+/// The verdict of the policy on a password that a hasher has found right or wrong. Blocks while data are fetched.
 pub(super) fn judge<E: Engine>(
     directory: &Directory<E>,
     entry: EntryId,
@@ -280,8 +281,7 @@ pub(super) fn judge<E: Engine>(
     }
 }
 
-/// The change of a password that an update is, as policies see it; none where none governs it. Waits for what is not
-/// here.
+/// The password change in an update, if a policy governs it. Blocks while data are fetched.
 pub(super) fn governed<E: Engine>(
     directory: &Directory<E>,
     requester: &Arc<Requester>,
@@ -291,7 +291,7 @@ pub(super) fn governed<E: Engine>(
     let UpdateRequest::Message(bytes) = request else {
         return Ok(None);
     };
-    // What cannot be decoded is refused when it is applied.
+    // The writer refuses a message that cannot be decoded.
     let Ok(message) = RequestMessage::decode(bytes) else {
         return Ok(None);
     };
@@ -304,8 +304,8 @@ pub(super) fn governed<E: Engine>(
                         rights = rights | Rights::of_change(change.kind);
                     }
                 }
-                // Nothing is compared for who may not change the password: the answer would tell them whether they have
-                // guessed it. It is as if the entry were not there, until the writer refuses the change.
+                // For a requester who may not change the password nothing is compared: the answer would tell whether
+                // they have guessed it. The entry counts as missing here, and the writer refuses the change.
                 if let Some(found) = snapshot.credentials(request.dn, values_max)?
                     && snapshot.may_change_password(requester, found.entry, rights)? == Some(true)
                 {
@@ -325,7 +325,7 @@ pub(super) fn governed<E: Engine>(
             }
             _ => return Ok(None),
         };
-        // It may be added in the same transaction: what is above it says where it is going to be.
+        // The entry may be added in the same transaction. The policy then follows from the entries above it.
         let request_dn = dn;
         let mut above = Dn::parse(dn).ok().and_then(Dn::parent);
         while let Some(dn) = above {
