@@ -67,30 +67,30 @@ struct Shared<E> {
     engine: E,
     options: Options,
     access: Access,
-    /// What is kept of binds.
+    /// Failures and last successes of binds.
     accounts: Arc<Accounts>,
-    /// What is known of the newest commit that was read from.
+    /// The state of the newest commit that was read.
     known: RwLock<Arc<Known>>,
     /// By the number of the store.
     writers: Vec<Mutex<WriterState>>,
     clock: HybridClock,
-    /// Who reads the change feed.
+    /// How many read the change feed.
     readers: AtomicIsize,
-    /// Commits that took entries away, of those that are visible.
+    /// How many visible commits have deleted entries.
     deletions: AtomicU64,
     examined: Examined,
     synthetic: SyntheticContexts,
-    /// Who builds the indexes that updates begin.
+    /// Wakes the builder of indexes that updates begin.
     builder: Builder,
-    /// Seals the cookies of paged searches.
+    /// The key that seals the cookies of paged searches.
     cookie_key: RandomState,
 }
 
-/// What is known of the directory as of a commit.
+/// The state of the directory as of a commit, with the rules compiled from it.
 struct Known {
     commit: CommitNo,
     state: Arc<State>,
-    /// What holds of the data besides the schema.
+    /// The rules of updates.
     rules: Arc<RuleSet>,
     learned: Learned,
 }
@@ -135,7 +135,7 @@ impl<E: Engine> Directory<E> {
         Directory::open_on(engine, options)
     }
 
-    /// Opens the directory an engine holds.
+    /// Opens the directory that an engine holds.
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
         let view = engine.waiting_snapshot()?;
         let accounts = Arc::<Accounts>::default();
@@ -174,8 +174,8 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// The schema as of the newest commit that was read from. Another one is in force after a commit that changes it;
-    /// what is read from a snapshot goes with [that of the snapshot](Snapshot::schema).
+    /// The schema as of the newest commit that was read. Later commits may change it. For data of a snapshot, use
+    /// [the schema of that snapshot](Snapshot::schema).
     pub fn schema(&self) -> Schema {
         self.newest_known().state.schema.clone()
     }
@@ -185,7 +185,7 @@ impl<E: Engine> Directory<E> {
         &self.shared.access
     }
 
-    /// What is kept of binds.
+    /// Failures and last successes of binds.
     pub(crate) fn accounts(&self) -> &Arc<Accounts> {
         &self.shared.accounts
     }
@@ -200,17 +200,17 @@ impl<E: Engine> Directory<E> {
         &self.shared.synthetic
     }
 
-    /// Tells what is configured with the server, which `cn=config` shows from now on.
+    /// Sets the configuration of the server that `cn=config` shows.
     pub fn set_local_config(&self, local: LocalConfig) {
         self.shared.synthetic.set_local(local);
     }
 
-    /// What it was opened with.
+    /// The options that it was opened with.
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
 
-    /// Who builds the indexes that updates begin.
+    /// Wakes the builder of indexes that updates begin.
     pub(crate) fn builder(&self) -> &Builder {
         &self.shared.builder
     }
@@ -220,13 +220,13 @@ impl<E: Engine> Directory<E> {
         &self.shared.engine
     }
 
-    /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer. Blocks
-    /// for a round to another machine where the engine is [remote](Engine::REMOTE).
+    /// A snapshot of the newest visible commit. It is cheap. Hold it for a burst of reads or for one search, not
+    /// longer. On a [remote](Engine::REMOTE) engine this blocks for a round trip.
     pub fn snapshot(&self) -> Result<Snapshot<E>> {
         self.snapshot_of(self.shared.engine.snapshot()?)
     }
 
-    /// The same, for work that may block while what it reads is fetched.
+    /// The same, for work whose reads may block while data are fetched.
     pub(crate) fn waiting_snapshot(&self) -> Result<Snapshot<E>> {
         self.snapshot_of(self.shared.engine.waiting_snapshot()?)
     }
@@ -244,7 +244,7 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// The same, cheaper when no commit came since the snapshot of which something is left.
+    /// The same, cheaper if there was no commit since the retired snapshot.
     pub fn snapshot_after(&self, retired: RetiredSnapshot<E>) -> Result<Snapshot<E>> {
         let RetiredSnapshot {
             directory,
@@ -272,16 +272,16 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// What is known of the directory as of `view`: the definition must be the view's own, the attribute numbers at
-    /// least those of the view.
+    /// The state of the directory for a view. Its definition is exactly that of the view. It may know more attribute
+    /// numbers than the view.
     fn known_of(&self, view: &E::Snapshot) -> Result<Arc<Known>> {
         let commit = view.commit();
         let known = self.newest_known();
         if known.commit == commit {
             return Ok(match self.stores() {
                 1 => known,
-                // The commit is the first store's. In the others the snapshot may be another one than what was learned
-                // is of.
+                // The commit number is that of the first store. The other stores may have changed since, so that facts
+                // learned from other snapshots do not apply.
                 _ => Known::new(commit, (known.state.clone(), known.rules.clone())),
             });
         }
@@ -304,7 +304,8 @@ impl<E: Engine> Directory<E> {
         Ok(known)
     }
 
-    /// The state that a view shows, after one that is known, and the rules that it asks for.
+    /// The state of a view and the rules compiled from it. Parts of a known state are reused as far as they are the
+    /// same.
     #[inline]
     fn state_of(&self, view: &E::Snapshot, known: &Known) -> Result<(Arc<State>, Arc<RuleSet>)> {
         let Known {
@@ -334,22 +335,24 @@ impl<E: Engine> Directory<E> {
         Ok((state, rules.clone()))
     }
 
-    /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
-    /// Those behind what the engine takes in one transaction are not applied and have no outcome; at least one is.
+    /// Applies a batch of updates as one commit. Each succeeds or fails alone. Blocks while another writer writes. If
+    /// the batch is too long for one transaction of the engine, the updates at its end are not applied and have no
+    /// outcome; at least one is applied.
     ///
     /// # Errors
-    /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
+    /// When the engine fails. No update of the batch took place, except after [`engine::Error::Undetermined`], which
+    /// leaves that open.
     pub fn apply(&self, updates: &[Update]) -> Result<Applied<Commit<E>>> {
         let shards = updates.iter().map(|update| self.shards(&update.request));
         self.apply_in(updates, shards.fold(StoreSet::default(), StoreSet::with))
     }
 
-    /// The same, of updates whose [shards](Self::shards) are known.
+    /// The same for updates whose [shards](Self::shards) are known.
     pub fn apply_in(&self, updates: &[Update], shards: StoreSet) -> Result<Applied<Commit<E>>> {
         self.run(Work::Updates(updates), shards, None)
     }
 
-    /// The same, as far as the allowance goes: updates behind are not applied and have no outcome.
+    /// The same until the allowance is used up. The remaining updates are not applied and have no outcome.
     ///
     /// # Errors
     /// As [`Directory::apply`].
@@ -362,8 +365,8 @@ impl<E: Engine> Directory<E> {
         self.run(Work::Updates(updates), shards, Some(allowance))
     }
 
-    /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper:
-    /// worth it when no update waits. Blocks while another writer writes.
+    /// Does work that updates in some stores have deferred, such as merging postings, which makes searches cheaper.
+    /// Call it when no update waits. Blocks while another writer writes.
     ///
     /// # Errors
     /// When the engine fails. Nothing is lost then.
@@ -372,13 +375,12 @@ impl<E: Engine> Directory<E> {
         Ok(watermark::catch_up(self.engine(), self.clock(), stores)?)
     }
 
-    /// How many stores with a writer each there are.
+    /// The number of stores. Each has its own writer.
     pub fn stores(&self) -> usize {
         self.shared.engine.stores()
     }
 
-    /// The stores that an update is to be applied in, as far as its DNs tell; what they do not tell is found when it is
-    /// applied.
+    /// The stores that an update concerns, by its DNs. Further stores are found when it is applied.
     pub fn shards(&self, request: &UpdateRequest) -> StoreSet {
         if self.stores() == 1 {
             return StoreSet::FIRST;
@@ -404,7 +406,8 @@ impl<E: Engine> Directory<E> {
         shards::of_message(&state.schema, state, self.stores(), request)
     }
 
-    /// Refuses a directory whose rules cannot be kept, which is told of each update otherwise.
+    /// Refuses a directory whose rules cannot be checked, for example because an index is missing. Without this check,
+    /// each update would be refused.
     ///
     /// # Errors
     /// Says what is missing, and what helps.
@@ -413,8 +416,8 @@ impl<E: Engine> Directory<E> {
         snapshot.rules().check(snapshot.schema(), snapshot.state())
     }
 
-    /// Asks what is configured with the data, as of the newest commit; where to begin a snapshot takes a round to
-    /// another machine, as of the newest that was begun. Does not block.
+    /// Reads the settings as of the newest commit. On a remote engine, where beginning a snapshot takes a round trip,
+    /// they are those of the newest snapshot that was begun. Does not block.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -430,8 +433,8 @@ impl<E: Engine> Directory<E> {
         known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds entries of an import in one commit, each succeeding or failing alone; those behind what the engine takes in
-    /// one transaction have no outcome.
+    /// Adds entries of an import in one commit. Each succeeds or fails alone. Entries for which the transaction has no
+    /// room have no outcome.
     pub(crate) fn add_prepared(&self, entries: &[Prepared<'_>]) -> Result<Applied<Commit<E>>> {
         self.run(Work::Prepared(entries), StoreSet::all(self.stores()), None)
     }
@@ -452,7 +455,7 @@ impl<E: Engine> Directory<E> {
             synthetic,
             ..
         } = &*self.shared;
-        // What may not be divided may meet the updates of any store.
+        // Rules that are not local may concern any store.
         let shards = match self.stores() > 1 && !self.newest_known().rules.is_local() {
             true => StoreSet::all(self.stores()),
             false => shards,
@@ -461,21 +464,22 @@ impl<E: Engine> Directory<E> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let allowance = allowance.map(|allowance| allowance as &mut dyn Allowance);
-        // What one store shows comes in the order of its writer.
+        // With one store, CSNs become visible in the order of its writer. With several, the clock must know which ones
+        // are not visible yet.
         let drawing = (self.stores() > 1).then(|| clock.draw());
         let is_read = self.shared.readers.load(Ordering::Relaxed) > 0;
         let feed = (clock, drawing.as_ref(), is_read);
         let given = (options, access.rules(), accounts, synthetic);
         let mut batch = Batch::new(given, work, shards, feed, &mut writer, allowance);
         let ticket = self.shared.engine.write(&mut batch)?;
-        // Updates that come behind are judged by them, whether anybody has looked at the data since or not.
+        // The new access rules apply to later updates at once, even if nobody has read this commit yet.
         if let Some((schema, policy)) = batch.new_policy() {
-            // The first store numbers the commits of snapshots, another one perhaps this commit.
+            // Snapshots have the commit numbers of the first store, but this commit may be another store's.
             let commit = match self.stores() {
                 1 => batch.commit(),
                 _ => access.commit(),
             };
-            // The batch has looked the names up in this schema, and would not have been committed otherwise.
+            // This cannot fail: the batch has already looked the names up in this schema.
             let _ = access.set(&schema, policy, commit);
         }
         if batch.begins_indexes {
@@ -494,18 +498,18 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// How many visible commits of this process took entries away: as long as it stays the same, who was an entry still
-    /// is one.
+    /// How many visible commits of this process have deleted entries. While the count stays the same, every entry that
+    /// existed still exists.
     pub fn deletions(&self) -> u64 {
         self.shared.deletions.load(Ordering::Acquire)
     }
 
-    /// Where the numbers of changes come from.
+    /// The clock that gives out CSNs.
     pub(crate) fn clock(&self) -> &HybridClock {
         &self.shared.clock
     }
 
-    /// Counts who reads the change feed.
+    /// Adds `more`, which may be negative, to the number of readers of the change feed.
     pub(crate) fn count_readers(&self, more: isize) {
         self.shared.readers.fetch_add(more, Ordering::Relaxed);
     }
@@ -514,9 +518,9 @@ impl<E: Engine> Directory<E> {
 /// The commit of a batch on its way to the disk.
 pub struct Commit<E: Engine = Embedded> {
     ticket: E::Ticket,
-    /// The directory, if entries were taken away.
+    /// The directory, if the commit deletes entries.
     deletes_in: Option<Directory<E>>,
-    /// The directory, if it has another definition, which is not read with each snapshot.
+    /// The directory, if the commit changes the definition and snapshots do not read that each time.
     redefines: Option<Directory<E>>,
 }
 
@@ -533,13 +537,14 @@ impl<E: Engine> Ticket for Commit<E> {
 
     fn wait(self) -> engine::Result<CommitNo> {
         let commit = self.ticket.wait();
-        // Counted when it can be seen, and before anybody is told: a snapshot that begins later shows what is counted.
+        // Count the commit when it is visible and before its updates are answered. A snapshot that begins after that
+        // shows the deletions that were counted.
         if let Some(directory) = self.deletes_in {
             directory.shared.deletions.fetch_add(1, Ordering::AcqRel);
         }
-        // Who is told of the change finds it in what is asked without a snapshot, too.
+        // After the answer, reads without a snapshot must show the change, too.
         if let Some(directory) = self.redefines {
-            // Without a snapshot the next one learns it.
+            // If this fails, the next snapshot reads the definition.
             let _ = directory.snapshot();
         }
         commit
@@ -553,7 +558,7 @@ struct Create<'c> {
     config: &'c Config,
     /// The time, in microseconds since 1970.
     now: u64,
-    /// Of the change feed.
+    /// The generation of the change feed.
     generation: u64,
     failure: Option<Error>,
 }

@@ -1,23 +1,23 @@
-//! Searches: resumable state machines that give what they find to a sink (RFC 4511 §4.5).
+//! Searches (RFC 4511 §4.5): state machines that advance in steps and pass the entries that they find to a sink.
 //!
 //! | file | its part |
 //! | --- | --- |
-//! | `base` | what it begins at: an entry of the tree, or a synthetic one |
-//! | `unbegun` | one that cannot begin yet |
-//! | `begin` | begins one: what is asked for, the base, the plan |
-//! | `prefetch` | begins those of a burst together |
-//! | `scope` | which entries are covered |
-//! | `aliases` | where aliases lead from there |
+//! | `base` | the base: an entry of the tree, or a synthetic one |
+//! | `unbegun` | a search whose first reads are not here yet |
+//! | `begin` | begins a search: request, base, plan |
+//! | `prefetch` | begins the searches of a burst together |
+//! | `scope` | the entries in scope |
+//! | `aliases` | follows aliases in scope |
 //! | `walk` | goes through the candidates |
 //! | `synthetic` | goes through the entries of a synthetic context |
-//! | `page` | where a page ended |
-//! | `limits` | how much a search may find, look at and take |
-//! | `sorted` | sends what it finds in another order |
-//! | `persistent` | goes on with what changes |
-//! | `synchronisation` | tells those who hold copies of entries what has changed |
+//! | `page` | the place where a page has ended |
+//! | `limits` | limits of size, time and candidates |
+//! | `sorted` | sends the entries in another order |
+//! | `persistent` | goes on with changes |
+//! | `synchronisation` | tells consumers what has changed |
 //!
-//! Below it, [`crate::locate`] finds the base, [`crate::plan`] asks the indexes for candidates and reads their lists,
-//! and [`crate::matching`] evaluates the filter on one and sends what is asked of it.
+//! Below these, [`crate::locate`] finds the base, [`crate::plan`] asks the indexes for candidates and reads their
+//! lists, and [`crate::matching`] evaluates the filter on a candidate and sends the attributes that are asked for.
 
 mod aliases;
 mod base;
@@ -76,7 +76,7 @@ pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted};
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
 
-/// Whether a search sees subentries, or normal entries, as its control says, if it has one (RFC 3672 §3).
+/// Whether a search sees subentries (`is_subentry`) or normal entries, by its control, if it has one (RFC 3672 §3).
 fn sees(control: Option<bool>, scope: Scope, is_subentry: bool) -> bool {
     match control {
         Some(subentries) => subentries == is_subentry,
@@ -84,47 +84,48 @@ fn sees(control: Option<bool>, scope: Scope, is_subentry: bool) -> bool {
     }
 }
 
-/// A filter is evaluated recursively; so deep is safe on any stack.
+/// A filter is evaluated recursively. This depth is safe on any stack.
 const _: () = assert!(FILTER_DEPTH_MAX <= 256);
 
-/// What a search is asked besides its request.
+/// Options of a search besides its request: controls, and limits of the server.
 #[derive(Clone, Debug, Default)]
 pub struct SearchOptions {
-    /// What kind of connection asks: the root DSE depends on it.
+    /// The kind of the connection, on which the root DSE depends.
     pub channel: Channel,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
     /// Domain scope: no references are sent.
     pub domain_scope: bool,
-    /// Subentries (RFC 3672 §3): whether these are visible, and they only, or normal entries only.
+    /// Subentries (RFC 3672 §3): only subentries are visible if true, only normal entries if false.
     pub subentries: Option<bool>,
-    /// Entries are told as they are stored, for copies of them: without collective attributes, and without computed
-    /// ones unless these are named. Without `subentries` all entries are seen, whatever they are.
+    /// Sends entries as they are stored, for consumers that keep copies: without collective attributes, and without
+    /// computed ones unless the request names these. Without `subentries` every kind of entry is visible.
     pub as_stored: bool,
     /// Real attributes only, or virtual ones.
     pub only: Option<AttributesOnly>,
-    /// Assertion (RFC 4528): what must be true of the base.
+    /// Assertion (RFC 4528): a filter that must be true of the base.
     pub assertion: Option<FilterBuf>,
-    /// Matched values (RFC 3876): values are sent that match one of these.
+    /// Matched values (RFC 3876): only values that match one of these are sent.
     pub values: Option<Vec<FilterBuf>>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
     /// Server-side sorting (RFC 2891), for [`Sorted`].
     pub sorting: Option<Box<SortOptions>>,
-    /// Account usability: whether each entry tells if its password can be used.
+    /// Account usability: each entry comes with whether its password can be used.
     pub tells_usability: bool,
-    /// Get Effective Rights: whose rights each entry tells.
+    /// Get Effective Rights: each entry comes with these rights.
     pub effective_rights: Option<Box<RightsQuestion>>,
-    /// The server's own limit on entries; the request's counts too. 0 is no limit.
+    /// The server's limit of entries, besides that of the request; 0 is no limit.
     pub entries_max: u32,
-    /// Candidates that are looked at; 0 is no limit.
+    /// The most candidates that are looked at; 0 is no limit.
     pub candidates_max: u32,
-    /// When to end with timeLimitExceeded, in microseconds of the directory's clock. The request's limit counts too.
+    /// When to end with timeLimitExceeded, in microseconds of the directory's clock. The request may set an earlier
+    /// end.
     pub deadline_micros: Option<u64>,
 }
 
 impl SearchOptions {
-    /// Whether each entry tells more than what is in it.
+    /// Whether each entry comes with more than its attributes.
     fn tells_of_entries(&self) -> bool {
         self.tells_usability || self.effective_rights.is_some()
     }
@@ -133,12 +134,12 @@ impl SearchOptions {
 /// How much one step may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Stop after so many entries were looked at.
+    /// Stop after this many candidates.
     pub entries: u32,
-    /// Stop after so much work on filters, in about as many nanoseconds where values are ASCII: also in the middle of
-    /// an entry. What is not divided is bounded by the lengths of a value and of the filter.
+    /// Stop after this much work on filters, even in the middle of an entry. A unit takes about a nanosecond if values
+    /// are ASCII. The step can exceed it by the work on one value, which the lengths of the value and the filter bound.
     pub work: u64,
-    /// Stop when the sink has so many bytes. An entry that would take it beyond is not sent.
+    /// Stop when the sink holds this many bytes. An entry that would exceed them is not sent.
     pub out_bytes: usize,
 }
 
@@ -147,15 +148,16 @@ pub struct Budget {
 pub enum Step {
     /// The budget ended first: call again.
     More,
-    /// The next entry takes up to so many bytes, more than there is room for: call again with that much room.
+    /// The next entry needs up to this many bytes, and there is less room. Call again with that much room.
     Room(usize),
-    /// Something that it reads is not here. Have it [fetched](crate::Snapshot::fetch), together with what others want,
-    /// and call again. What was given to the sink before stays given.
+    /// Data that it reads are not here. [Fetch](crate::Snapshot::fetch) them, together with those of other readers, and
+    /// call again. Entries that the sink already has are not sent again.
     Fetch,
-    /// It has told all that its snapshot shows, and goes on with a newer one ([`Persistent::go_on`],
+    /// It has sent everything on its snapshot, and waits for a newer one ([`Persistent::go_on`],
     /// [`Synchronisation::go_on`]).
     Wait,
-    /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
+    /// It has ended. The caller writes the SearchResultDone. The controls of the outcome hold the cookie of the next
+    /// page.
     Done(Outcome),
 }
 
@@ -163,22 +165,22 @@ pub enum Step {
 pub struct Search<E: Engine = Embedded> {
     snapshot: Snapshot<E>,
     stage: Stage,
-    /// How far it had come on the snapshot before.
+    /// The progress on its former snapshot, after [`renew`](Self::renew).
     resumed: Option<Box<Resumed>>,
 }
 
-/// How far a search has come.
+/// The progress of a search, to resume on a newer snapshot.
 struct Resumed {
     sent: u32,
     sent_before: u32,
     looked_at: u64,
     position: Position,
-    /// Whether it goes on from there.
+    /// Whether the search has already resumed from here.
     is_taken_up: bool,
 }
 
 impl Resumed {
-    /// Whether a search has dealt with no candidate since.
+    /// Whether the search has dealt with no candidate since it resumed.
     fn is_still_at(&self, running: &Running) -> bool {
         self.is_taken_up && self.position == running.position
     }
@@ -187,15 +189,15 @@ impl Resumed {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
-    /// Its end has been told, after so many entries: there is nothing to go on with.
+    /// It has ended, after this many entries.
     Over(u32),
-    /// What it is to begin with is not here yet.
+    /// The data to begin with are not here yet.
     Unbegun(Box<Unbegun>),
     Planning(Box<Planning>),
     Running(Box<Running>),
 }
 
-/// What a search needs while it goes through its candidates.
+/// A search that goes through its candidates.
 struct Running {
     /// The base, if it is synthetic.
     synthetic: Option<SyntheticBase>,
@@ -204,42 +206,42 @@ struct Running {
     domain_scope: bool,
     subentries: Option<bool>,
     as_stored: bool,
-    /// What must be true of the base before anything else (RFC 4528).
+    /// The assertion (RFC 4528), until it is found to be true of the base.
     assertion: Option<Node>,
     filter: Node,
-    /// Where the evaluation of the filter, or of the assertion, goes on.
+    /// Where the evaluation of the filter or the assertion was interrupted.
     interrupted: Interrupted,
-    /// What was gathered of an entry that is not sent yet.
+    /// The attributes gathered so far of an entry that is not sent yet.
     gathered: Option<Box<Gathered>>,
     /// The collective attributes of the entries, if there are any.
     collective: Option<Arc<Collective>>,
     selection: Selection,
     covered: Covered,
-    /// The ids that anything covered has: from the first up to and without the second.
+    /// The range of ids in scope: from the first, up to but without the second.
     ids: (EntryId, EntryId),
     source: Source,
     position: Position,
-    /// What is kept of the candidates' lists.
+    /// The state of the candidates' lists.
     lists: Lists,
-    /// An entry that was fetched ahead, and where it is.
+    /// A prefetched entry, and where it is.
     fetched: Option<(EntryId, Place)>,
     limits: Limits,
     /// With paged results: the hash of the request.
     paged: Option<u64>,
-    /// Sent in this page, and in all pages before.
+    /// Entries sent in this page, and in all earlier pages.
     sent: u32,
     sent_before: u32,
     /// Candidates that were looked at in this page.
     looked_at: u64,
-    /// Who asks, with what the rules grant that are heeded.
+    /// The requester, with the grants that apply to the search.
     requester: Arc<Requester>,
-    /// Decides for each candidate, where the rules do not tell for all of them.
+    /// Decides the rights on each candidate, if they are not the same on all.
     decider: Option<Box<Decider>>,
-    /// Whether each entry tells if its password can be used.
+    /// Whether each entry comes with whether its password can be used.
     tells_usability: bool,
-    /// Takes what matches, which is not sent then.
+    /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
-    /// Whose rights each entry tells.
+    /// The rights that come with each entry.
     effective_rights: Option<Box<EffectiveRights>>,
 }
 
@@ -258,26 +260,26 @@ enum Source {
     Postings(Term),
 }
 
-/// Whether to go on with the next candidate.
+/// What happens after a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    /// On to the next.
+    /// The next candidate follows.
     Next,
-    /// Enough for this step; the candidate, if it came to one, was dealt with.
+    /// The step ends. The candidate is done.
     Pause,
-    /// Enough for this step in the middle of the candidate, which is not dealt with.
+    /// The step ends in the middle of the candidate, which is looked at again.
     Interrupted,
-    /// The candidate's message takes up to so many bytes, for which there is no room: it was not sent.
+    /// The message of the candidate needs up to this many bytes, and there is less room. It was not sent.
     Room(usize),
-    /// The size limit is reached: the candidate was not sent.
+    /// The size limit is reached. The candidate was not sent.
     SizeLimit,
-    /// The page is full: the candidate was not sent.
+    /// The page is full. The candidate was not sent.
     PageFull,
 }
 
 impl<E: Engine> Search<E> {
-    /// Begins a search: finds the base, makes the filter ready and chooses a plan. What is wrong is told by the first
-    /// step.
+    /// Begins a search: finds the base, prepares the filter and chooses a plan. If that fails, the first step returns
+    /// the outcome.
     pub fn new(
         snapshot: Snapshot<E>,
         requester: &Arc<Requester>,
@@ -296,11 +298,13 @@ impl<E: Engine> Search<E> {
         }
     }
 
-    /// Goes on from here in another snapshot, with what the rules grant by that one, as a paged search does with its
-    /// next page: what has changed meanwhile is seen where the search has not been yet. `request` and `options` are
-    /// those that it was begun with. Does nothing when it is not the time for that: before the search goes through its
-    /// candidates, in the middle of one, and in a synthetic context. Nor before it has dealt with a candidate since the
-    /// last time: on an engine that fetches what it reads, a search that was renewed again and again would get nowhere.
+    /// Goes on from here on another snapshot, with the grants on that snapshot, as a paged search does with its next
+    /// page. The search sees later changes in the part that it has not reached yet. `request` and `options` are those
+    /// that it was begun with.
+    ///
+    /// Does nothing before the search goes through its candidates, in the middle of a candidate, and in a synthetic
+    /// context. Nor does it before the search has dealt with a candidate since the last renewal: on an engine that
+    /// fetches, a search that is renewed again and again would never get on.
     pub fn renew(
         &mut self,
         snapshot: Snapshot<E>,
@@ -342,7 +346,7 @@ impl<E: Engine> Search<E> {
         self.resume();
     }
 
-    /// Takes up what a search had come to, once it runs.
+    /// Resumes the progress on the former snapshot, as soon as the search runs.
     fn resume(&mut self) {
         if let Stage::Running(running) = &mut self.stage
             && let Some(resumed) = &mut self.resumed
