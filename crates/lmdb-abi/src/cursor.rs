@@ -5,7 +5,7 @@
 //! place again whatever was changed meanwhile; in a read transaction it keeps its place, and remembers its record while
 //! the transaction is reset, since programs go on from there when it is renewed.
 
-use sapwood_store::{Tree, TreeCursor, WriteCursor};
+use sapwood_store::{Tree, TreeCursor, TreeId, WriteCursor, WriteTxn};
 
 use crate::database::FREE;
 use crate::error::{Code, Result};
@@ -103,18 +103,34 @@ impl Cursor {
         value: Option<&[u8]>,
     ) -> Result<Shown> {
         txn.check()?;
-        let flags = match self.dbi {
-            FREE => 0,
-            dbi => txn.database_flags(dbi)?,
+        let (flags, tree) = match self.dbi {
+            FREE => (0, None),
+            dbi => txn.flags_and_tree(dbi)?,
         };
         self.forget_other_turns(txn);
         self.check_op(op, flags, key, value)?;
-        if let (CursorOp::Set, Some(key)) = (op, key)
-            && self.is_writing
-            && flags & DUPSORT != 0
+        if flags & DUPSORT != 0
+            && let (Some(tree), Some(key)) = (tree, key)
         {
-            return self.set(txn, key);
+            match (op, value) {
+                (CursorOp::Set, _) => return self.set(txn, tree, key),
+                (CursorOp::GetBoth, Some(value)) => return self.set_both(txn, tree, key, value),
+                _ => {}
+            }
         }
+        self.walk(txn, flags, op, key, value)
+    }
+
+    /// What `mdb_cursor_get` does by moving the store's cursor.
+    #[inline(never)] // What it keeps on the stack, the ways of most calls have no use for.
+    fn walk(
+        &mut self,
+        txn: &mut Txn,
+        flags: u32,
+        op: CursorOp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result<Shown> {
         let mut walk = Walk {
             op,
             has_duplicates: flags & DUPSORT != 0,
@@ -155,13 +171,26 @@ impl Cursor {
     }
 
     /// `MDB_SET` in a write transaction, in a database with duplicates.
-    fn set(&mut self, txn: &mut Txn, key: &[u8]) -> Result<Shown> {
-        let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+    #[inline]
+    fn set(&mut self, txn: &mut Txn, tree: TreeId, key: &[u8]) -> Result<Shown> {
+        let txn = txn.written()?;
         let found = self.writing(tree, txn)?.seek_exact(txn, key)?;
         self.has_stood = found.is_some();
         Ok(Shown {
             key: None,
             value: Val::to(found.ok_or(Code::NOTFOUND)?),
+        })
+    }
+
+    /// `MDB_GET_BOTH` there.
+    fn set_both(&mut self, txn: &mut Txn, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Shown> {
+        let txn = txn.written()?;
+        let found = self.writing(tree, txn)?.seek_duplicate(txn, key, value)?;
+        self.has_stood = found.is_some();
+        let (_, value) = found.ok_or(Code::NOTFOUND)?;
+        Ok(Shown {
+            key: None,
+            value: Val::to(value),
         })
     }
 
@@ -292,11 +321,8 @@ impl Cursor {
         }
     }
 
-    fn writing(
-        &mut self,
-        tree: sapwood_store::TreeId,
-        txn: &sapwood_store::WriteTxn,
-    ) -> Result<&mut WriteCursor> {
+    #[inline]
+    fn writing(&mut self, tree: TreeId, txn: &WriteTxn) -> Result<&mut WriteCursor> {
         if !matches!(&self.place, Place::Write(cursor) if cursor.tree() == tree) {
             self.place = Place::Write(Box::new(txn.cursor(tree)));
         }
@@ -318,7 +344,11 @@ impl Cursor {
 
     /// `mdb_cursor_count`
     pub(crate) fn count(&mut self, txn: &mut Txn) -> Result<u64> {
-        if self.dbi == FREE || txn.database_flags(self.dbi)? & DUPSORT == 0 {
+        if self.dbi == FREE {
+            return Err(Code::INCOMPATIBLE);
+        }
+        let (flags, tree) = txn.flags_and_tree(self.dbi)?;
+        if flags & DUPSORT == 0 {
             return Err(Code::INCOMPATIBLE);
         }
         txn.check()?;
@@ -326,11 +356,15 @@ impl Cursor {
         if !self.has_stood {
             return Err(Code::EINVAL);
         }
-        let count = if txn.is_reading() {
-            self.with_reading(txn, |cursor| Ok(cursor.duplicates()?))?
-        } else {
-            let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
-            self.writing(tree, txn)?.duplicates(txn)?
+        let count = match tree {
+            Some(tree) => {
+                let txn = txn.written()?;
+                self.writing(tree, txn)?.duplicates(txn)?
+            }
+            None if txn.is_reading() => {
+                self.with_reading(txn, |cursor| Ok(cursor.duplicates()?))?
+            }
+            None => return Err(Code::NOTFOUND),
         };
         match count {
             0 => Err(Code::NOTFOUND),
@@ -346,9 +380,9 @@ impl Cursor {
         value: Value<'_>,
         flags: u32,
     ) -> Result<Stored> {
-        txn.begin_change()?;
         self.forget_other_turns(txn);
         if flags & CURRENT != 0 {
+            txn.begin_change()?;
             return self.put_current(txn, value, flags);
         }
         let cursor = match &mut self.place {

@@ -29,6 +29,16 @@ pub(super) enum TreePlace {
     InTxn(TreeId),
 }
 
+impl TreePlace {
+    #[inline]
+    pub(super) fn in_txn(self) -> Option<TreeId> {
+        match self {
+            Self::InTxn(tree) => Some(tree),
+            Self::Missing | Self::InSnapshot(_) => None,
+        }
+    }
+}
+
 impl Txn {
     /// `mdb_dbi_open`
     pub(crate) fn open_database(&mut self, name: Option<&[u8]>, flags: u32) -> Result<u32> {
@@ -224,18 +234,22 @@ impl Txn {
         Ok(handle)
     }
 
+    /// A database's flags; and its tree, for cursors of a write transaction.
+    #[inline]
+    pub(crate) fn flags_and_tree(&mut self, dbi: u32) -> Result<(u32, Option<TreeId>)> {
+        let Database { flags, tree, .. } = self.database(dbi)?;
+        Ok((*flags, tree.in_txn()))
+    }
+
     /// The database of a handle, looked up once in a transaction.
+    #[inline]
     pub(super) fn database(&mut self, dbi: u32) -> Result<&Database> {
         if self.open.closings() != self.closings {
             self.compare_handles();
         }
         let at = dbi as usize;
         if !matches!(self.databases.get(at), Some(Some(_))) {
-            let database = self.look_up(dbi)?;
-            if self.databases.len() <= at {
-                self.databases.resize(at + 1, None);
-            }
-            self.databases[at] = Some(database);
+            self.remember(dbi)?;
         }
         match self.databases.get(at) {
             Some(Some(database)) => Ok(database),
@@ -243,7 +257,19 @@ impl Txn {
         }
     }
 
+    #[cold]
+    fn remember(&mut self, dbi: u32) -> Result {
+        let database = self.look_up(dbi)?;
+        let at = dbi as usize;
+        if self.databases.len() <= at {
+            self.databases.resize(at + 1, None);
+        }
+        self.databases[at] = Some(database);
+        Ok(())
+    }
+
     /// Forgets databases whose handles were closed.
+    #[cold]
     fn compare_handles(&mut self) {
         self.closings = self.open.closings();
         let handles = self.open.handles();
@@ -258,7 +284,6 @@ impl Txn {
         }
     }
 
-    #[cold]
     fn look_up(&mut self, dbi: u32) -> Result<Database> {
         self.check()?;
         let handle = self.handle(dbi)?;
@@ -321,14 +346,17 @@ impl Txn {
 
     /// For cursors: the tree in a write transaction, and the transaction.
     pub(crate) fn written_tree(&mut self, dbi: u32) -> Result<Option<(TreeId, &mut WriteTxn)>> {
+        let tree = self.database(dbi)?.tree.in_txn();
+        tree.map(|tree| Ok((tree, self.written()?))).transpose()
+    }
+
+    /// The write transaction, with all that the program has stored.
+    #[inline]
+    pub(crate) fn written(&mut self) -> Result<&mut WriteTxn> {
         if self.lent.has_reserved() {
             self.put_reserved()?;
         }
-        let place = self.database(dbi)?.tree;
-        Ok(match place {
-            TreePlace::InTxn(id) => Some((id, &mut self.writing_mut()?.txn)),
-            _ => None,
-        })
+        Ok(&mut self.writing_mut()?.txn)
     }
 
     /// The tree of a database, which is made if it is the main one and missing.

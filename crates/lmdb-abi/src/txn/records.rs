@@ -126,7 +126,7 @@ impl Txn {
         cursor: Option<&mut WriteCursor>,
     ) -> Result<Stored> {
         self.begin_change()?;
-        let db_flags = self.check_put(dbi, key, value)?;
+        let (db_flags, tree) = self.check_put(dbi, key, value)?;
         if flags & NOOVERWRITE != 0
             && let Some(value) = self.get_if_there(dbi, key)?
         {
@@ -135,7 +135,10 @@ impl Txn {
         if flags & APPEND != 0 && db_flags & DUPSORT != 0 && self.is_last_key(dbi, key)? {
             return Err(Code::KEYEXIST);
         }
-        let tree = self.tree_for_writing(dbi)?;
+        let tree = match tree {
+            Some(tree) => tree,
+            None => self.tree_for_writing(dbi)?,
+        };
         let Value::Bytes(value) = value else {
             if db_flags & DUPSORT != 0 {
                 return Ok(Stored::Room(self.lent.reserve(dbi, key, value.len())));
@@ -164,15 +167,23 @@ impl Txn {
         }
     }
 
-    /// Refuses what cannot be put; gives the database's flags.
-    pub(crate) fn check_put(&mut self, dbi: u32, key: &[u8], value: Value<'_>) -> Result<u32> {
-        let db_flags = self.database(dbi)?.flags;
+    /// Refuses what cannot be put; gives the database's flags and its tree, unless that is yet to be made.
+    #[inline]
+    pub(crate) fn check_put(
+        &mut self,
+        dbi: u32,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Result<(u32, Option<TreeId>)> {
+        let (db_flags, tree) = self.flags_and_tree(dbi)?;
         check_sizes(db_flags, key, value)?;
         if value.len() == 0 && db_flags & DUPSORT != 0 && !self.may_be_empty(dbi, key)? {
             return Err(Code::BAD_VALSIZE);
         }
-        self.refuse_database_record(dbi, key)?;
-        Ok(db_flags)
+        if dbi == MAIN {
+            self.refuse_database_record(dbi, key)?;
+        }
+        Ok((db_flags, tree))
     }
 
     /// A value of no length is never one of several.
@@ -297,6 +308,7 @@ impl Txn {
     }
 }
 
+#[inline]
 fn check_sizes(flags: u32, key: &[u8], value: Value<'_>) -> Result {
     let is_allowed = |bytes: usize| (1..=KEY_BYTES_MAX).contains(&bytes);
     let key_fits = is_allowed(key.len()) && (flags & INTEGERKEY == 0 || database::is_integer(key));

@@ -114,6 +114,13 @@ impl Page {
         self.0[LEVEL_AT]
     }
 
+    /// Whether this is the page `number`, of this kind, and so high above the leaves.
+    #[inline(always)]
+    pub(crate) fn is(&self, number: PageNo, kind: PageKind, level: usize) -> bool {
+        let found = usize::from(self.u16_at(KIND_AT));
+        found == kind as usize | level << 8 && self.number() == number
+    }
+
     /// The page's own number.
     #[inline]
     pub fn number(&self) -> PageNo {
@@ -184,6 +191,7 @@ impl Page {
         self.0.copy_within(from, to);
     }
 
+    #[inline]
     pub(crate) fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.0[at], self.0[at + 1]])
     }

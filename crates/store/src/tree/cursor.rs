@@ -93,6 +93,7 @@ impl Position {
     };
 
     /// The leaf and the slot of its key; `None` if that is gone.
+    #[inline]
     pub(crate) fn key_place(&self) -> Option<(PageNo, usize)> {
         Some((self.leaf?, self.slot)).filter(|_| !self.gap)
     }
@@ -134,6 +135,27 @@ impl Position {
         let values = Values::of(&leaf, slot, view.record.kind)?;
         self.among = duplicates::Position::of_first(&values);
         view.first_of(&leaf, &values).map(Some)
+    }
+
+    /// Goes to the record with this key and this value, and gives both as they stand in their pages, in trees of whole
+    /// keys with duplicates: [`Cursor::seek_duplicate`] without the cursor. Otherwise it is nowhere.
+    pub(crate) fn seek_duplicate<'p, P: ReadPages + ?Sized>(
+        &mut self,
+        view: &View<'p, P>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<(&'p [u8], &'p [u8])>> {
+        self.leaf = None;
+        let found = view.search(key, |level, step, _| self.steps[level] = step)?;
+        let Some((leaf, Found { slot, exact: true })) = found else {
+            return Ok(None);
+        };
+        let values = Values::of(&leaf, slot, view.record.kind)?;
+        let Some(found) = self.among.seek(view, &leaf, values, value)? else {
+            return Ok(None);
+        };
+        (self.leaf, self.slot, self.gap) = (Some(leaf.number()), slot, false);
+        Ok(Some((leaf.whole_key(slot)?, found)))
     }
 }
 

@@ -272,13 +272,14 @@ pub(crate) struct Cell<'p> {
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'p> {
     page: &'p Page,
-    kind: PageKind,
-    n: usize,
-    prefix: &'p [u8],
-    heads: &'p [[u8; HEAD_BYTES]],
-    offsets: &'p [[u8; 2]],
     /// What is read in place of the page, where others may store to it meanwhile.
     places: Option<&'p PointerLeaf>,
+    kind: PageKind,
+    n: u16,
+    /// Of a packed leaf, the size of its keys, of a leaf of places that of its pairs.
+    prefix_len: u16,
+    /// Where the offsets begin.
+    offsets_at: u16,
 }
 
 /// The page of a node that has none.
@@ -293,10 +294,7 @@ impl<'p> Node<'p> {
         kind: PageKind,
         level: usize,
     ) -> Result<Self> {
-        if page.number() != number
-            || page.kind() != Some(kind)
-            || usize::from(page.level()) != level
-        {
+        if !page.is(number, kind, level) {
             return Err(Error::corrupt(
                 number,
                 "not the page of the tree that it should be",
@@ -308,41 +306,48 @@ impl<'p> Node<'p> {
 
     #[inline(always)]
     fn lay_out(page: &'p Page, kind: PageKind) -> Option<Self> {
-        let n = usize::from(page.u16_at(COUNT_AT));
-        let prefix_len = usize::from(page.u16_at(PREFIX_LEN_AT));
-        if kind.has_equal_entries() {
-            // What is the length of the prefix elsewhere is the size here.
-            let size = prefix_len;
-            let fits = n * size <= kind.room_bytes() && (size > 0 || n == 0);
-            let is_size = kind == PageKind::PackedLeaf || size == PAIR_BYTES;
-            return (fits && is_size).then_some(Self {
-                page,
-                kind,
-                n,
-                prefix: &[],
-                heads: &[],
-                offsets: &[],
-                places: None,
-            });
-        }
-        let cells = usize::from(page.u16_at(CELLS_AT));
-        if cells > PAGE_BYTES || NODE_HEADER_BYTES + prefix_len + slots_bytes(kind, n) > cells {
-            return None;
-        }
-        let (_, rest) = page.bytes().split_at_checked(NODE_HEADER_BYTES)?;
-        let (prefix, rest) = rest.split_at_checked(prefix_len)?;
-        let (heads, rest) = rest.split_at_checked(n.next_multiple_of(HEADS_STEP) * HEAD_BYTES)?;
-        let heads = heads.as_chunks().0.get(..n)?;
-        let offsets = rest.as_chunks().0.get(..n)?;
-        Some(Self {
+        let (n, prefix_len) = (page.u16_at(COUNT_AT), page.u16_at(PREFIX_LEN_AT));
+        let node = |offsets_at: usize| Self {
             page,
+            places: None,
             kind,
             n,
-            prefix,
-            heads,
-            offsets,
-            places: None,
-        })
+            prefix_len,
+            offsets_at: offsets_at as u16,
+        };
+        let (number, len) = (usize::from(n), usize::from(prefix_len));
+        if kind.has_equal_entries() {
+            let fits = number * len <= kind.room_bytes() && (len > 0 || n == 0);
+            let is_size = kind == PageKind::PackedLeaf || len == PAIR_BYTES;
+            return (fits && is_size).then(|| node(0));
+        }
+        let cells = usize::from(page.u16_at(CELLS_AT));
+        let offsets_at = NODE_HEADER_BYTES + len + number.next_multiple_of(HEADS_STEP) * HEAD_BYTES;
+        (cells <= PAGE_BYTES && offsets_at + 2 * number <= cells).then(|| node(offsets_at))
+    }
+
+    /// What all keys of a page with slots have in common.
+    #[inline]
+    fn prefix(&self) -> &'p [u8] {
+        let end = NODE_HEADER_BYTES + usize::from(self.prefix_len);
+        let prefix = self.page.bytes().get(NODE_HEADER_BYTES..end);
+        prefix.unwrap_or_default()
+    }
+
+    /// The heads of a page with slots.
+    #[inline]
+    fn heads(&self) -> &'p [[u8; HEAD_BYTES]] {
+        let at = NODE_HEADER_BYTES + usize::from(self.prefix_len);
+        let heads = self.page.bytes().get(at..at + HEAD_BYTES * self.len());
+        heads.unwrap_or_default().as_chunks().0
+    }
+
+    /// Where the cell of an entry begins, in a page with slots.
+    #[inline]
+    fn offset(&self, slot: usize) -> Option<usize> {
+        let at = usize::from(self.offsets_at) + 2 * slot;
+        let offset = self.page.bytes().get(at..)?.first_chunk()?;
+        (slot < self.len()).then(|| usize::from(u16::from_le_bytes(*offset)))
     }
 
     /// Takes a leaf of places that others may store to as the one that it is expected to be.
@@ -356,12 +361,11 @@ impl<'p> Node<'p> {
         }
         Ok(Self {
             page: &NO_PAGE,
-            kind: PageKind::PointerLeaf,
-            n: places.len(),
-            prefix: &[],
-            heads: &[],
-            offsets: &[],
             places: Some(places),
+            kind: PageKind::PointerLeaf,
+            n: places.len() as u16,
+            prefix_len: PAIR_BYTES as u16,
+            offsets_at: 0,
         })
     }
 
@@ -382,14 +386,14 @@ impl<'p> Node<'p> {
 
     /// The size of the keys of a packed leaf, of the pairs of a leaf of places.
     pub(crate) fn packed_size(&self) -> usize {
-        usize::from(self.page.u16_at(PREFIX_LEN_AT))
+        usize::from(self.prefix_len)
     }
 
     /// The keys, or pairs, from `slot` on, one behind the other.
     pub(crate) fn packed(&self, slots: Range<usize>) -> Option<&'p [u8]> {
         let size = self.packed_size();
         let keys = self.page.bytes().get(NODE_HEADER_BYTES..)?;
-        keys.get(..self.n * size)?
+        keys.get(..self.len() * size)?
             .get(slots.start * size..slots.end * size)
     }
 
@@ -414,23 +418,23 @@ impl<'p> Node<'p> {
     /// The number of entries.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.n
+        usize::from(self.n)
     }
 
     /// The bytes of the page that are in use, header aside.
     pub(crate) fn used(&self) -> usize {
         match self.kind {
-            PageKind::PackedLeaf => return self.n * self.packed_size(),
-            PageKind::PointerLeaf => return self.n * PAIR_BYTES,
+            PageKind::PackedLeaf => return self.len() * self.packed_size(),
+            PageKind::PointerLeaf => return self.len() * PAIR_BYTES,
             _ => {}
         }
         let cells = PAGE_BYTES.saturating_sub(usize::from(self.page.u16_at(CELLS_AT)));
         let live = cells.saturating_sub(usize::from(self.page.u16_at(DEAD_AT)));
-        self.prefix.len() + slots_bytes(self.kind, self.len()) + live
+        usize::from(self.prefix_len) + slots_bytes(self.kind, self.len()) + live
     }
 
     fn head(&self, slot: usize) -> Option<u32> {
-        self.heads.get(slot).map(|head| u32::from_le_bytes(*head))
+        self.heads().get(slot).map(|head| u32::from_le_bytes(*head))
     }
 
     #[inline]
@@ -446,7 +450,7 @@ impl<'p> Node<'p> {
             PageKind::PointerLeaf => return self.pointer_cell(slot),
             _ => {}
         }
-        let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
+        let at = self.offset(slot)?;
         let bytes = self.page.bytes().get(at..)?;
         let (suffix_len, rest) = split_u16(bytes)?;
         // In whole pages the head is repeated in the cell.
@@ -516,7 +520,7 @@ impl<'p> Node<'p> {
             }
             _ => {}
         }
-        let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
+        let at = self.offset(slot)?;
         let (len, rest) = split_u16(self.page.bytes().get(at..)?)?;
         let skip = match self.kind.is_leaf() {
             true => 2,
@@ -540,7 +544,7 @@ impl<'p> Node<'p> {
                 .find_cell(slot)
                 .map(|cell| (key, cell.mark, cell.payload));
         }
-        let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
+        let at = self.offset(slot)?;
         let (key_len, rest) = split_u16(self.page.bytes().get(at..)?)?;
         let (stored, rest) = split_u16(rest)?;
         let (mark, payload_len) = Mark::decode(stored);
@@ -559,14 +563,19 @@ impl<'p> Node<'p> {
         if !order.is_bytes() || self.kind.has_equal_entries() {
             return self.search_whole(key, from, order);
         }
-        let Some(suffix) = key.strip_prefix(self.prefix) else {
-            let slot = if key < self.prefix { from } else { self.len() };
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            let slot = if key < prefix { from } else { self.len() };
             return Ok(Found::gap(slot));
         };
         let head = head_of(suffix);
-        let heads = self.heads.get(from..).unwrap_or_default();
-        let slot = from + heads.partition_point(|other| u32::from_le_bytes(*other) < head);
-        if self.head(slot) != Some(head) {
+        let heads = self.heads();
+        let slot = from
+            + heads
+                .get(from..)
+                .unwrap_or_default()
+                .partition_point(|other| u32::from_le_bytes(*other) < head);
+        if heads.get(slot) != Some(&head.to_le_bytes()) {
             return Ok(Found::gap(slot));
         }
         if self.kind.is_leaf() {
@@ -585,8 +594,8 @@ impl<'p> Node<'p> {
     /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
     #[inline]
     pub(crate) fn prefetch_cell(&self, slot: usize) {
-        if let Some(offset) = self.offsets.get(slot) {
-            prefetch::cell(self.page, usize::from(u16::from_le_bytes(*offset)));
+        if let Some(at) = self.offset(slot) {
+            prefetch::cell(self.page, at);
         }
     }
 
@@ -605,13 +614,13 @@ impl<'p> Node<'p> {
         if !order.is_bytes() || self.kind.has_equal_entries() {
             return;
         }
-        if let Some(suffix) = key.strip_prefix(self.prefix) {
+        if let Some(suffix) = key.strip_prefix(self.prefix()) {
             let head = head_of(suffix);
             let slot = self
-                .heads
+                .heads()
                 .partition_point(|other| u32::from_le_bytes(*other) < head);
-            if let Some(offset) = self.offsets.get(slot) {
-                lines.fetch_cell(self.page, usize::from(u16::from_le_bytes(*offset)));
+            if let Some(at) = self.offset(slot) {
+                lines.fetch_cell(self.page, at);
             }
         }
     }
@@ -628,7 +637,7 @@ impl<'p> Node<'p> {
         if self.head(low) != Some(head) {
             return Ok(Found::gap(low));
         }
-        let rest = self.heads.get(low..).unwrap_or_default();
+        let rest = self.heads().get(low..).unwrap_or_default();
         let high = low + rest.partition_point(|other| u32::from_le_bytes(*other) == head);
         Found::by(low..high, |slot| self.compare(slot, suffix))
     }
@@ -685,8 +694,9 @@ impl<'p> Node<'p> {
     #[inline]
     pub(crate) fn push_key_in(&self, slot: usize, cell: &Cell<'_>, out: &mut Vec<u8>) {
         let head = self.head(slot).unwrap_or_default().to_be_bytes();
-        out.reserve(self.prefix.len() + cell.suffix_len);
-        out.extend_from_slice(self.prefix);
+        let prefix = self.prefix();
+        out.reserve(prefix.len() + cell.suffix_len);
+        out.extend_from_slice(prefix);
         match cell.suffix_len {
             // As ids have, of which a page holds few.
             HEAD_BYTES => out.extend_from_slice(&head),
@@ -720,7 +730,7 @@ impl<'p> Node<'p> {
                 _ => Err("key too long"),
             };
         }
-        if self.kind.is_whole() && !self.prefix.is_empty() {
+        if self.kind.is_whole() && self.prefix_len > 0 {
             return Err("prefix in a page of whole keys");
         }
         let cells = usize::from(self.page.u16_at(CELLS_AT));
@@ -732,15 +742,12 @@ impl<'p> Node<'p> {
             let (Some(cell), Some(head)) = (self.find_cell(slot), self.head(slot)) else {
                 return Err("cell outside its page");
             };
-            let at = self
-                .offsets
-                .get(slot)
-                .map_or(0, |offset| usize::from(u16::from_le_bytes(*offset)));
+            let at = self.offset(slot).unwrap_or_default();
             if at < cells {
                 return Err("cell outside the area of cells");
             }
             live += cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
-            if self.prefix.len() + cell.suffix_len > crate::limits::KEY_BYTES_MAX {
+            if usize::from(self.prefix_len) + cell.suffix_len > crate::limits::KEY_BYTES_MAX {
                 return Err("key too long");
             }
             let padding = head

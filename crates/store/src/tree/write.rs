@@ -12,14 +12,14 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Comparators, Orders, Position, Step};
+use super::{Comparators, NO_STEPS, Orders, Position, Step};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
-use crate::limits::{DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DUPLICATE_BYTES_MAX, HEIGHT_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node, entry_bytes};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;
@@ -34,6 +34,8 @@ pub struct TreeMut<'a, P: ?Sized> {
     pages: &'a mut P,
     record: &'a mut TreeRecord,
     orders: Orders,
+    /// Room for the way of the change that is being made.
+    steps: [Step; HEIGHT_MAX],
 }
 
 /// Where the bytes of a value are.
@@ -62,6 +64,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             pages,
             record,
             orders,
+            steps: NO_STEPS,
         }
     }
 

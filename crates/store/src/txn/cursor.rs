@@ -131,12 +131,36 @@ impl WriteCursor {
     /// caller that wants nothing else. A [`WriteCursor::put`] of the same key that follows need not search for it.
     pub fn seek_exact<'t>(&mut self, txn: &'t WriteTxn, key: &[u8]) -> Result<Option<&'t [u8]>> {
         (self.standing, self.seen) = (false, None);
-        let tree = txn.view(self.tree)?;
+        let open = txn.open(self.tree)?;
+        let tree = open.view(txn.pages());
         let found = self.position.seek_exact(&tree, key)?;
         let has_duplicates = tree.record().kind.duplicates.is_some();
         self.stand_on(key, found.filter(|_| has_duplicates).unwrap_or_default());
-        self.standing = found.is_some();
-        self.seen = Some(txn.open(self.tree)?.changed);
+        (self.standing, self.seen) = (found.is_some(), Some(open.changed));
+        Ok(found)
+    }
+
+    /// Goes to the record with this key and this value, and gives both as they stand in their pages; or goes nowhere.
+    /// As [`TreeCursor::seek_duplicate`], for the caller that wants nothing else, and only in trees of whole keys with
+    /// duplicates: in others it goes nowhere. A [`WriteCursor::put_current`] that follows need not search for the key.
+    pub fn seek_duplicate<'t>(
+        &mut self,
+        txn: &'t WriteTxn,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        (self.standing, self.seen) = (false, None);
+        let open = txn.open(self.tree)?;
+        let tree = open.view(txn.pages());
+        let kind = tree.record().kind;
+        if kind.duplicates.is_none() || !kind.whole {
+            return Ok(None);
+        }
+        let found = self.position.seek_duplicate(&tree, key, value)?;
+        if let Some((key, value)) = found {
+            self.stand_on(key, value);
+            self.seen = Some(open.changed);
+        }
         Ok(found)
     }
 
@@ -162,17 +186,21 @@ impl WriteCursor {
 
     /// How many values the key has that it stands on: [`TreeCursor::duplicates`], mostly without looking for its place.
     pub fn duplicates(&mut self, txn: &WriteTxn) -> Result<u64> {
-        match self.knows_place(txn)? {
-            true => self.position.duplicates(&txn.view(self.tree)?),
-            false => self.read(txn)?.duplicates(),
+        if !self.knows_place(txn)? {
+            return self.read(txn)?.duplicates();
+        }
+        match self.position.known_duplicates() {
+            Some(count) => txn.env().inner().check_usable().map(|()| count),
+            None => self.position.duplicates(&txn.view(self.tree)?),
         }
     }
 
     /// [`WriteTxn::put`], after which the cursor stands on the record.
     pub fn put(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<bool> {
         let at = self.place_of(txn, key)?;
+        let is_key_known = at.is_some();
         let is_new = txn.change(self.tree, false, |tree| tree.put_at(at, key, value))?;
-        self.stand_on(key, value);
+        self.stand_on_value(key, is_key_known, value);
         Ok(is_new)
     }
 
@@ -196,10 +224,11 @@ impl WriteCursor {
     /// [`WriteTxn::append_duplicate`], after which the cursor stands on the record.
     pub fn append_duplicate(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
         let at = self.place_of(txn, key)?;
+        let is_key_known = at.is_some();
         txn.change(self.tree, false, |tree| {
             tree.append_duplicate_at(at, key, value)
         })?;
-        self.stand_on(key, value);
+        self.stand_on_value(key, is_key_known, value);
         Ok(())
     }
 
@@ -235,18 +264,16 @@ impl WriteCursor {
     /// record was deleted.
     pub fn put_current(&mut self, txn: &mut WriteTxn, value: &[u8]) -> Result<()> {
         let has_duplicates = self.is_on_record(txn)?.ok_or(Error::NoRecord)?;
-        let key = std::mem::take(&mut self.key);
-        let result = match has_duplicates {
-            true => txn.change(self.tree, false, |tree| {
-                tree.replace_duplicate(&key, &self.value, value)
-            }),
-            false => txn.put(self.tree, &key, value).map(drop),
-        };
-        if result.is_ok() {
-            self.stand_on(&key, value);
-        }
-        self.key = key;
-        result
+        let at = self.place_of(txn, &self.key)?;
+        let key = &self.key;
+        txn.change(self.tree, false, |tree| match has_duplicates {
+            true => tree.replace_duplicate(at, key, &self.value, value),
+            false => tree.put_at(at, key, value).map(drop),
+        })?;
+        self.seen = None;
+        self.value.clear();
+        self.value.extend_from_slice(value);
+        Ok(())
     }
 
     /// Deletes the record the cursor stands on; in a tree with duplicates, this one of the key's values. The cursor
@@ -280,12 +307,19 @@ impl WriteCursor {
 
     /// From now on stands on this record, wherever that is; in the gap where it would be if there is none.
     pub fn stand_on(&mut self, key: &[u8], value: &[u8]) {
-        self.standing = true;
-        self.key.clear();
-        self.key.extend_from_slice(key);
+        self.stand_on_value(key, false, value);
+    }
+
+    /// The same. `is_key_known` says that it is the key that the cursor remembers already.
+    #[inline]
+    fn stand_on_value(&mut self, key: &[u8], is_key_known: bool, value: &[u8]) {
+        (self.standing, self.seen) = (true, None);
+        if !is_key_known {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
         self.value.clear();
         self.value.extend_from_slice(value);
-        self.seen = None;
     }
 
     fn remember(&mut self, cursor: &mut TreeCursor<'_>) -> Result<()> {

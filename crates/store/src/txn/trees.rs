@@ -40,6 +40,12 @@ impl OpenTree {
         }
     }
 
+    /// The tree as it is now, in the transaction's pages.
+    #[inline]
+    pub(super) fn view<'t>(&self, pages: &'t TxnPages) -> Tree<'t> {
+        View::with_orders(pages.view(), self.state.record, self.orders)
+    }
+
     /// Whether the catalog has it under this name.
     fn is_stored_as(&self, name: &[u8]) -> bool {
         let stored = self.stored.as_ref();
@@ -187,12 +193,7 @@ impl WriteTxn {
 
     /// The tree as it is now, own changes included, to be read like a snapshot's.
     pub fn view(&self, tree: TreeId) -> Result<Tree<'_>> {
-        let tree = self.open(tree)?;
-        Ok(View::with_orders(
-            self.pages().view(),
-            tree.state.record,
-            tree.orders,
-        ))
+        Ok(self.open(tree)?.view(self.pages()))
     }
 
     fn check_new_name(&mut self, name: &[u8]) -> Result<()> {
@@ -240,6 +241,7 @@ impl WriteTxn {
         }
     }
 
+    #[inline]
     pub(super) fn open(&self, id: TreeId) -> Result<&OpenTree> {
         match self.trees.get(id.at as usize) {
             Some(tree) if id.txn == self.number && !tree.state.is_dropped => Ok(tree),

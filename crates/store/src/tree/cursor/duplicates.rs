@@ -53,6 +53,35 @@ impl Position {
         }
     }
 
+    /// Goes to a value among those of a key, and gives it as it stands in its page. Answers `None`, and is anywhere, if
+    /// it is not there.
+    pub(super) fn seek<'p, P: ReadPages + ?Sized>(
+        &mut self,
+        view: &View<'p, P>,
+        leaf: &Node<'p>,
+        values: Values<'p>,
+        value: &[u8],
+    ) -> Result<Option<&'p [u8]>> {
+        let Values::Tree(tree) = values else {
+            let found = values.search(value, view.orders.duplicates, leaf.number())?;
+            let (at, gap) = (found.slot, false);
+            *self = Self::List { at, gap };
+            return Ok(values.get(at).filter(|_| found.exact));
+        };
+        let view = view.of_values(tree);
+        if !matches!(self, Self::Tree(_)) {
+            *self = Self::Tree(Box::new(super::Position::NOWHERE));
+        }
+        let Self::Tree(position) = self else {
+            return Ok(None);
+        };
+        position.seek_exact(&view, value)?;
+        let found = position.key_place();
+        found
+            .map(|(leaf, slot)| view.open(leaf, 0)?.whole_key(slot))
+            .transpose()
+    }
+
     pub(super) fn is_in_gap(&self) -> bool {
         match self {
             Self::One | Self::First { .. } => false,
@@ -107,10 +136,20 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
 }
 
 impl super::Position {
-    /// The tree of the values of the key, if there is one and it is known.
-    pub(crate) fn tree_of_values(&self) -> Option<TreeRecord> {
+    /// The tree of the values of the key, if there is one and it is known; and the place of the key.
+    #[inline]
+    pub(crate) fn tree_of_values(&self) -> Option<((PageNo, usize), TreeRecord)> {
         match self.among {
-            Position::First { tree, .. } => tree,
+            Position::First { tree, .. } => self.key_place().zip(tree),
+            _ => None,
+        }
+    }
+
+    /// How many values the key has there, if that was found out on the way.
+    #[inline]
+    pub(crate) fn known_duplicates(&self) -> Option<u64> {
+        match self.among {
+            Position::First { values, .. } if self.leaf.is_some() => Some(values),
             _ => None,
         }
     }
@@ -121,9 +160,6 @@ impl super::Position {
             return Ok(0);
         };
         view.pages.check_process()?;
-        if let Position::First { values, .. } = self.among {
-            return Ok(values);
-        }
         let leaf = view.open(leaf, 0)?;
         match self.slot < leaf.len() {
             true => values_at(&leaf, self.slot, view.record.kind),

@@ -39,11 +39,7 @@ impl<'a> NodeMut<'a> {
         level: usize,
     ) -> Result<Self> {
         let node = Node::open(page, number, kind, level)?;
-        let prefix_len = match kind {
-            kind if kind.has_equal_entries() => node.packed_size(),
-            _ => node.prefix.len(),
-        };
-        let n = node.len();
+        let (n, prefix_len) = (node.len(), usize::from(node.prefix_len));
         Ok(Self {
             page,
             kind,
@@ -230,6 +226,31 @@ impl<'a> NodeMut<'a> {
         Ok(true)
     }
 
+    /// Adds a key behind the last one of a packed leaf, if `is_last` says of that that the key follows it; whether it
+    /// does. Answers `None`, and changes nothing, if the leaf is empty or full, or its keys have another size.
+    #[inline]
+    pub(crate) fn append_packed(
+        &mut self,
+        key: &[u8],
+        is_last: impl FnOnce(&[u8]) -> Result<bool>,
+    ) -> Result<Option<bool>> {
+        let (n, size) = (self.n, self.prefix_len);
+        let end = NODE_HEADER_BYTES + n * size;
+        if n == 0 || key.len() != size || end + size > PAGE_BYTES {
+            return Ok(None);
+        }
+        let before = self.page.bytes().get(end - size..end);
+        if !is_last(before.unwrap_or_default())? {
+            return Ok(Some(false));
+        }
+        self.page.store(end, key).ok_or_else(|| self.corrupt())?;
+        self.n = n + 1;
+        self.page.set_u16_at(COUNT_AT, self.n as u16);
+        let run = InsertionRun::of(self.page).after(n);
+        self.set_run(run);
+        Ok(Some(true))
+    }
+
     fn remove_packed(&mut self, slot: usize) -> Result<()> {
         let (n, size) = (self.n, self.prefix_len);
         if slot >= n {
@@ -373,6 +394,15 @@ impl<'a> NodeMut<'a> {
         Ok(self.place(slot)?.payload)
     }
 
+    /// The payload of an entry, to be changed.
+    #[inline]
+    pub(crate) fn payload_mut(&mut self, slot: usize) -> Result<&mut [u8]> {
+        let range = self.payload_range(slot)?;
+        let number = self.page.number();
+        let payload = self.page.bytes_mut().get_mut(range);
+        payload.ok_or_else(|| Error::corrupt(number, "cells do not fit into their page"))
+    }
+
     /// Where the last insertions went.
     pub(crate) fn set_run(&mut self, run: InsertionRun) {
         self.page.set_u16_at(RUN_AT, run.0);
@@ -465,10 +495,9 @@ impl<'a> NodeMut<'a> {
         let floor = self.heads_at() + slots_bytes(self.kind, self.n);
         let offsets = self.offsets_at(self.n);
         let mut at = PAGE_BYTES;
-        for (slot, from) in node.offsets.iter().enumerate() {
-            let cell = node.find_cell(slot)?;
+        for slot in 0..node.len() {
+            let (cell, from) = (node.find_cell(slot)?, node.offset(slot)?);
             let len = cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
-            let from = usize::from(u16::from_le_bytes(*from));
             at = at.checked_sub(len).filter(|&at| at >= floor)?;
             self.page.store(at, before.bytes().get(from..from + len)?)?;
             self.page

@@ -13,7 +13,7 @@ use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{Child, Found, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut};
-use crate::tree::{NO_STEPS, Orders, Position, Step, View, value};
+use crate::tree::{Orders, Position, Step, View, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
 const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;
@@ -27,7 +27,7 @@ pub(super) struct Change<'a, P: ?Sized> {
     pub(super) pages: &'a mut P,
     pub(super) tree: &'a mut TreeRecord,
     pub(super) orders: Orders,
-    pub(super) steps: [Step; HEIGHT_MAX],
+    pub(super) steps: &'a mut [Step; HEIGHT_MAX],
     pub(super) place: Found,
 }
 
@@ -60,18 +60,16 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     pub(super) fn along(tree: &'a mut TreeMut<'_, P>, position: &Position) -> Result<Self> {
         let (found, missed) = (position.key_place(), position.missed_place());
         let (page, slot) = found.or(missed).ok_or(Error::NoRecord)?;
-        let mut steps = position.steps;
-        steps[0] = Step { page, slot };
-        Ok(Self {
-            pages: tree.pages,
-            tree: tree.record,
-            orders: tree.orders,
-            steps,
-            place: Found {
-                slot,
-                exact: found.is_some(),
-            },
-        })
+        let mut change = Self::nowhere(tree);
+        for level in 1..change.height() {
+            change.steps[level] = position.steps[level];
+        }
+        change.steps[0] = Step { page, slot };
+        change.place = Found {
+            slot,
+            exact: found.is_some(),
+        };
+        Ok(change)
     }
 
     /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last
@@ -99,7 +97,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             pages: tree.pages,
             tree: tree.record,
             orders: tree.orders,
-            steps: NO_STEPS,
+            steps: &mut tree.steps,
             place: Found::gap(0),
         }
     }

@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 
 use super::{Change, TreeMut};
 use crate::error::{Error, Result};
+use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
 use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
 use crate::tree::duplicates::{SIZE_BYTES, Values, damaged, encode_sub_page};
-use crate::tree::node::{ENTRY_BYTES_MAX, Found, InsertionRun, Mark, Node, NodeMut, entry_bytes};
+use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node, NodeMut, entry_bytes};
 use crate::tree::{Order, Orders, Position, View};
 
 /// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them
@@ -31,24 +32,66 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
         }
-        let mut change = self.find_at(at, key, value.len())?;
-        if let Some(tree) = at.and_then(Position::tree_of_values)
-            && change.append_packed(tree, value)?
+        if let Some((place, values)) = at.and_then(Position::tree_of_values)
+            && self.append_packed(place, values, value)?
         {
-            change.tree.records += 1;
             return Ok(());
         }
+        let change = self.find_at(at, key, value.len())?;
         change.put_duplicate(key, value, true).map(drop)
     }
 
-    /// Puts a value in the place of another one of its key. [`Error::NoRecord`] if there is no such key.
-    pub(crate) fn replace_duplicate(&mut self, key: &[u8], old: &[u8], new: &[u8]) -> Result<()> {
-        let mut change = self.find(key, new.len())?;
+    /// Adds a value behind those in the tree of values of an entry, whose leaf and slot are given, if they are of its
+    /// length, and their last leaf is the transaction's own and has room; whether it has.
+    fn append_packed(
+        &mut self,
+        (leaf, slot): (PageNo, usize),
+        values: TreeRecord,
+        value: &[u8],
+    ) -> Result<bool> {
+        // What leads to a page of the transaction's own is its own, too.
+        if !values.kind.packed || !self.pages.is_own(values.root) {
+            return Ok(false);
+        }
+        let mut last = values.root;
+        for level in (1..usize::from(values.height)).rev() {
+            let kind = values.page_kind(level);
+            let branch = Node::open(self.pages.page(last)?, last, kind, level)?;
+            last = branch.child(branch.len().saturating_sub(1))?.page;
+        }
+        if !self.pages.is_own(last) {
+            return Ok(false);
+        }
+        let page = self.pages.page_mut(last)?;
+        let mut node = NodeMut::open(page, last, PageKind::PackedLeaf, 0)?;
+        let order = self.orders.duplicates;
+        let is_last = |before: &[u8]| order.compare(before, value).map(Ordering::is_lt);
+        match node.append_packed(value, is_last)? {
+            None => return Ok(false),
+            Some(false) => return Err(Error::OutOfOrder),
+            Some(true) => {}
+        }
+        let kind = self.record.page_kind(0);
+        let mut leaf = NodeMut::open(self.pages.page_mut(leaf)?, leaf, kind, 0)?;
+        TreeRecord::store_records(leaf.payload_mut(slot)?, values.records + 1);
+        self.record.records += 1;
+        Ok(true)
+    }
+
+    /// Puts a value in the place of another one of its key, whose record a cursor may stand at: `at` is where.
+    /// [`Error::NoRecord`] if there is no such key.
+    pub(crate) fn replace_duplicate(
+        &mut self,
+        at: Option<&Position>,
+        key: &[u8],
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<()> {
+        let mut change = self.find_at(at, key, new.len())?;
         if !change.place.exact {
             return Err(Error::NoRecord);
         }
-        let (payload, mark) = change.copy_values()?;
-        let values = change.values_of(&payload, mark)?;
+        let values = change.values()?;
         let has_same_place = change.orders.duplicates.compare(old, new)?.is_eq();
         // What is refused is refused before anything is changed.
         if values.len() > 1 {
@@ -56,6 +99,11 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         }
         if has_same_place && !matches!(values, Values::Tree(_)) {
             let place = change.find_value(&values, old)?.slot;
+            if values.get(place).is_some_and(|old| old.len() == new.len()) {
+                return change.overwrite(place, new);
+            }
+            let (payload, mark) = change.copy_values()?;
+            let values = change.values_of(&payload, mark)?;
             let values = (0..values.len() as usize).map(|at| match at == place {
                 true => new,
                 false => values.get(at).unwrap_or_default(),
@@ -134,10 +182,6 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         let values = self.values()?;
         if let Values::Tree(mut tree) = values {
-            if last && self.append_packed(tree, value)? {
-                self.tree.records += 1;
-                return Ok(true);
-            }
             let mut sub_tree = self.sub_tree(&mut tree);
             let new = match last {
                 true => sub_tree.append(value, &[]).map(|()| true)?,
@@ -172,31 +216,20 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         Ok(true)
     }
 
-    /// Adds a value behind those in a tree of values of its length, if the last leaf is the transaction's own and has
-    /// room; whether it has.
-    fn append_packed(&mut self, mut tree: TreeRecord, value: &[u8]) -> Result<bool> {
-        let (order, slot) = (self.orders.duplicates, self.place.slot);
-        let view = View::new(&*self.pages, tree);
-        let (leaf, last) = view.edge(tree.root, view.height(), true, |_, _| {})?;
-        let page = leaf.number();
-        let is_packed = tree.kind.packed && leaf.packed_size() == value.len();
-        if !is_packed || !self.pages.is_own(page) {
-            return Ok(false);
+    /// Writes a value over number `at` of those in the leaf, which is as long.
+    fn overwrite(&mut self, at: usize, value: &[u8]) -> Result<()> {
+        let (slot, kind) = (self.place.slot, self.tree.kind);
+        self.touch(0)?;
+        let cell = self.node(0)?.cell(slot)?;
+        let values = Values::decode(cell.payload, cell.mark, kind);
+        let range = values.and_then(|values| values.range(at));
+        let range = range.filter(|range| range.len() == value.len());
+        let range = range.ok_or_else(|| self.damaged())?;
+        let mut leaf = self.node_mut(0)?;
+        if let Some(place) = leaf.payload_mut(slot)?.get_mut(range) {
+            place.copy_from_slice(value);
         }
-        if order.compare(leaf.whole_key(last)?, value)?.is_ge() {
-            return Err(Error::OutOfOrder);
-        }
-        let leaf = self.pages.page_mut(page)?;
-        let run = InsertionRun::of(leaf).after(last + 1);
-        let mut leaf = NodeMut::open(leaf, page, tree.page_kind(0), 0)?;
-        if !leaf.insert(last + 1, value, &[], Mark::Inline)? {
-            return Ok(false);
-        }
-        leaf.set_run(run);
-        tree.records += 1;
-        // What leads to a page of the transaction's own is its own, too.
-        self.node_mut(0)?.set_payload(slot, &tree.encode())?;
-        Ok(true)
+        Ok(())
     }
 
     /// Adds a value to several of its length, as number `at`, where they stand; whether the leaf has room for it.
