@@ -327,7 +327,44 @@ fn go_on(space: &Space, acknowledged: &Acknowledged) {
     space.read(check).unwrap();
 }
 
-/// A process dies at each step of some work in turn, or at each of so many of them.
+/// What the one that goes on does before anything else; it may open the space anew.
+fn act_first(turn: usize, space: Space, open: &dyn Fn() -> Space, folder: &Path) -> Space {
+    match turn % 5 {
+        0 => {}
+        1 => (0..2).for_each(|_| space.transaction(invert).unwrap()),
+        2 => space.grow_to(space.bytes() + PAGE_BYTES as u64).unwrap(),
+        3 => check_copy(&space, folder),
+        _ => {
+            drop(space);
+            return open();
+        }
+    }
+    space
+}
+
+/// Changes a byte of each page, which is too large for the log; the second time everything is as before.
+fn invert(t: &mut Transaction<'_>) -> Result<(), Error> {
+    for page in FIRST..PAGES {
+        let place = (page + 1) * PAGE_BYTES as u64 - 1;
+        let inverted = !bytes(t, place, 1)?[0];
+        store(t, place, &[inverted])?;
+    }
+    Ok(())
+}
+
+/// Copies the space, and compares the copy with what it must be.
+fn check_copy(space: &Space, folder: &Path) {
+    let to = folder.join(COPY);
+    let known = space.read(number).unwrap();
+    space.back_up(&to).unwrap();
+    let copy = Space::open(&to, &options(space.mode()).create(false)).unwrap();
+    assert_eq!(copy.read(check).unwrap(), known);
+    drop(copy);
+    std::fs::remove_dir_all(&to).unwrap();
+}
+
+/// A process dies at each step of some work in turn, or at each of so many of them. The one that goes on does each time
+/// something else first.
 fn die_everywhere(mode: Mode, stride: usize, somebody_survives: bool) {
     let mut folder = tempfile::tempdir().unwrap();
     for (round, step) in (0..).step_by(stride).enumerate() {
@@ -346,6 +383,8 @@ fn die_everywhere(mode: Mode, stride: usize, somebody_survives: bool) {
             assert!(!large.exists(), "step {step}: it is needed no longer");
             space
         });
+        let turn = round + usize::from(somebody_survives);
+        let survivor = act_first(turn, survivor, &open, folder.path());
         go_on(&survivor, &acknowledged);
         if done {
             assert!(step > 100, "only {step} steps");
