@@ -1,4 +1,4 @@
-//! Controls, asked for by the clients that people use: those of ldap-utils.
+//! Controls, asked for by the clients that people use: those of ldap-utils, and python-ldap.
 
 #![allow(clippy::unwrap_used)]
 
@@ -129,6 +129,41 @@ fn what_failed() {
         output.contains("control: 1.3.6.1.4.1.4203.666.5.17"),
         "{output}"
     );
+}
+
+/// What views of the people sorted by surname hold, as python-ldap reads it.
+const LIST_VIEW: &str = r#"
+import sys, ldap
+from ldap.controls.sss import SSSRequestControl
+from ldap.controls.vlv import VLVRequestControl, VLVResponseControl
+url, who, password, base = sys.argv[1:]
+connection = ldap.initialize(url)
+connection.simple_bind_s(who, password)
+order = SSSRequestControl(criticality=True, ordering_rules=['sn'])
+
+def view(**target):
+    control = VLVRequestControl(criticality=True, before_count=0, after_count=1, **target)
+    asked = connection.search_ext(
+        base, ldap.SCOPE_SUBTREE, '(objectClass=person)', ['cn'], serverctrls=[order, control])
+    _, entries, _, controls = connection.result3(asked)
+    told = [c for c in controls if c.controlType == VLVResponseControl.controlType][0]
+    names = [entry['cn'][0].decode() for _, entry in entries]
+    print(*names, told.targetPosition, told.contentCount, int(told.result))
+    return told.context_id
+
+context = view(offset=1, content_count=0)
+view(offset=3, content_count=3, context_id=context)
+view(greater_than_or_equal='B')
+"#;
+
+#[test]
+fn virtual_list_view() {
+    let (_folder, server) = serve();
+    let mut python = program("/usr/bin/python3", "python3");
+    python.args(["-c", LIST_VIEW, server.ldap(), ADMIN, PASSWORD, SUFFIX]);
+    let output = succeeded(python.output().unwrap());
+    let views: Vec<_> = output.lines().collect();
+    assert_eq!(views, ["Bob Cyd 1 3 0", "Ann 3 3 0", "Cyd Ann 2 3 0"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, EntryChange, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys,
+    Controls, ControlsBuf, EntryChange, ListView, ListViewResult, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys,
     SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, put_what_failed,
     queue_length, what_failed,
 };
@@ -91,6 +91,16 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(length) = queue_length(bytes) {
         put_queue_length(&mut out, length);
         assert_eq!(queue_length(&out), Ok(length));
+    }
+    out.clear();
+    if let Ok(view) = ListView::decode(bytes) {
+        view.encode(&mut out);
+        assert_eq!(ListView::decode(&out), Ok(view));
+    }
+    out.clear();
+    if let Ok(result) = ListViewResult::decode(bytes) {
+        result.encode(&mut out);
+        assert_eq!(ListViewResult::decode(&out), Ok(result));
     }
     out.clear();
     if let Ok(oids) = what_failed(bytes) {

@@ -84,7 +84,7 @@ pub use password_policy::{
 pub use search::{
     Admission, AttributesOnly, Budget, EntrySink, Persistent, RightsOf, RightsQuestion,
     SORTING_BYTES_MAX, Search, SearchOptions, Searches, Sink, SortOptions, Sorted, Step,
-    Synchronisation, Wire, WireEntry,
+    Synchronisation, ViewOptions, Wire, WireEntry,
 };
 pub use second_factor::{
     SecondFactor, Token, TokenHash, TokenUse, read_values as read_token_values,

@@ -56,6 +56,9 @@ pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
 pub use tree_delete::TREE_DELETE;
 pub use virtual_attributes_only::VIRTUAL_ATTRIBUTES_ONLY;
+pub use virtual_list_view::{
+    LIST_VIEW_REQUEST, LIST_VIEW_RESPONSE, ListTarget, ListView, ListViewResult,
+};
 pub use what_failed::{WHAT_FAILED, WHAT_FAILED_OIDS_MAX, put_what_failed, what_failed};
 
 use crate::ber::{self, Reader, utf8};
@@ -139,6 +142,7 @@ known_controls! {
     TransactionSpecification transaction_specification
     TreeDelete tree_delete
     VirtualAttributesOnly virtual_attributes_only
+    VirtualListView virtual_list_view
     WhatFailed what_failed
 }
 

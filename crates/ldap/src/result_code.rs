@@ -103,6 +103,10 @@ result_codes! {
     UnwillingToPerform = 53, "unwillingToPerform";
     /// A loop was found.
     LoopDetect = 54, "loopDetect";
+    /// A list view needs sorting (draft-ietf-ldapext-ldapv3-vlv).
+    SortControlMissing = 60, "sortControlMissing";
+    /// An offset is not in the list (draft-ietf-ldapext-ldapv3-vlv).
+    OffsetRangeError = 61, "offsetRangeError";
     /// The entry's name breaks a structure rule.
     NamingViolation = 64, "namingViolation";
     /// The entry breaks its object classes.
@@ -117,6 +121,8 @@ result_codes! {
     ObjectClassModsProhibited = 69, "objectClassModsProhibited";
     /// The operation would touch several servers.
     AffectsMultipleDsas = 71, "affectsMultipleDSAs";
+    /// The control of list views says why (draft-ietf-ldapext-ldapv3-vlv).
+    ListViewError = 76, "virtualListViewError";
     /// Anything else.
     UnknownError = 80, "other";
     /// The operation was cancelled (RFC 3909).

@@ -164,18 +164,37 @@ impl SortKey {
             Target::Stored(stored) => look_at_stored(stored, candidate, &mut least)?,
         }
         *work = work.saturating_sub(least.work);
+        self.put(least.least.as_deref(), out);
+        Ok(())
+    }
+
+    /// What entries are in the order of whose least value is this one; `None` if the rule does not fit it.
+    pub(crate) fn of_value(
+        &self,
+        (schema, bytes_max): (&Schema, usize),
+        value: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut normal = Vec::new();
+        let normalised = (self.rule).normalise(schema, beginning(value), &mut normal);
+        normalised.ok()?;
+        normal.truncate(bytes_max);
+        let mut out = Vec::new();
+        self.put(Some(&normal), &mut out);
+        Some(out)
+    }
+
+    fn put(&self, least: Option<&[u8]>, out: &mut Vec<u8>) {
         let from = out.len();
-        match least.least {
+        match least {
             Some(least) => {
                 out.push(PRESENT);
-                append_escaped(out, &least);
+                append_escaped(out, least);
             }
             None => out.push(ABSENT),
         }
         if self.is_reverse {
             out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
         }
-        Ok(())
     }
 }
 

@@ -72,7 +72,7 @@ pub use persistent::Persistent;
 pub use prefetch::Searches;
 use scope::Covered;
 use sorted::Collector;
-pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted};
+pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted, ViewOptions};
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
 

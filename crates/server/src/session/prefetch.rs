@@ -7,6 +7,7 @@ use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::message::{Frame, Request, RequestMessage, SearchRequest, frame};
 
+use super::search::is_sorted;
 use super::{Burst, Reader, Session};
 
 /// Searches that are begun together at most: what is fetched for them has to stay in the caches until they use it.
@@ -120,7 +121,7 @@ impl<E: Engine> Session<E> {
                     if controls.proxied_authorization.is_some()
                         || controls.persistent_search.is_some()
                         || controls.sync_request.is_some()
-                        || controls.sort.is_some()
+                        || is_sorted(&controls)
                     {
                         return None;
                     }

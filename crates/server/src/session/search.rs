@@ -2,6 +2,7 @@
 
 mod persistent;
 mod reading;
+mod sorting;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,8 +14,8 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
     AttributesOnly, Budget, Clock, Compare, CompareOptions, Outcome, Requester, RightsOf,
-    RightsQuestion, SORTING_BYTES_MAX, Search, SearchOptions, Snapshot, SortOptions, Step,
-    SystemClock, Wire, is_secret,
+    RightsQuestion, SORTING_BYTES_MAX, Search, SearchOptions, Snapshot, Step, SystemClock, Wire,
+    is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, GetEffectiveRights, RequestControls};
 use sapwood_ldap::filter::Filter;
@@ -23,6 +24,7 @@ use sapwood_ldap::result::ResultCode;
 
 use self::persistent::FollowWanted;
 pub(super) use self::reading::Reading;
+pub(super) use self::sorting::is_sorted;
 use super::acting::denied;
 use super::fetch::Fetch;
 use super::log::{self, LoggedFilter, LoggedName};
@@ -447,13 +449,7 @@ impl<E: Engine> Session<E> {
             page: controls
                 .paged_results
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
-            sorting: controls.sort.map(|sort| {
-                Box::new(SortOptions {
-                    keys: sort.value.to_vec(),
-                    is_critical: sort.is_critical,
-                    folder: self.service.folder.clone(),
-                })
-            }),
+            sorting: self.sort_options(controls),
             tells_usability: controls.account_usability.is_some(),
             effective_rights: controls
                 .get_effective_rights

@@ -30,6 +30,11 @@ pub(in crate::search) struct Collector {
     spool: Spool,
     record: Vec<u8>,
     is_full: bool,
+    /// What the primary key of a list view's target is not before.
+    target: Option<Vec<u8>>,
+    /// How many records there are, and how many are before the target.
+    pub(super) count: u64,
+    pub(super) before_target: u64,
 }
 
 impl Collector {
@@ -41,7 +46,23 @@ impl Collector {
             spool: Spool::new(folder),
             record: Vec::new(),
             is_full: false,
+            target: None,
+            count: 0,
+            before_target: 0,
         }
+    }
+
+    /// Counts the records whose primary key is before that of a value; false if the rule of the key does not fit it.
+    pub(super) fn aim(&mut self, schema: &Schema, value: &[u8]) -> bool {
+        let bytes_max = self.key_bytes_max();
+        let key = self.keys.first();
+        self.target = key.and_then(|key| key.of_value((schema, bytes_max), value));
+        self.target.is_some()
+    }
+
+    /// Bytes of the normal form of a key.
+    fn key_bytes_max(&self) -> usize {
+        KEYS_BYTES_MAX / self.keys.len().max(1)
     }
 
     /// Takes an entry, and of `work` what that was.
@@ -52,7 +73,7 @@ impl Collector {
         candidate: &mut Candidate<'_, R>,
         work: &mut u64,
     ) -> Result<()> {
-        let bytes_max = KEYS_BYTES_MAX / self.keys.len().max(1);
+        let bytes_max = self.key_bytes_max();
         self.record.clear();
         for key in &self.keys {
             key.append((schema, bytes_max), candidate, work, &mut self.record)?;
@@ -61,6 +82,9 @@ impl Collector {
         let is_before = |after: &Vec<u8>| self.record <= *after;
         if !self.is_full && !self.after.as_ref().is_some_and(is_before) {
             self.is_full = !self.spool.push(&self.record)?;
+            self.count += 1;
+            let is_before = |target: &Vec<u8>| self.record < *target;
+            self.before_target += u64::from(self.target.as_ref().is_some_and(is_before));
         }
         Ok(())
     }

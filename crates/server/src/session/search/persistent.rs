@@ -23,7 +23,7 @@ use sapwood_ldap::message::{Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
 use super::{
-    LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, items_besides,
+    LONG_REQUEST_BYTES, Queued, Reading, Running, SEARCH_BYTES, UnderWay, is_sorted, items_besides,
     reading_bytes,
 };
 use crate::memory::Share;
@@ -279,7 +279,7 @@ impl<E: Engine> Session<E> {
             let diagnostic = "a persistent search has no pages";
             return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
         }
-        if controls.sort.is_some() {
+        if is_sorted(controls) {
             let diagnostic = "a persistent search has no order";
             return Err(Outcome::new(ResultCode::UnwillingToPerform, diagnostic));
         }
