@@ -5,6 +5,7 @@
 //! | --- | --- | --- |
 //! | add | add | add |
 //! | delete | delete | delete |
+//! | tree delete | delete, on each entry that goes | delete, for each entry that goes |
 //! | modify | of each attribute: add, delete, or both where values are replaced | |
 //! | modify DN | write; on the names' attributes: add, and delete if the old one goes | delete; add at the new one |
 //! | password | write on userPassword | |

@@ -1,5 +1,5 @@
-//! How a search is to be sorted, and which part of the list is sent: what the controls of server-side sorting (RFC 2891)
-//! and of virtual list views (draft-ietf-ldapext-ldapv3-vlv) ask for.
+//! How a search is to be sorted, and which part of the list is sent: what the controls of server-side sorting (RFC
+//! 2891) and of virtual list views (draft-ietf-ldapext-ldapv3-vlv) ask for.
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{SortOptions, ViewOptions};
