@@ -1,4 +1,4 @@
-//! What is under way: the operations of a session that are not answered yet, and what they wait for.
+//! The operations of a session that are not answered yet, and what they wait for.
 
 use std::sync::Arc;
 
@@ -22,38 +22,37 @@ use crate::workers::Claim;
 /// The operations under way.
 pub(super) struct Operations<E: Engine> {
     pub(super) searches: search::Running<E>,
-    /// So many of the searches that come next are begun together: one, while searches are not done with their first
-    /// step.
+    /// How many of the next searches to begin together. It is one while searches need more than one step.
     pub(super) prefetch: usize,
-    /// Message ids of the updates that the writer has, for Cancel. Clients may repeat one: how many updates there are
-    /// [`Output::answers_due`](super::output::Output) says.
+    /// The message ids of the updates that the writer has, for Cancel. A client may repeat an id, so that this does not
+    /// count them; `answers_due` of [`Output`](super::output::Output) does.
     pub(super) updating: MessageIds,
-    /// Answers of updates that wait for something else than the writer.
+    /// Answers of applied updates that wait for something else, such as a change of the schema.
     pub(super) awaited: Awaited,
     pub(super) tree_deletes: TreeDeletes,
-    /// How many of them have these shards, if the directory is in several stores.
+    /// The number of updates under way by their shards, if the directory has several stores.
     pub(super) shards: Vec<(StoreSet, usize)>,
-    /// The message id of the request that nothing may overlap.
+    /// The message id of a request that no other may overlap.
     pub(super) exclusive: Option<u32>,
-    /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
+    /// What this request waits for: a hasher, or the time of the answer to a failed bind.
     pub(super) hashing: Option<Hashing>,
-    /// The client wants to know what a password policy says of the bind under way, and there are policies.
+    /// Whether the client of the bind under way has sent the control of password policies, and there are policies.
     pub(super) tells_policy: bool,
-    /// The client wants to know who it is when the bind under way succeeds.
+    /// Whether the client of the bind under way wants to know whom it has bound.
     pub(super) tells_identity: bool,
-    /// As whom the client of the bind under way acts when it succeeds.
+    /// The identity that the client will act as if the bind under way succeeds.
     pub(super) acts_as: ActsAs,
-    /// What is under way, as it is counted for limits.
+    /// The operations under way, as limits count them.
     pub(super) counted_as: Counted,
-    /// In whose name the bind under way is counted as one that may fail.
+    /// The claim under which the bind under way counts as one that may fail.
     pub(super) counted: Option<Claim>,
-    /// A SASL bind that its client goes on with.
+    /// A SASL bind that waits for the client's next message.
     pub(super) challenged: Option<Challenged>,
     pub(super) transactions: Transactions,
     pub(super) lburp: Lburp,
-    /// What requests want their responses to carry.
+    /// Response controls that requests have asked for.
     pub(super) wishes: Wishes,
-    /// The share that the first request of the input needs to go on, and what was granted for it.
+    /// The share that the first request of the input waits for, and the one that it was granted.
     pub(super) wanted: Option<Wanted>,
     pub(super) granted: Share,
 }
@@ -84,45 +83,45 @@ impl<E: Engine> Default for Operations<E> {
     }
 }
 
-/// What another thread has finished for a session.
+/// Something that another thread has done for a session, or tells it.
 pub(crate) enum Completion<E: Engine> {
     /// Updates with the same shards, durable if they succeeded.
     Updated {
         shards: StoreSet,
         answers: Vec<(Reply, Outcome)>,
-        /// What their response controls hold of the memory for answers.
+        /// The memory for answers that their response controls hold.
         room: Share,
     },
-    /// The password of a bind has been checked; if it is right, perhaps it is to be stored anew.
+    /// The password of a bind has been checked, and perhaps hashed again to be stored in another form.
     Verified {
         id: u32,
         verdict: Verdict,
         change: Option<AccountChange>,
     },
-    /// Passwords have been checked and hashed; what is left is an update, or an answer.
+    /// The passwords of an update have been checked and hashed.
     Hashed(Box<Hashed>),
-    /// Those of an operation of a bulk update.
+    /// The same for an operation of a bulk update.
     LburpHashed(Box<HashedOperation>),
-    /// A long search or compare has been made ready.
+    /// A long search or compare has been prepared.
     Prepared(Box<Prepared<E>>),
-    /// What something under this number waits for has been fetched, which may be a snapshot; or why not.
+    /// The fetch with this number has ended. It may have begun a snapshot, or have failed.
     Fetched {
         number: u64,
         fetched: Result<Option<Snapshot<E>>, Outcome>,
     },
-    /// There was a commit, which persistent searches go on with, and answers may wait for.
+    /// There was a commit. Persistent searches go on with it, and answers may wait for it.
     Committed,
-    /// Somebody else needs the connection's place: the session ends unless it is being worked for.
+    /// Another connection needs the place. The session ends unless it is at work.
     MakeRoom,
-    /// The server stops: updates under way are finished, searches end, then the session does.
+    /// The server stops. The session ends its searches, finishes its updates, and then ends.
     Stop,
 }
 
 /// An update whose passwords have been checked and hashed.
 pub(crate) struct Hashed {
-    /// The update, or why there is none.
+    /// The update, or the outcome if it is refused.
     pub(super) request: Result<UpdateRequest, Outcome>,
-    /// For whom it is done.
+    /// The requester.
     pub(super) by: Arc<Requester>,
     pub(super) reply: Reply,
     /// The identifier of the transaction that it belongs to.
@@ -131,7 +130,7 @@ pub(crate) struct Hashed {
     pub(super) share: Share,
 }
 
-/// A share of the memory for requests that are worked on.
+/// A wanted share of the memory for requests that are worked on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     Update(usize),
@@ -178,13 +177,13 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// What [`Session::wants_share`] asked for is there.
+    /// Takes the share that [`Session::wants_share`] has asked for.
     pub(crate) fn granted(&mut self, share: Share) {
         self.operations.granted = share;
         self.operations.wanted = None;
     }
 
-    /// A share that the next request needs: what was granted, or what is there at once. Without it the request waits.
+    /// A share for the next request: one that was granted, or one that is there at once. `None` makes the request wait.
     pub(super) fn share(&mut self, wanted: Wanted) -> Option<Share> {
         let granted = std::mem::take(&mut self.operations.granted);
         let (pool, bytes) = self.pool_of(wanted);
@@ -198,7 +197,7 @@ impl<E: Engine> Session<E> {
         share
     }
 
-    /// Takes in what another thread has finished. [`Session::process`] goes on.
+    /// Takes in what another thread has done. Call [`Session::process`] afterwards.
     pub(crate) fn complete(&mut self, completion: Completion<E>) {
         match completion {
             Completion::Updated {
@@ -209,9 +208,9 @@ impl<E: Engine> Session<E> {
                 self.output.room.add(room);
                 self.left(shards, answers.len());
                 for (reply, outcome) in answers {
-                    // One by one: what is kept for the others is not there for this one's texts.
+                    // Count them down one by one: the room reserved for the others must not go to this answer's texts.
                     self.output.answers_due -= 1;
-                    // That of a bulk update is removed with the last of its operations.
+                    // The id of a bulk update is removed with the last of its operations.
                     if !matches!(reply.kind, ReplyKind::LburpUpdate { .. }) {
                         self.operations.updating.remove(&reply.id);
                     }

@@ -1,4 +1,4 @@
-//! What is sent: answers gather in one buffer, for which there is room in the memory that all share.
+//! The output of a session. Answers gather in one buffer, whose memory is a share of what all connections have.
 
 use std::borrow::Cow;
 
@@ -13,35 +13,35 @@ use sapwood_ldap::result::{LdapResult, RESULT_TEXT_BYTES_MAX, ResultCode};
 use super::{Session, Then, log};
 use crate::memory::{OUTPUT_FREE_BYTES, Share};
 
-/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
+/// The most bytes of answers that are held back: some ten segments. A system call with more saves nothing.
 const HELD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of output that are kept for the answer of each update under way. Few answers are longer: one whose texts are
-/// is [cut](brief) where there is no room for it.
+/// Bytes of output that are reserved for the answer of each update under way. Few answers are longer. If there is no
+/// room for one, its texts are [cut](brief).
 pub(super) const UPDATE_ANSWER_BYTES: usize = 256;
-/// Bytes of an answer besides its texts and its response controls.
+/// The most bytes of an answer without its texts and its response controls.
 const RESULT_BYTES_MAX: usize = 64;
-/// Bytes that a text of a result has where there is no room for more, a URL, too. A result has two of them.
+/// The length to which a text of a result, or a URL, is cut if there is no room. A result has two texts.
 pub(super) const BRIEF_TEXT_BYTES: usize = 90;
 const _: () = assert!(RESULT_BYTES_MAX + 2 * BRIEF_TEXT_BYTES <= UPDATE_ANSWER_BYTES);
-/// Bytes that each URL of a referral takes besides its own.
+/// Bytes of the BER header of a URL in a referral.
 const URL_HEADER_BYTES: usize = 4;
-/// What the output begins with: few answers to one request are longer.
+/// The first capacity of the buffer. Few answers to one request are longer.
 pub(super) const OUTPUT_FIRST_BYTES: usize = 1 << 10;
 /// Room for output is taken in multiples of this.
 const ROOM_BYTES: usize = 16 << 10;
 
-/// What is to be written.
+/// The output that is not written yet.
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
-    /// So many of them have been written.
+    /// How many of these bytes have been written.
     pub(super) written: usize,
-    /// Whether what was written has left the stream's own buffer.
+    /// Whether the stream has passed all written bytes on.
     pub(super) flushed: bool,
-    /// Memory besides [`OUTPUT_FREE_BYTES`].
+    /// Shared memory for output, beyond [`OUTPUT_FREE_BYTES`].
     pub(super) room: Share,
-    /// Updates that the writer or a hasher has.
+    /// How many updates the writer or a hasher has, whose answers are due.
     pub(super) answers_due: usize,
-    /// Responses that the client waits for, as it said.
+    /// How many responses the client waits for, by its control.
     pub(super) queue_length: u32,
 }
 
@@ -59,8 +59,8 @@ impl Default for Output {
 }
 
 impl<E: Engine> Session<E> {
-    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come;
-    /// not while the session waits for memory, for then others may wait for what they take.
+    /// The bytes to write. If the client has told how many responses it waits for, answers are held back while more of
+    /// them come. They are not while the session waits for memory: others may wait for the memory that they take.
     pub(crate) fn output(&self) -> &[u8] {
         let output = &self.output.bytes[self.output.written..];
         let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
@@ -69,14 +69,13 @@ impl<E: Engine> Session<E> {
         if held && !waits() { &[] } else { output }
     }
 
-    /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is
-    /// written.
+    /// Whether the client waits for more answers. Then the session reads its next requests before it writes.
     pub(crate) fn awaits_queue(&self) -> bool {
         self.output.queue_length > 0 && self.then == Then::Continue && self.draining.is_none()
     }
 
-    /// Notes that the first `count` bytes of [`Session::output`] have been written; with `flushed` the stream keeps
-    /// none of them.
+    /// Notes that the first `count` bytes of [`Session::output`] have been written. `flushed` says that the stream has
+    /// passed them on.
     pub(crate) fn wrote(&mut self, count: usize, flushed: bool) {
         self.output.written += count;
         self.output.flushed = flushed;
@@ -84,7 +83,7 @@ impl<E: Engine> Session<E> {
         if self.output.written == self.output.bytes.len() {
             self.output.bytes.clear();
             self.output.written = 0;
-            // One answer may be much larger than the rest; its memory is not kept.
+            // A single large answer may have made the buffer grow: give that memory back.
             self.output.bytes.shrink_to(2 * output_bytes_max);
             if flushed && !self.operations.searches.is_gathering() {
                 self.output
@@ -97,13 +96,12 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Whether all output has been written and has left the stream's own buffer.
+    /// Whether all output has been written, and the stream has passed it on.
     pub(crate) fn is_written(&self) -> bool {
         self.output().is_empty() && self.output.flushed
     }
 
-    /// Takes the output buffer away when it has been written, for a session that waits holds none; its room is given
-    /// back.
+    /// Takes the buffer away and returns its memory if all output has been written. An idle session holds no buffer.
     pub(crate) fn take_output_buffer(&mut self) -> Option<Vec<u8>> {
         if !self.output.bytes.is_empty() {
             return None;
@@ -130,14 +128,14 @@ impl<E: Engine> Session<E> {
         OUTPUT_FREE_BYTES + self.output.room.bytes()
     }
 
-    /// The part of the room that is not kept for the answers of updates.
+    /// The part of the room that is not reserved for the answers of updates.
     pub(super) fn open_room(&self) -> usize {
         self.room()
             .saturating_sub(self.output.answers_due * UPDATE_ANSWER_BYTES)
     }
 
-    /// Tries to have room for a full output and the answers of the updates under way; whether there is more than
-    /// before.
+    /// Tries to get room for a full output and for the answers of the updates under way. Returns whether there is more
+    /// room than before.
     pub(super) fn reserve_room(&mut self) -> bool {
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
         let wanted = output_bytes_max + self.output.answers_due * UPDATE_ANSWER_BYTES;
@@ -163,8 +161,8 @@ impl<E: Engine> Session<E> {
             && unsent + UPDATE_ANSWER_BYTES <= self.open_room()
     }
 
-    /// An outcome, or as much of its texts as there is room for besides the answers of the updates under way: they are
-    /// as long as names are, and who does not read may have thousands of them wait.
+    /// The outcome, with its texts cut to the room that the answers of the updates under way leave. Texts may be as
+    /// long as names, and a client that does not read may make thousands of them wait.
     #[cold]
     pub(super) fn fitting<'o>(&mut self, outcome: &'o Outcome) -> Cow<'o, Outcome> {
         let bytes = RESULT_BYTES_MAX + text_bytes(outcome);
@@ -180,7 +178,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Whether there is room for one long answer, which may be more than a full output.
+    /// Tries to get room for one long answer, which may be longer than a full output.
     pub(super) fn take_room(&mut self, bytes: usize) -> bool {
         let wanted = self.unsent_bytes() + bytes;
         if wanted <= self.open_room() {
@@ -197,11 +195,11 @@ impl<E: Engine> Session<E> {
     /// The bytes of room for output that a search waits for; see [`Session::granted_room`].
     pub(crate) fn wants_room(&self) -> Option<usize> {
         let needed = self.operations.searches.needed_max()?;
-        // Nobody waits for room while holding what is not written.
+        // A session never waits for room while it holds output that is not written.
         (self.is_written() && !self.would_fit(needed) && self.then != Then::Close).then_some(needed)
     }
 
-    /// The room that [`Session::wants_room`] asked for is there.
+    /// Takes the room that [`Session::wants_room`] has asked for.
     pub(crate) fn granted_room(&mut self, share: Share) {
         self.output.room.add(share);
     }
@@ -274,8 +272,8 @@ fn text_bytes(outcome: &Outcome) -> usize {
         + urls
 }
 
-/// An outcome with texts of at most so many bytes. Of the URLs of a referral any one leads on (RFC 4511 §4.1.10): one
-/// that is short enough stays.
+/// The outcome with its texts cut to `text_bytes_max`. Any URL of a referral leads to the same data (RFC 4511 §4.1.10):
+/// one that is short enough is kept.
 pub(super) fn brief(outcome: &Outcome, text_bytes_max: usize) -> Outcome {
     let short = |url: &&String| URL_HEADER_BYTES + url.len() <= text_bytes_max;
     let mut urls = outcome.referrals.iter().flatten();
@@ -296,7 +294,7 @@ pub(super) fn brief(outcome: &Outcome, text_bytes_max: usize) -> Outcome {
     outcome.shortened_to(text_bytes_max)
 }
 
-/// An outcome as LDAPResult; `referrals` keeps the URLs.
+/// The outcome as an LDAPResult, which borrows the URLs from `referrals`.
 pub(super) fn result<'a>(
     outcome: &'a Outcome,
     referrals: &'a mut OctetStringsBuf,
