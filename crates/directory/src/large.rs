@@ -1,8 +1,8 @@
 //! Large attributes: those of very many values, such as the members of a group of a hundred thousand.
 //!
-//! In the record of an entry ([`crate::entry`]) they would make every change of the entry as long as all their values.
-//! So their values stand in a table of their own, [`Table::Values`], and the record tells how many they are: to add,
-//! remove or compare one value costs as much as to look it up.
+//! In the record of an entry ([`crate::entry`]), every change of the entry would write all their values again. So the
+//! values are in a table of their own, [`Table::Values`], and the record has only their number. Adding, removing or
+//! comparing one value costs as much as looking it up.
 //!
 //! ```text
 //!  offset  size  field
@@ -12,8 +12,8 @@
 //!                        of a long one a prefix and a hash, as in an equality index
 //! ```
 //!
-//! The record is the value as it was given. Values are in the order of their keys: a set has none of its own
-//! (RFC 4511 §4.1.7).
+//! The record is the value as the client gave it. Values come in the order of their keys, since a set of values has no
+//! order of its own (RFC 4511 §4.1.7).
 
 use sapwood_ldap::ber;
 use sapwood_ldap::dn::Dn;
@@ -26,23 +26,23 @@ use crate::indexes::shorten;
 use crate::schema::{AttributeType, Schema};
 use crate::steps;
 
-/// From so many values on an attribute is large. Fewer are read faster in the record than elsewhere. Without
-/// optimisation, which is how tests run, few are enough, so that tests meet large attributes.
+/// An attribute with this many values becomes large. Fewer values are read faster from the record. Builds without
+/// optimisation, which run the tests, use a small number, so that tests meet large attributes.
 pub(crate) const LARGE_VALUES: usize = if cfg!(debug_assertions) { 4 } else { 256 };
 
-/// One that is large stays so as long as it has so many values.
+/// A large attribute stays large while it has this many values.
 pub(crate) const KEPT_VALUES: usize = LARGE_VALUES / 2;
 
 const NORMAL: u8 = 0;
 const AS_GIVEN: u8 = 1;
 
-/// Whether an attribute with so many values is large.
+/// Whether an attribute with this many values is large after a change.
 pub(crate) fn is_large(values: usize, was_large: bool) -> bool {
     values >= if was_large { KEPT_VALUES } else { LARGE_VALUES }
 }
 
-/// Whether an attribute of a type can be large in an entry of this name: equal values must have equal keys, and what
-/// the directory itself looks at stays in the record.
+/// Whether an attribute of a type can be large in an entry with this name. Equal values must have equal keys, and
+/// attributes that the directory itself reads stay in the record.
 pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -> bool {
     known.equality().is_some_and(|rule| rule.is_indexable())
         && !known.is_operational()
@@ -54,7 +54,7 @@ pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -
 
 /// Whether values of a type are in the first RDN of a name.
 fn names(schema: &Schema, known: &AttributeType, name: &str) -> bool {
-    // A name that cannot be read tells nothing: then no attribute leaves the record.
+    // If the name cannot be parsed, all attributes stay in the record.
     let Ok(name) = Dn::parse(name) else {
         return true;
     };
@@ -64,7 +64,7 @@ fn names(schema: &Schema, known: &AttributeType, name: &str) -> bool {
     })
 }
 
-/// The form of a value: what its key has behind entry and attribute.
+/// The form of a value: the end of its key, after entry and attribute.
 pub(crate) fn form_of(schema: &Schema, known: &AttributeType, value: &[u8]) -> Vec<u8> {
     let mut form = Vec::with_capacity(1 + value.len());
     let mut normal = Vec::new();
@@ -81,17 +81,17 @@ pub(crate) fn form_of(schema: &Schema, known: &AttributeType, value: &[u8]) -> V
     form
 }
 
-/// The form of the values with a normal form, which is shortened as in an equality index.
+/// The form of values with this normal form, which is shortened as in an equality index.
 pub(crate) fn form_of_normal(normal: &[u8]) -> Vec<u8> {
     [&[NORMAL], normal].concat()
 }
 
-/// The key of the value with a form.
+/// The key of the value with this form.
 pub(crate) fn key(id: EntryId, number: AttributeNo, form: &[u8]) -> Vec<u8> {
     [&id.to_key(), number.0.to_be_bytes().as_slice(), form].concat()
 }
 
-/// Of which attribute of which entry a key is, and its form.
+/// The entry, the attribute and the form in a key.
 pub(crate) fn read_key(key: &[u8]) -> Option<(EntryId, AttributeNo, &[u8])> {
     let (id, rest) = key.split_first_chunk()?;
     let (number, form) = rest.split_first_chunk()?;
@@ -99,7 +99,7 @@ pub(crate) fn read_key(key: &[u8]) -> Option<(EntryId, AttributeNo, &[u8])> {
     Some((id, AttributeNo(u16::from_be_bytes(*number)), form))
 }
 
-/// The value with a form.
+/// The value with this form.
 pub(crate) fn get<'v, R: Read>(
     view: &'v R,
     id: EntryId,
@@ -143,7 +143,7 @@ pub(crate) fn ber_bytes(value: &[u8]) -> u64 {
     ber::element_len(value.len()) as u64
 }
 
-/// A value behind its form.
+/// A form and its value.
 pub(crate) type ValueRow = (Vec<u8>, Vec<u8>);
 
 /// Values of a large attribute, by their forms.
@@ -168,7 +168,7 @@ pub(crate) fn rows<R: Read>(view: &R, id: EntryId, large: LargeAttribute) -> Res
     Ok(rows)
 }
 
-/// The error for values that are not what the record tells of them.
+/// The error if the values do not agree with the record.
 pub(crate) fn not_as_told(id: EntryId, number: AttributeNo) -> Error {
     Error::corrupt(format!(
         "entry {id}: the values of attribute number {} are not what its record tells of them",
@@ -181,7 +181,7 @@ pub(crate) fn all<R: Read>(view: &R, id: EntryId, entry: &Entry<'_>) -> Result<V
     all_of(view, id, entry, |_| true)
 }
 
-/// All values of those of the large attributes of an entry that are wanted.
+/// All values of the wanted ones among the large attributes of an entry.
 pub(crate) fn all_of<R: Read>(
     view: &R,
     id: EntryId,
@@ -198,7 +198,7 @@ pub(crate) fn all_of<R: Read>(
     wanted.map(of).collect()
 }
 
-/// The values of an attribute as rows in the order of their forms; `None` if two of them have the same.
+/// The values of an attribute as rows, in the order of their forms. `None` if two values have the same form.
 pub(crate) fn to_rows<'v>(
     schema: &Schema,
     known: &AttributeType,
@@ -213,7 +213,7 @@ pub(crate) fn to_rows<'v>(
     is_set.then_some(rows)
 }
 
-/// What a record tells of an attribute with these values.
+/// The part of the record for a large attribute with these values.
 pub(crate) fn told(number: AttributeNo, rows: &[ValueRow]) -> LargeAttribute {
     LargeAttribute {
         number,
@@ -228,7 +228,7 @@ pub(crate) struct Split {
     pub(crate) large: Vec<LargeValues>,
 }
 
-/// Takes out of a record what is large of it; `None` if nothing is.
+/// Splits the large attributes from a record. `None` if it has none.
 pub(crate) fn split(
     schema: &Schema,
     attributes: &AttributeTable,
@@ -249,7 +249,7 @@ pub(crate) fn split(
         let known = schema.type_of(attributes.get(stored.number())?.attribute_type());
         can_be_large(schema, known, name).then_some(known)
     };
-    // Hardly any record has one.
+    // Almost no record has a large attribute: look for one first.
     let mut stored = entry.attributes().flatten();
     if !stored.any(|stored| type_if_large(&stored).is_some()) {
         return Ok(None);

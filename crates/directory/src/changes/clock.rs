@@ -1,22 +1,23 @@
 //! The clock that change sequence numbers come from.
 //!
-//! It is a hybrid logical clock: it shows the time of the day, but never goes back. Wherever the system's clock is set
-//! to, a change comes behind all that this directory has made or received before, and behind the last change of its own
-//! entry. All writers of a directory share it, and so does an import. What it has shown last is recovered from the feed
-//! when the directory is opened, and when another process has written to it.
+//! It is a hybrid logical clock: it shows the time of day, but never goes back. However the system's clock is set, a
+//! new CSN is greater than every CSN that this directory has made or received, and than that of the entry's last
+//! change. All writers of a directory share the clock, and so does an import. When the directory is opened, and when
+//! another process has written to it, the last CSN is recovered from the change feed.
 //!
-//! A time that was received moves it ahead by [`AHEAD_MICROS_MAX`] at most. The change of an entry whose last change
-//! seems to lie further ahead still gets a number behind it, which *stands apart*: the clock does not follow.
+//! A received time moves the clock ahead of the system's clock by at most [`AHEAD_MICROS_MAX`]. If the last change of
+//! an entry is further ahead, its next change still gets a greater CSN, but one that *stands apart*: the clock does not
+//! follow.
 //!
-//! In a directory of several stores a number may become visible later than a greater one of another writer. So each
-//! writer tells when it begins to draw and when its commit has its place in the log. A record of the feed that is
-//! written meanwhile says up to where all numbers are visible to all who see the record: the *watermark*.
+//! In a directory of several stores, a CSN may become visible later than a greater one of another writer. So each
+//! writer registers when it begins to draw CSNs, until its commit has its place in the log. A feed record that is
+//! written meanwhile contains the *watermark*: every reader of the record can see all changes up to that CSN.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Csn;
 
-/// How far ahead of the system's clock the clock follows what it receives: one hour, in microseconds.
+/// How far ahead of the system's clock a received CSN can move the clock: one hour, in microseconds.
 pub(crate) const AHEAD_MICROS_MAX: u64 = 3_600_000_000;
 
 /// The clock of a directory.
@@ -29,24 +30,24 @@ pub(crate) struct HybridClock {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was shown or received last.
+    /// The last CSN that was made or received.
     last: Csn,
-    /// What was the last when each writer began that draws now, by the number of its drawing: it has drawn nothing
-    /// before.
+    /// For each writer that draws CSNs now, the number of its drawing and the last CSN before it. All CSNs of the
+    /// writer are greater.
     drawing: Vec<(u64, Csn)>,
     drawings: u64,
 }
 
-/// What the clock has shown for a change.
+/// The CSN of a change, and what the clock shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drawn {
-    /// The number that the change gets.
+    /// The CSN of the change.
     pub(crate) csn: Csn,
-    /// The clock's: another one if the change's stands apart.
+    /// The CSN of the clock. It differs if that of the change stands apart.
     pub(crate) clock: Csn,
 }
 
-/// Tells that a writer draws numbers which are not visible yet, until it is dropped.
+/// The registration of a writer that draws CSNs. It ends when dropped, after the commit has its place in the log.
 #[derive(Debug)]
 pub(crate) struct Drawing<'c> {
     clock: &'c HybridClock,
@@ -61,13 +62,13 @@ impl HybridClock {
         }
     }
 
-    /// The number of the next change, when the system's clock shows `now`, in microseconds since 1970.
+    /// The CSN of the next change. `now` is the system's clock, in microseconds since 1970.
     pub(crate) fn next(&self, now: u64) -> Csn {
         let mut state = self.lock();
         state.next(now, self.replica)
     }
 
-    /// The number of a change of what was last changed at `last`, as far as is known.
+    /// The CSN of a change of an entry whose last known change is `last`.
     pub(crate) fn after(&self, last: Csn, now: u64) -> Drawn {
         let mut state = self.lock();
         let clock = state.next(now, self.replica);
@@ -83,7 +84,7 @@ impl HybridClock {
         Drawn { csn, clock }
     }
 
-    /// So many numbers for changes that are made together; the first of them.
+    /// CSNs for a number of changes that are made together. Returns the first of them.
     pub(crate) fn next_of_many(&self, now: u64, changes: u64) -> Csn {
         let mut state = self.lock();
         let first = state.next(now, self.replica);
@@ -91,25 +92,25 @@ impl HybridClock {
         first
     }
 
-    /// Takes in what another replica or another process has shown; what is too far ahead of `now` is left out.
+    /// Takes in a CSN of another replica or process. One that is too far ahead of `now` is ignored.
     pub(crate) fn receive(&self, csn: Csn, now: u64) {
         if csn.micros <= now.saturating_add(AHEAD_MICROS_MAX) {
             self.recover(csn);
         }
     }
 
-    /// Takes in what the clock of this directory has shown before.
+    /// Takes in a CSN that the clock of this directory has shown before.
     pub(crate) fn recover(&self, csn: Csn) {
         let mut state = self.lock();
         state.last = state.last.max(self.own(csn));
     }
 
-    /// What it has shown last.
+    /// The CSN that it shows.
     pub(crate) fn last(&self) -> Csn {
         self.lock().last
     }
 
-    /// Tells that numbers are drawn from now on which become visible together.
+    /// Registers a writer, whose CSNs become visible together.
     pub(crate) fn draw(&self) -> Drawing<'_> {
         let mut state = self.lock();
         let (number, last) = (state.drawings, state.last);
@@ -121,7 +122,8 @@ impl HybridClock {
         }
     }
 
-    /// Up to which number all changes are visible to all who see what a writer is about to write.
+    /// The watermark for a feed record: all changes up to it are visible to readers of the record. `own` is the
+    /// registration of the writer of the record.
     pub(crate) fn watermark(&self, own: Option<&Drawing<'_>>) -> Csn {
         let state = self.lock();
         let others = state
@@ -131,7 +133,7 @@ impl HybridClock {
         others.map(|(_, last)| *last).fold(state.last, Csn::min)
     }
 
-    /// The number as if this replica had drawn it.
+    /// The CSN with the replica id of this directory.
     fn own(&self, csn: Csn) -> Csn {
         Csn {
             replica: self.replica,

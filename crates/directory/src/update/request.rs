@@ -1,4 +1,4 @@
-//! What an update asks for, on its way from a session to the writer.
+//! Requests of updates, on their way from a session to the writer.
 
 use std::sync::Arc;
 
@@ -9,45 +9,45 @@ use crate::access::Requester;
 use crate::engine::EntryId;
 use crate::password_policy::AccountChange;
 
-/// A message that is longer is kept in memory of its own.
+/// The longest message in a shared block. Longer ones have an allocation of their own.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
-/// A block of messages has at least, and but for the messages of the first one at most, so many bytes.
+/// The least bytes of a block of messages, and the most. A longer message gets a block of its own length.
 const BLOCK_BYTES_MIN: usize = 1 << 10;
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// One update, owning what it needs: it travels from a session to the writer.
+/// One update. It owns its data, since it travels from a session to the writer.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// For whom it is done, shared by the updates of a connection.
+    /// The requester, shared by the updates of a connection.
     pub requester: Arc<Requester>,
-    /// What is to be done.
+    /// The change.
     pub request: UpdateRequest,
 }
 
-/// What an update does.
+/// The change that an update asks for.
 #[derive(Clone, Debug)]
 pub enum UpdateRequest {
     /// A whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest and its controls.
     Message(Vec<u8>),
     /// Password Modify (RFC 3062), after the server has checked the old password and found or made the new one.
     SetPassword {
-        /// The entry, if it is known; it may have got another name. Its userPassword values are replaced.
+        /// The entry, if it is known. It may have been renamed since. Its userPassword values are replaced.
         entry: Option<EntryId>,
-        /// DN of the entry, as far as is known.
+        /// The last known DN of the entry.
         dn: String,
         /// The new password in its stored form.
         stored: Vec<u8>,
-        /// What is kept of it in authPassword: its values are replaced, too.
+        /// The verifiers for authPassword, whose values are replaced, too.
         verifiers: Vec<Vec<u8>>,
-        /// The stored password that the old one was found to match: it must still be there.
+        /// The stored password that the old one has matched. The update fails if it is no longer there.
         replaces: Option<Vec<u8>>,
     },
-    /// What a bind changes of what is stored with its entry.
+    /// A change that a bind causes in its entry.
     Account {
         /// The entry.
         entry: EntryId,
-        /// What is changed.
+        /// The change.
         change: AccountChange,
     },
     /// Updates that take place together or not at all.
@@ -56,7 +56,7 @@ pub enum UpdateRequest {
     Replicated(Box<Replicated>),
 }
 
-/// The same, wherever it is kept.
+/// A borrowed [`UpdateRequest`], wherever it is stored.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "as in UpdateRequest")]
 pub enum RequestView<'r> {
@@ -76,20 +76,20 @@ pub enum RequestView<'r> {
     Replicated(&'r Replicated),
 }
 
-/// A transaction (RFC 5805): its updates are applied in turn, each seeing what those before it did, for one identity.
+/// A transaction (RFC 5805) of one identity. Its updates are applied in turn, and each sees those before it.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     /// The updates.
     pub updates: TransactionUpdates,
-    /// Whether all is undone in the end. The outcome is then that of the last update, unless
+    /// Whether everything is undone at the end. The outcome is then that of the last update, unless
     /// [`Settlement::failed`](crate::Settlement::failed) names one before it.
     pub is_trial: bool,
 }
 
-/// The updates of a transaction with their message ids, in turn. What they do is anything but a transaction.
+/// The updates of a transaction with their message ids, in order. None of them is a transaction.
 ///
-/// The messages lie one behind the other in a few blocks: memory for each of them would have to be taken by the session
-/// and given back by the writer.
+/// The messages are stored one after the other in a few blocks. With an allocation for each message, the session would
+/// allocate and the writer would free all of them.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionUpdates {
     updates: Vec<Gathered>,
@@ -106,7 +106,7 @@ struct Gathered {
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// So many bytes of a block.
+    /// A part of a block.
     Block {
         block: u32,
         at: u32,
@@ -142,7 +142,7 @@ impl UpdateRequest {
         }
     }
 
-    /// How many updates it stands for.
+    /// The number of its updates.
     pub fn updates(&self) -> usize {
         match self {
             UpdateRequest::Transaction(transaction) => transaction.updates.len(),
@@ -173,7 +173,7 @@ impl RequestView<'_> {
         }
     }
 
-    /// The same, owning what it needs.
+    /// The same as an owned request.
     pub fn to_request(self) -> UpdateRequest {
         match self {
             RequestView::Message(message) => UpdateRequest::Message(message.to_vec()),
@@ -205,7 +205,7 @@ impl RequestView<'_> {
 }
 
 impl<'r> RequestView<'r> {
-    /// What it is read as; `None` if it is no message, or not as one should be.
+    /// The decoded message. `None` if it is no message, or a malformed one.
     pub(super) fn message(self) -> Option<RequestMessage<'r>> {
         match self {
             RequestView::Message(message) => RequestMessage::decode(message).ok(),
@@ -235,7 +235,7 @@ impl TransactionUpdates {
     fn gather(&mut self, message: &[u8]) -> Place {
         let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= message.len();
         if !self.blocks.last().is_some_and(has_room) {
-            // What is taken and not used is never more than what is used, but for the first of them.
+            // A new block is not longer than what all blocks hold so far, so that little memory is unused.
             let used = self.blocks.iter().map(Vec::len).sum::<usize>();
             let bytes = used.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
             self.blocks
