@@ -237,7 +237,8 @@ impl<R: Read> Planner<'_, R> {
         let Some(attribute_type) = stored.indexed_type else {
             return Ok(None);
         };
-        let mut terms = Vec::new();
+        // Mostly there is but one.
+        let (mut first, mut others) = (None, Vec::new());
         for subtype in self.schema.type_of(attribute_type).subtypes().iter() {
             // A type that no entry ever had needs no index.
             if self.state.attributes.of_type(subtype).next().is_none() {
@@ -247,15 +248,16 @@ impl<R: Read> Planner<'_, R> {
                 return Ok(None);
             };
             match self.of_type(indexes, &item.test, asked)? {
-                Some(term) => terms.push(term),
                 None => return Ok(None),
+                term if first.is_none() => first = term,
+                Some(term) => others.push(term),
             }
         }
-        Ok(Some(match terms.pop() {
-            Some(term) if terms.is_empty() => term,
+        Ok(Some(match first {
+            Some(term) if others.is_empty() => term,
             Some(term) => {
-                terms.push(term);
-                Term::Union(terms)
+                others.insert(0, term);
+                Term::Union(others)
             }
             None => Term::NOTHING,
         }))
