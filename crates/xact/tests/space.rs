@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sapwood_xact::{
     Durability, Error, Fault, Memory, Mode, NAME_BYTES_MAX, NAMED_ROOTS_MAX, Options, PAGE_BYTES,
-    PageAccess, Ptr, RESERVED_BYTES, Space,
+    PageAccess, Ptr, RESERVED_BYTES, Space, Transaction,
 };
 
 const COUNTER: Ptr<u64> = Ptr::new(16 * 1024 * 1024);
@@ -261,6 +261,44 @@ fn of_two_that_touch_the_same_page_one_must_repeat() {
     });
     assert_eq!(third.load(COUNTER).unwrap(), 2);
     third.commit().unwrap();
+}
+
+/// A commit compares few newer versions with all pages that it has touched, and looks these up where there are many.
+#[test]
+fn a_conflict_is_noticed_among_however_many_newer_versions() {
+    let page = |number: u64| Ptr::<u64>::new((1 << 20) + number * PAGE_BYTES as u64);
+    let space = Space::in_memory(&small()).unwrap();
+    for (touched, newer) in [(1, 3), (30, 1), (30, 16), (30, 17), (30, 60)] {
+        for in_the_way in [None, Some(0), Some(newer / 2), Some(newer - 1)] {
+            let mut first = space.begin().unwrap();
+            for number in 0..touched {
+                first.load(page(number)).unwrap();
+            }
+            let count = first.load(page(1000)).unwrap() + 1;
+            first.store(page(1000), &count).unwrap();
+            let others = || {
+                for number in 0..newer {
+                    let is_touched = in_the_way == Some(number);
+                    let other = if is_touched {
+                        touched - 1
+                    } else {
+                        100 + number
+                    };
+                    let count = |t: &mut Transaction<'_>| {
+                        let count = t.load(page(other))? + 1;
+                        t.store(page(other), &count)
+                    };
+                    space.transaction(count).unwrap();
+                }
+            };
+            std::thread::scope(|scope| scope.spawn(others).join().unwrap());
+            let committed = first.commit();
+            match in_the_way {
+                None => committed.unwrap(),
+                Some(_) => assert!(matches!(committed, Err(Error::Conflict))),
+            }
+        }
+    }
 }
 
 #[test]
