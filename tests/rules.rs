@@ -195,6 +195,53 @@ fn values_follow_with_and_without_a_server() {
 }
 
 #[test]
+fn groups_are_shown_with_and_without_a_server() {
+    let folder = peopled();
+    let (ann, dn) = (
+        "uid=ann,ou=people,dc=example,dc=com",
+        "cn=g,dc=example,dc=com",
+    );
+    let group = format!("dn: {dn}\nobjectClass: groupOfNames\ncn: g\nmember: {ann}\n");
+    let file = folder.name_beside("group.ldif");
+    std::fs::write(&file, group).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    let server = folder.serve();
+    let filter = format!("(memberOf={dn})");
+    let found =
+        |server: &Running| search(server, &["-b", "dc=example,dc=com", &filter, "memberOf"]);
+    assert_eq!(found(&server), "");
+    assert_eq!(
+        folder.sapwood_ok("rule", &["add", "memberof"]),
+        "added: memberof\n"
+    );
+    let expected = format!("dn: {ann}\nmemberOf: {dn}\n\n");
+    assert_eq!(found(&server), expected);
+    let again = failure(&folder.sapwood("rule", &["add", "memberof"]));
+    assert!(again.contains("drop it first"), "{again}");
+    server.stop();
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), "memberof memberof\n");
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "memberof"]),
+        "dropped: memberof\n"
+    );
+    let unique = [
+        "add",
+        "memberof",
+        "--class",
+        "groupOfUniqueNames",
+        "--member",
+        "uniqueMember",
+    ];
+    let said = folder.sapwood_ok("rule", &unique);
+    assert_eq!(said, "added: memberof (with the index uniqueMember eq)\n");
+    let listed = "memberof memberof --class groupOfUniqueNames --member uniqueMember\n";
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    let server = folder.serve();
+    assert_eq!(found(&server), "");
+    server.stop();
+}
+
+#[test]
 fn a_rule_that_cannot_be_is_refused_with_what_is_wrong() {
     let folder = peopled();
     for (arguments, word) in [

@@ -11,6 +11,7 @@ use sapwood_ldap::attribute::AttributeDescription;
 use crate::accounts::Accounts;
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
 use crate::error::{Error, Result};
+use crate::member_of::MemberOf;
 use crate::schema::{ATTRIBUTE_TYPES_MAX, AttributeTypeId, Schema};
 use crate::steps;
 
@@ -35,6 +36,8 @@ pub(crate) struct AttributeTable {
     has_collective: bool,
     /// Where the values are of attributes that binds change, where password policies ask for them.
     accounts: Option<Arc<Accounts>>,
+    /// How the groups of an entry are found, where that is asked for.
+    member_of: Option<Arc<MemberOf>>,
 }
 
 /// The descriptions of a type.
@@ -131,6 +134,17 @@ impl AttributeTable {
     /// Where the values are of attributes that binds change, if there are any.
     pub(crate) fn accounts(&self) -> Option<&Accounts> {
         self.accounts.as_deref()
+    }
+
+    /// How the groups of an entry are found, if that is asked for.
+    #[inline]
+    pub(crate) fn member_of(&self) -> Option<&MemberOf> {
+        self.member_of.as_deref()
+    }
+
+    /// Says how they are found.
+    pub(crate) fn set_member_of(&mut self, member_of: Option<Arc<MemberOf>>) {
+        self.member_of = member_of;
     }
 
     /// Says where these values are.

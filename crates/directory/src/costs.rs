@@ -19,8 +19,8 @@ use crate::matching::filter::{Compiler, Node, Truth};
 use crate::schema::{MatchingRule, NormalDn, Schema, SubstringPattern};
 use crate::steps::counted;
 use crate::{
-    Budget, Config, Directory, IndexDefinition, Options, RefintRule, Requester, Search,
-    SearchOptions, Settings, Step, Ticket, UniqueRule, Update, UpdateRequest, Wire,
+    Budget, Config, Directory, IndexDefinition, MemberOfRule, Options, RefintRule, Requester,
+    Search, SearchOptions, Settings, Step, Ticket, UniqueRule, Update, UpdateRequest, Wire,
 };
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -413,6 +413,49 @@ fn a_member_that_is_renamed_is_followed_however_many_members_there_are() {
     };
     let (few, many) = (steps(100), steps(1000));
     assert!(many < few + 100, "{few} and {many}");
+}
+
+#[test]
+fn who_is_in_a_group_costs_what_its_members_cost_however_many_entries_there_are() {
+    let steps = |people: usize, members: usize| {
+        let directory = directory_of(Settings {
+            member_of: Some(MemberOfRule::default()),
+            ..Settings::default()
+        });
+        for number in 0..people {
+            add_person(&directory, &format!("p{number}"), &numbered(1));
+        }
+        let members: Vec<String> = (0..members)
+            .map(|number| format!("cn=p{number},{SUFFIX}"))
+            .collect();
+        let members: Vec<&str> = members.iter().map(String::as_str).collect();
+        let dn = format!("cn=g,{SUFFIX}");
+        let group = [
+            ("objectClass", &["groupOfNames"][..]),
+            ("cn", &["g"]),
+            ("member", &members),
+        ];
+        add(&directory, &dn, &group);
+        let filter = format!("(memberOf={dn})");
+        let (searched, found) = search(&directory, TREE, &filter, &["memberOf"], 1 << 16);
+        assert_eq!(found, members.len());
+        // What is stored is the group alone: a change of it is no longer for it.
+        let mut changes = ChangesBuf::default();
+        let one = members[0].as_bytes();
+        changes.push(ChangeKind::Delete, b"member", [one]);
+        changes.push(ChangeKind::Add, b"member", [one]);
+        let changes = changes.view();
+        let changed = apply(
+            &directory,
+            Request::Modify(ModifyRequest { dn: &dn, changes }),
+        );
+        (searched.iter().sum::<u64>(), changed)
+    };
+    let (few, many) = (steps(50, 20), steps(500, 20));
+    assert!(many.0 < few.0 + 100, "{few:?} and {many:?}");
+    let large = steps(500, 400);
+    assert!(large.0 < 25 * many.0, "{many:?} and {large:?}");
+    assert!(large.1 < many.1 + 100, "{many:?} and {large:?}");
 }
 
 #[test]

@@ -24,6 +24,7 @@
 //! unique-named <name> <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! refint attributes <attribute type>[,<attribute type>]...
 //! refint nothing|modifier <DN>
+//! memberof <class of groups> <attribute of members> follows|stays
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
 //!
@@ -38,7 +39,7 @@ use std::sync::Arc;
 pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Extension, Setting, UniqueRule, password_policy, refint};
+use crate::config::{Extension, Setting, UniqueRule, member_of, password_policy, refint};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -130,6 +131,10 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                     let text = format!("the definition has the line '{line}'");
                     return Err(Error::corrupt(text));
                 }
+            }
+            "memberof" => {
+                let damaged = || Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.member_of = Some(member_of::parse(rest).ok_or_else(damaged)?);
             }
             "access" => read_access(&mut state, rest)?,
             "extension" => {
@@ -401,6 +406,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for line in state.settings.refint.iter().flat_map(refint::lines) {
         text.push_str(&format!("refint {line}\n"));
+    }
+    if let Some(rule) = &state.settings.member_of {
+        text.push_str(&format!("memberof {}\n", member_of::line(rule)));
     }
     if let Some(overlay) = &state.settings.password_policy {
         text.push_str(&format!("ppolicy {}\n", password_policy::line(overlay)));

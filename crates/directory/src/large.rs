@@ -110,6 +110,11 @@ pub(crate) fn get<'v, R: Read>(
     view.get(Table::Values, &key(id, number, form))
 }
 
+/// Between which keys the values of an attribute stand.
+pub(crate) fn bounds(id: EntryId, number: AttributeNo) -> [Vec<u8>; 2] {
+    [NORMAL, AS_GIVEN + 1].map(|first| key(id, number, &[first]))
+}
+
 /// The values of an attribute in the order of their keys, from a key on.
 pub(crate) fn scan<'v, R: Read>(
     view: &'v R,
@@ -117,8 +122,7 @@ pub(crate) fn scan<'v, R: Read>(
     number: AttributeNo,
     from: Option<&[u8]>,
 ) -> engine::Result<R::Cursor<'v>> {
-    let first = key(id, number, &[NORMAL]);
-    let end = key(id, number, &[AS_GIVEN + 1]);
+    let [first, end] = bounds(id, number);
     let range = Range::between(from.unwrap_or(&first), &end);
     view.scan(Table::Values, range, Direction::Forward)
 }

@@ -29,6 +29,7 @@ mod indexes;
 mod large;
 mod locate;
 mod matching;
+mod member_of;
 mod names;
 mod operational;
 mod options;
@@ -57,7 +58,7 @@ pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension, Extensions,
+    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension, Extensions, MemberOfRule,
     PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings, UniqueRule,
 };
 pub use definition::{Config, Partition};

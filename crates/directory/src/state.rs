@@ -7,6 +7,7 @@ use crate::attributes::AttributeTable;
 use crate::config::Settings;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
+use crate::member_of::MemberOf;
 use crate::names::{NamingContext, PartitionedParent};
 use crate::policy::Policy;
 use crate::schema::Schema;
@@ -42,12 +43,18 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Says where the values are of attributes that binds change. Only where password policies ask for them there are
-    /// any.
-    pub(crate) fn know_accounts(&mut self, accounts: &Arc<Accounts>) {
+    /// Says where the values of computed attributes come from: of those that binds change only where password policies
+    /// ask for them, of memberOf only where it is asked for.
+    pub(crate) fn know_computed(&mut self, accounts: &Arc<Accounts>) {
         let is_asked_for = self.settings.password_policy.is_some();
         self.attributes
             .set_accounts(is_asked_for.then(|| accounts.clone()));
+        let member_of = self.settings.member_of.as_ref().and_then(|rule| {
+            let names = (rule.member(), rule.class());
+            MemberOf::new(names, &self.schema, &self.indexes, &self.contexts)
+        });
+        let member_of = member_of.map(Arc::new);
+        self.attributes.set_member_of(member_of);
     }
 
     /// The access rules in force, and the limits.

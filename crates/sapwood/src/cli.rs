@@ -396,6 +396,16 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "DN")]
         nothing: Option<String>,
     },
+    /// Entries have memberOf: the groups that name them
+    #[command(name = "memberof")]
+    MemberOf {
+        /// The class of groups
+        #[arg(long, value_name = "NAME", default_value = "groupOfNames")]
+        class: String,
+        /// The attribute of groups that names their members; it gets an equality index if it has none
+        #[arg(long, value_name = "NAME", default_value = "member")]
+        member: String,
+    },
 }
 
 #[derive(Debug, clap::Args)]

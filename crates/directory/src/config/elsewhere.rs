@@ -95,6 +95,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["olcPPolicyForwardUpdates", "olcPPolicyDisableWrite"],
         "what policies keep of binds is kept by the server that has the data",
     ),
+    (
+        &["olcMemberOfDN", "olcMemberOfDanglingError"],
+        "memberOf is computed when it is read, so that nothing is written",
+    ),
     (&["olcPasswordHash"], "passwords are hashed with Argon2id"),
 ];
 
@@ -103,6 +107,7 @@ const BUILT_IN: &[&str] = &[
     "back_mdb",
     "unique",
     "refint",
+    "memberof",
     "ppolicy",
     "otp",
     "argon2",
@@ -147,7 +152,7 @@ mod tests {
         ] {
             assert!(is_built_in(module), "{module}");
         }
-        for module in ["", "{0}", "memberof", "back_mdb/x", "{back_mdb"] {
+        for module in ["", "{0}", "dynlist", "back_mdb/x", "{back_mdb"] {
             assert!(!is_built_in(module), "{module}");
         }
     }

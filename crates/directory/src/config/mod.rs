@@ -8,6 +8,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod entries;
 pub(crate) mod extensions;
 pub(crate) mod limits;
+pub(crate) mod member_of;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
 pub(crate) mod refint;
@@ -23,6 +24,7 @@ use sapwood_ldap::result::ResultCode;
 pub use self::authorization::AuthzPolicy;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
+pub use self::member_of::MemberOfRule;
 pub use self::password_policy::PasswordPolicyOverlay;
 pub use self::refint::RefintRule;
 pub use self::rules::{DataRule, DataRuleKind};
@@ -59,6 +61,8 @@ pub struct Settings {
     pub unique: Vec<UniqueRule>,
     /// Attributes whose values follow the entries that they name.
     pub refint: Option<RefintRule>,
+    /// Whether entries have memberOf, and by which groups.
+    pub member_of: Option<MemberOfRule>,
     /// Who may do what with the entries of the naming contexts.
     pub access: Vec<Rule>,
     /// The same of those that have a list of their own, by their place among all. None is empty.

@@ -72,12 +72,6 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The one that an attribute type's name stands for.
-pub(crate) fn setting(attribute: &str) -> Option<&'static Setting> {
-    let mut all = SETTINGS.iter();
-    all.find(|setting| setting.attribute.eq_ignore_ascii_case(attribute))
-}
-
 /// The values that the entry shows: those that somebody has set.
 pub(crate) fn shown(settings: &Settings) -> Vec<(&'static str, Vec<String>)> {
     let set = SETTINGS.iter().map(|setting| {

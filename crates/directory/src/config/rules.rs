@@ -10,6 +10,8 @@ pub enum DataRuleKind {
     Unique,
     /// Values follow the entries that they name.
     Refint,
+    /// Entries have memberOf.
+    MemberOf,
 }
 
 impl DataRuleKind {
@@ -18,6 +20,7 @@ impl DataRuleKind {
         match self {
             DataRuleKind::Unique => "unique",
             DataRuleKind::Refint => "refint",
+            DataRuleKind::MemberOf => "memberof",
         }
     }
 }
@@ -77,6 +80,15 @@ impl Settings {
                 ("nothing", rule.nothing.clone()),
             ]),
         }));
+        rules.extend(self.member_of.iter().map(|rule| DataRule {
+            name: String::new(),
+            kind: DataRuleKind::MemberOf,
+            place: 0,
+            options: given([
+                ("class", rule.class.clone()),
+                ("member", rule.member.clone()),
+            ]),
+        }));
         for at in 0..rules.len() {
             if rules[at].name.is_empty() {
                 rules[at].name = free_name(&rules, rules[at].kind);
@@ -104,9 +116,11 @@ impl Settings {
         let mut settings = self.clone();
         settings.unique.clear();
         settings.refint = None;
+        settings.member_of = None;
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
             DataRuleKind::Refint => settings.refint.clone_from(&self.refint),
+            DataRuleKind::MemberOf => settings.member_of.clone_from(&self.member_of),
         }
         settings
     }

@@ -248,20 +248,43 @@ impl<'c, R: Read> Candidate<'c, R> {
                 Ok(())
             }
             Place::Tree(superior, collective) => {
-                let viewer = self.viewer.zip(self.vocabulary);
-                let subject = Subject {
-                    view: self.view,
-                    id: self.id,
-                    entry: self.entry,
-                    superior,
-                    collective: collective.zip(self.vocabulary),
-                    viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
-                    accounts: self
-                        .vocabulary
-                        .and_then(|vocabulary| vocabulary.attributes.accounts()),
-                };
-                attribute.compute(&subject, values)
+                attribute.compute(&self.subject(superior, collective), values)
             }
+        }
+    }
+
+    /// Whether it has a value of a virtual attribute, in normal form, if that is told without computing all of them.
+    pub(crate) fn has_computed(
+        &self,
+        attribute: VirtualAttribute,
+        normal: &[u8],
+    ) -> Result<Option<bool>> {
+        match self.place {
+            Place::Synthetic => Ok(Some(false)),
+            Place::Tree(superior, collective) => {
+                attribute.has(&self.subject(superior, collective), normal)
+            }
+        }
+    }
+
+    /// What virtual attributes are computed of.
+    fn subject<'s>(
+        &'s self,
+        superior: Option<&'s Superior>,
+        collective: Option<&'s Collective>,
+    ) -> Subject<'s, R> {
+        let viewer = self.viewer.zip(self.vocabulary);
+        Subject {
+            view: self.view,
+            id: self.id,
+            entry: self.entry,
+            superior,
+            vocabulary: self.vocabulary,
+            collective: collective.zip(self.vocabulary),
+            viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
+            accounts: self
+                .vocabulary
+                .and_then(|vocabulary| vocabulary.attributes.accounts()),
         }
     }
 

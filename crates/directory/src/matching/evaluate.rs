@@ -249,6 +249,13 @@ impl<'e> Evaluator<'e> {
     ) -> Result<Option<bool>> {
         Ok(match &item.target {
             Target::Virtual(attribute) => {
+                if let Some(normal) =
+                    item.equal_to(attribute.attribute_type(self.schema), self.schema)
+                    && let Some(has) = candidate.has_computed(*attribute, normal)?
+                {
+                    self.spend(VIRTUAL_WORK + item.work_of(normal.len()));
+                    return Ok(Some(has));
+                }
                 let mut values = std::mem::take(&mut self.values);
                 candidate.compute(*attribute, &mut values)?;
                 self.spend(VIRTUAL_WORK + item.work_of(values.bytes()));

@@ -145,6 +145,16 @@ impl Item {
         }))
     }
 
+    /// The normal form that a value of a type equals by the type's own rule, if that is what is asked for.
+    pub(crate) fn equal_to(&self, known: AttributeTypeId, schema: &Schema) -> Option<&[u8]> {
+        let Test::Equal(assertion) = &self.test else {
+            return None;
+        };
+        let equality = schema.type_of(known).equality()?;
+        let is_own = assertion.is_decided_by_key() && equality.has_forms_of(assertion.rule());
+        is_own.then(|| assertion.key())
+    }
+
     /// The work of testing values of so many bytes.
     #[inline]
     pub(crate) fn work_of(&self, bytes: usize) -> u64 {
@@ -416,6 +426,9 @@ impl<'c> Compiler<'c> {
             return Node::Constant(Truth::Undefined);
         }
         if let Some(attribute) = self.virtual_attribute(attribute_type.id()) {
+            if attribute == VirtualAttribute::MemberOf && self.attributes.member_of().is_none() {
+                return Node::Constant(Truth::False);
+            }
             return Item::node(Target::Virtual(attribute), test);
         }
         let Places { user, operational } = self.places(attribute_type, description);

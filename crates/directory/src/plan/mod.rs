@@ -5,13 +5,17 @@
 //! index may answer with too many, never with too few.
 
 pub(crate) mod classes;
+mod members;
 pub(crate) mod stream;
 
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::engine::{Cursor, Direction, EntryId, Index, IndexKind, Range, Read, Table};
+use self::members::MembersRead;
+use crate::engine::{
+    AttributeNo, Cursor, Direction, EntryId, Index, IndexKind, Range, Read, Table,
+};
 use crate::error::{Error, Result};
 use crate::indexes::{self, AttributeIndexes, Completeness};
 use crate::matching::filter::{Item, Node, Target, Test, Truth};
@@ -58,6 +62,12 @@ pub(crate) enum Term {
         to: Option<Vec<u8>>,
         cardinality: u64,
     },
+    /// The members that a group has in a large attribute.
+    Members {
+        group: EntryId,
+        number: AttributeNo,
+        cardinality: u64,
+    },
     /// The ids of any of these.
     Union(Vec<Term>),
     /// The ids of all of these; the first has the fewest.
@@ -84,7 +94,9 @@ impl Term {
     /// About how many ids there are, at most.
     pub(crate) fn cardinality(&self) -> u64 {
         match self {
-            Term::List { cardinality, .. } | Term::Range { cardinality, .. } => *cardinality,
+            Term::List { cardinality, .. }
+            | Term::Range { cardinality, .. }
+            | Term::Members { cardinality, .. } => *cardinality,
             Term::Union(terms) => terms.iter().map(Term::cardinality).sum(),
             Term::Intersection(terms) => terms.first().map_or(0, Term::cardinality),
             Term::Ids(ids) => ids.len() as u64,
@@ -117,6 +129,9 @@ impl fmt::Display for Term {
             Term::Range {
                 table, cardinality, ..
             } => write!(f, "{}={cardinality}", table.name().as_str()),
+            Term::Members {
+                group, cardinality, ..
+            } => write!(f, "members[{group}]={cardinality}"),
             Term::Union(terms) => many(f, "or", terms),
             Term::Intersection(terms) => many(f, "and", terms),
             Term::Ids(ids) => write!(f, "ids={}", ids.len()),
@@ -231,8 +246,9 @@ impl<R: Read> Planner<'_, R> {
     }
 
     fn item(&self, item: &Item, asked: &Cell<u64>) -> Result<Option<Term>> {
-        let Target::Stored(stored) = &item.target else {
-            return Ok(None);
+        let stored = match &item.target {
+            Target::Stored(stored) => stored,
+            Target::Virtual(attribute) => return members::term(self, *attribute, item, asked),
         };
         let Some(attribute_type) = stored.indexed_type else {
             return Ok(None);
@@ -399,7 +415,7 @@ impl<R: Read> Planner<'_, R> {
 }
 
 /// Takes the bounds out of the ranges of a term, of which those that hold too much are left out.
-fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdRange>) -> Option<Term> {
+fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdSource>) -> Option<Term> {
     match term {
         Term::Range { cardinality, .. } if cardinality > *ids_max => None,
         Term::Range {
@@ -409,7 +425,7 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdRange>) -> Opt
             cardinality,
         } => {
             *ids_max -= cardinality;
-            ranges.push(IdRange { table, from, to });
+            ranges.push(IdSource::Order(IdRange { table, from, to }));
             Some(Term::Range {
                 table,
                 from: Vec::new(),
@@ -423,6 +439,16 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdRange>) -> Opt
                 small.push(small_ranges(term, ids_max, ranges)?);
             }
             Some(Term::Union(small))
+        }
+        Term::Members { cardinality, .. } if cardinality > *ids_max => None,
+        Term::Members {
+            group,
+            number,
+            cardinality,
+        } => {
+            *ids_max -= cardinality;
+            ranges.push(IdSource::Members(MembersRead::of(group, number)));
+            Some(term)
         }
         Term::Intersection(terms) => {
             let mut small = Vec::with_capacity(terms.len());
@@ -452,13 +478,22 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdRange>) -> Opt
 pub(crate) struct RangeReader {
     term: Term,
     /// The ranges to be read, the next one last: it begins at what is left of it.
-    ranges: Vec<IdRange>,
+    ranges: Vec<IdSource>,
     /// What has been read of it, and is not sorted yet.
     ids: Vec<EntryId>,
     /// What has been read of it before, ascending each.
     lists: Vec<Term>,
     /// What was read of those before.
     read: Vec<Term>,
+}
+
+/// Where ids are read.
+#[derive(Debug)]
+enum IdSource {
+    /// In an ordering index.
+    Order(IdRange),
+    /// Among the values of a group.
+    Members(MembersRead),
 }
 
 #[derive(Debug)]
@@ -470,35 +505,23 @@ struct IdRange {
 
 impl RangeReader {
     /// Goes on for so much work; the term when all is read.
-    pub(crate) fn go_on<R: Read>(&mut self, view: &R, work: u64) -> Result<Option<Term>> {
+    pub(crate) fn go_on<R: Read>(
+        &mut self,
+        planner: &Planner<'_, R>,
+        work: u64,
+    ) -> Result<Option<Term>> {
         let mut left = work / ID_WORK + 1;
-        while let Some(range) = self.ranges.last_mut() {
-            let bounds = bounds(&range.from, range.to.as_deref());
-            let mut keys = view.scan(range.table, bounds, Direction::Forward)?;
+        while let Some(source) = self.ranges.last_mut() {
             let before = self.ids.len();
-            let rest = loop {
-                let next = keys.next();
-                if next.is_err() {
-                    // What is not here is read again from where this step began.
-                    self.ids.truncate(before);
-                }
-                let Some((key, _)) = next? else {
-                    break None;
-                };
-                if left == 0 {
-                    break Some(key.to_vec());
-                }
-                left -= 1;
-                steps::count(1);
-                let id = key
-                    .last_chunk::<8>()
-                    .and_then(|id| EntryId::from_key(id))
-                    .ok_or_else(|| Error::corrupt("a key of an ordering index has no id"))?;
-                self.ids.push(id);
+            let read = match source {
+                IdSource::Order(range) => range.go_on(planner.view, &mut left, &mut self.ids),
+                IdSource::Members(members) => members.go_on(planner, &mut left, &mut self.ids),
             };
-            drop(keys);
-            if let Some(rest) = rest {
-                range.from = rest;
+            if read.is_err() {
+                // What is not here is read again from where this step began.
+                self.ids.truncate(before);
+            }
+            if !read? {
                 if self.ids.len() >= SORTED_IDS_MIN {
                     self.sort();
                 }
@@ -530,10 +553,36 @@ impl RangeReader {
     }
 }
 
+impl IdRange {
+    /// Reads as many ids as are left to be read; whether that is all.
+    fn go_on<R: Read>(&mut self, view: &R, left: &mut u64, ids: &mut Vec<EntryId>) -> Result<bool> {
+        let bounds = bounds(&self.from, self.to.as_deref());
+        let mut keys = view.scan(self.table, bounds, Direction::Forward)?;
+        let rest = loop {
+            let Some((key, _)) = keys.next()? else {
+                return Ok(true);
+            };
+            if *left == 0 {
+                break key.to_vec();
+            }
+            *left -= 1;
+            steps::count(1);
+            let id = key
+                .last_chunk::<8>()
+                .and_then(|id| EntryId::from_key(id))
+                .ok_or_else(|| Error::corrupt("a key of an ordering index has no id"))?;
+            ids.push(id);
+        };
+        drop(keys);
+        self.from = rest;
+        Ok(false)
+    }
+}
+
 /// Puts ids in the place of the ranges that they were read of, which come in the same order.
 fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Term>) {
     match term {
-        Term::Range { .. } => *term = read.next().unwrap_or_default(),
+        Term::Range { .. } | Term::Members { .. } => *term = read.next().unwrap_or_default(),
         Term::Union(terms) | Term::Intersection(terms) => {
             terms.iter_mut().for_each(|term| put_ids(term, read));
         }
@@ -592,7 +641,7 @@ fn intersection(mut terms: Vec<Term>) -> Option<Term> {
         kept == 1
             || (kept <= INTERSECTED_MAX
                 && term.cardinality() <= most
-                && !matches!(term, Term::Range { .. }))
+                && !matches!(term, Term::Range { .. } | Term::Members { .. }))
     });
     if terms.len() == 1 {
         terms.pop()

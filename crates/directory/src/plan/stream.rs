@@ -169,7 +169,7 @@ impl<'s, R: Read> Stream<'s, R> {
             }
             Term::Ids(ids) => Stream::Ids(ids),
             // A range that was too large to be read does not drive, and never stands in an intersection.
-            Term::Range { .. } => Stream::Ids(&[]),
+            Term::Range { .. } | Term::Members { .. } => Stream::Ids(&[]),
         }
     }
 

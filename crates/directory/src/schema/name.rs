@@ -175,6 +175,23 @@ impl NormalDn {
         text
     }
 
+    /// The name that has these [`bytes`](Self::bytes).
+    pub(crate) fn from_normal(bytes: &[u8]) -> NormalDn {
+        let mut normal = NormalDn {
+            bytes: bytes.to_vec(),
+            ends: Vec::new(),
+        };
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            // What stands behind 0x00 tells an end from a value's own 0x00.
+            at += 1 + usize::from(*byte == 0);
+            if *byte == 0 && bytes.get(at - 1) == Some(&0) {
+                normal.ends.push(at as u32);
+            }
+        }
+        normal
+    }
+
     /// Whether this is `other` or below it.
     pub fn is_at_or_below(&self, other: &NormalDn) -> bool {
         self.bytes.starts_with(&other.bytes)

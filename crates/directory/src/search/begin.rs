@@ -545,7 +545,7 @@ fn choose<E: Engine>(
         return Ok(Some(Source::Postings(term)));
     }
     if let Some(reader) = &mut progress.reader {
-        let read = reader.go_on(planner.view, work)?;
+        let read = reader.go_on(planner, work)?;
         return Ok(read.map(Source::Postings));
     }
     let term = match planner.plan(&running.filter, progress, work)? {
@@ -588,7 +588,7 @@ fn choose<E: Engine>(
             return Ok(Some(Source::Postings(term)));
         }
         if is_few && let Some(mut reader) = planner.with_small_ranges(term) {
-            let read = reader.go_on(planner.view, work);
+            let read = reader.go_on(planner, work);
             if !matches!(read, Ok(Some(_))) {
                 progress.reader = Some(Box::new(reader));
             }

@@ -3,12 +3,12 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    DATA, GLOBAL, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
+    DATA, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
-use crate::config::{Setting, UniqueRule, access, ordered, password_policy, refint, unique};
+use crate::config::{Setting, UniqueRule, access, member_of, ordered, password_policy, refint, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -44,6 +44,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(password_policies(server));
     entries.extend(second_factor(server));
     entries.extend(referential_integrity(server));
+    entries.extend(groups_of_entries(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -277,6 +278,15 @@ fn referential_integrity(server: &Server<'_>) -> Option<Content> {
     let names = ["{3}refint", "refint", "{3}", "{0}refint", "{1}refint", "{2}refint"];
     let rule = server.state.settings.refint.as_ref()?;
     Some(overlay(REFINT, "olcRefintConfig", &names, refint::shown(rule)))
+}
+
+/// The overlay of memberOf.
+fn groups_of_entries(server: &Server<'_>) -> Option<Content> {
+    let settings = &server.state.settings;
+    let names = ["{4}memberof", "memberof", "{4}", "{0}memberof", "{1}memberof", "{2}memberof", "{3}memberof"];
+    let attributes = || member_of::shown(settings);
+    let is_there = settings.member_of.is_some();
+    is_there.then(|| overlay(MEMBER_OF, "olcMemberOfConfig", &names, attributes()))
 }
 
 /// The structural class of an overlay without more to it.

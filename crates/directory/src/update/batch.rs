@@ -315,6 +315,10 @@ impl Batch<'_> {
             Work::Prepared(_) | Work::Schema(_) => false,
         };
         let rules = (!self.rules.is_empty()).then(|| Arc::clone(&self.rules));
+        if let Some(member_of) = self.state.attributes.member_of() {
+            // One that is missing is told of where it is read.
+            txn.open_index(member_of.index())?;
+        }
         let mut run = Run {
             schema,
             options: self.options,
@@ -485,7 +489,7 @@ impl Bundle for Batch<'_> {
             attributes.extend(schema, txn)?;
         } else {
             self.state = definition::load(txn, &self.options.schema)?;
-            self.state.know_accounts(self.accounts);
+            self.state.know_computed(self.accounts);
             self.rules = Arc::new(RuleSet::new(&self.state.schema, &self.state)?);
         }
         self.begun_with = Some(self.state.attributes.len());

@@ -3,7 +3,6 @@
 //! here.
 
 mod extensions;
-mod refint;
 mod schema;
 mod schema_use;
 mod unique;
@@ -22,14 +21,14 @@ use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
-    DATA, FRONTEND, GLOBAL, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
+    DATA, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    PasswordPolicyOverlay, Setting, Settings, elsewhere, ordered, password_policy,
-    refint as integrity,
+    MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting, Settings, elsewhere, member_of,
+    ordered, password_policy, refint as integrity,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -75,9 +74,7 @@ impl<T: Write> Run<'_, T> {
                 return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
             }
             match target {
-                Target::Setting(setting)
-                | Target::PasswordPolicy(setting)
-                | Target::Refint(setting) => make(setting, &mut state.settings, &change)?,
+                Target::Setting(setting) => make(setting, &mut state.settings, &change)?,
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Extensions => extensions::change(&mut state.settings.extensions, &change)?,
                 Target::Unique => unique::change(&mut state.settings.unique, &change)?,
@@ -112,6 +109,7 @@ impl<T: Write> Run<'_, T> {
         let (now, before) = (&state.settings, &self.state.settings);
         if now.unique != before.unique
             || now.refint != before.refint
+            || now.member_of != before.member_of
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
             if let Some(name) = now.doubled_rule_name() {
@@ -137,7 +135,7 @@ impl<T: Write> Run<'_, T> {
             })?;
             *self.changes_access = true;
         }
-        state.know_accounts(self.accounts);
+        state.know_computed(self.accounts);
         definition::store(self.txn, &mut state)?;
         *self.state = state;
         if let Some(rules) = made {
@@ -215,10 +213,25 @@ impl<T: Write> Run<'_, T> {
             return self.add_unique(request);
         }
         if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
-            return self.add_refint(request);
+            return self.add_overlay((REFINT, request), |settings| {
+                settings.refint.replace(RefintRule::default()).is_none()
+            });
+        }
+        if is_overlay(request.dn, "memberof") && self.is_in_data(request.dn) {
+            return self.add_overlay((MEMBER_OF, request), |settings| {
+                settings
+                    .member_of
+                    .replace(MemberOfRule::default())
+                    .is_none()
+            });
         }
         if is_overlay(request.dn, "ppolicy") && self.is_in_data(request.dn) {
-            return self.add_password_policies(request);
+            return self.add_overlay((PASSWORD_POLICY, request), |settings| {
+                let before = settings
+                    .password_policy
+                    .replace(PasswordPolicyOverlay::default());
+                before.is_none()
+            });
         }
         if is_overlay(request.dn, "otp") && self.is_in_data(request.dn) {
             return self.add_second_factor(request);
@@ -233,26 +246,37 @@ impl<T: Write> Run<'_, T> {
         check_modules(attributes.map(|attribute| (attribute.description, attribute.values)))
     }
 
-    /// Adds the overlay of password policies, with what is set in its entry.
-    fn add_password_policies(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+    /// Adds an overlay with what is set in its entry. `begin` has it be there without anything set, unless it is there
+    /// already.
+    fn add_overlay(
+        &mut self,
+        (entry, request): (&str, &AddRequest<'_>),
+        begin: impl FnOnce(&mut Settings) -> bool,
+    ) -> Result<(), Stop> {
         let mut state = State::clone(self.state);
-        if state.settings.password_policy.is_some() {
-            let diagnostic = format!("{PASSWORD_POLICY} is there already: modify it");
+        if !begin(&mut state.settings) {
+            let diagnostic = format!("{entry} is there already: modify it");
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
-        state.settings.password_policy = Some(PasswordPolicyOverlay::default());
         for attribute in request.attributes {
             let known = self.schema.attribute_type(attribute.description);
             if known.is_some_and(|known| ["objectClass", "olcOverlay"].contains(&known.name())) {
                 continue;
             }
-            let Target::PasswordPolicy(setting) = self.configured(attribute.description)? else {
-                let name = String::from_utf8_lossy(attribute.description);
-                let diagnostic = format!("{name} is not set in {PASSWORD_POLICY}");
-                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
-            };
-            let kind = ChangeKind::Replace;
-            make(setting, &mut state.settings, &Change { kind, attribute })?;
+            let change = |kind| Change { kind, attribute };
+            match self.configured(attribute.description)? {
+                Target::Setting(setting) if setting.entry == entry => {
+                    make(setting, &mut state.settings, &change(ChangeKind::Replace))?;
+                }
+                Target::Referring if entry == REFINT => {
+                    integrity::change(&mut state.settings, &change(ChangeKind::Add))?;
+                }
+                _ => {
+                    let name = String::from_utf8_lossy(attribute.description);
+                    let diagnostic = format!("{name} is not set in {entry}");
+                    return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+                }
+            }
         }
         self.put(state)
     }
@@ -293,6 +317,7 @@ impl<T: Write> Run<'_, T> {
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
             REFINT => state.settings.refint = None,
+            MEMBER_OF => state.settings.member_of = None,
             PASSWORD_POLICY => state.settings.password_policy = None,
             SECOND_FACTOR => state.settings.second_factor = false,
             _ => return Err(super::no_update_of(SyntheticContext::Config, "deleted")),
@@ -355,16 +380,13 @@ impl<T: Write> Run<'_, T> {
         let name = std::str::from_utf8(description).unwrap_or_default();
         let known = self.schema.attribute_type(description);
         let name = known.map_or(name, |known| known.name());
-        if let Some(setting) = Setting::of(name) {
-            return Ok(Target::Setting(setting));
-        }
-        if let Some(setting) = password_policy::setting(name) {
-            return Ok(Target::PasswordPolicy(setting));
-        }
-        let mut of_refint = integrity::SETTINGS.iter();
+        let of_overlays = password_policy::SETTINGS
+            .iter()
+            .chain(integrity::SETTINGS)
+            .chain(member_of::SETTINGS);
         let is_it = |setting: &&Setting| setting.attribute.eq_ignore_ascii_case(name);
-        if let Some(setting) = of_refint.find(is_it) {
-            return Ok(Target::Refint(setting));
+        if let Some(setting) = Setting::of(name).or_else(|| of_overlays.clone().find(is_it)) {
+            return Ok(Target::Setting(setting));
         }
         if name.eq_ignore_ascii_case(integrity::ATTRIBUTE) {
             return Ok(Target::Referring);
@@ -409,8 +431,6 @@ impl<T: Write> Run<'_, T> {
 #[derive(Clone, Copy)]
 enum Target {
     Setting(&'static Setting),
-    PasswordPolicy(&'static Setting),
-    Refint(&'static Setting),
     /// The attributes whose values follow the entries that they name.
     Referring,
     Indexes,
@@ -424,9 +444,7 @@ enum Target {
 impl Target {
     fn attribute(self) -> &'static str {
         match self {
-            Target::Setting(setting)
-            | Target::PasswordPolicy(setting)
-            | Target::Refint(setting) => setting.attribute,
+            Target::Setting(setting) => setting.attribute,
             Target::Referring => integrity::ATTRIBUTE,
             Target::Indexes => INDEXES,
             Target::Extensions => EXTENSIONS,
@@ -440,9 +458,7 @@ impl Target {
     /// The entries that have the attribute.
     fn entries(self) -> &'static [&'static str] {
         match self {
-            Target::Setting(setting)
-            | Target::PasswordPolicy(setting)
-            | Target::Refint(setting) => std::slice::from_ref(&setting.entry),
+            Target::Setting(setting) => std::slice::from_ref(&setting.entry),
             Target::Indexes | Target::Limits | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Referring => &[REFINT],

@@ -45,6 +45,7 @@ virtual_attributes! {
     ContextCsn context_csn
     EntryDn entry_dn
     HasSubordinates has_subordinates
+    MemberOf member_of
     NumSubordinates num_subordinates
     SubschemaSubentry subschema_subentry
     PwdFailureTime pwd_failure_time
@@ -72,9 +73,23 @@ impl VirtualAttribute {
     pub(crate) fn bytes_max(self) -> Option<usize> {
         const ONE: usize = 128;
         match self {
-            VirtualAttribute::ContextCsn | VirtualAttribute::CollectiveAttributeSubentries => None,
+            VirtualAttribute::ContextCsn
+            | VirtualAttribute::MemberOf
+            | VirtualAttribute::CollectiveAttributeSubentries => None,
             VirtualAttribute::PwdFailureTime => Some(ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX),
             _ => Some(ONE),
+        }
+    }
+
+    /// Whether an entry has a value in normal form, if that is told without computing all values.
+    pub(crate) fn has<R: Read>(
+        self,
+        subject: &Subject<'_, R>,
+        normal: &[u8],
+    ) -> Result<Option<bool>> {
+        match self {
+            VirtualAttribute::MemberOf => member_of::has(subject, normal),
+            _ => Ok(None),
         }
     }
 
@@ -98,6 +113,8 @@ pub(crate) struct Subject<'s, R> {
     pub(crate) entry: Entry<'s>,
     /// The entry above it; none for a naming context.
     pub(crate) superior: Option<&'s Superior>,
+    /// What gives its attributes their names, if it has a record of the tree.
+    pub(crate) vocabulary: Option<Vocabulary<'s>>,
     /// What may govern it.
     pub(crate) collective: Option<(&'s Collective, Vocabulary<'s>)>,
     /// Who looks, if they may not know of all entries.

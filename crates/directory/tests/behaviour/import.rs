@@ -125,7 +125,7 @@ sn: Ä
 userPassword: secret
 description;lang-de: Hallo
 entryUUID: 00000000-0000-0000-0000-0000000000aa
-memberOf: cn=nothing
+groupMember: cn=nothing
 
 dn: uid=berta,ou=People,dc=example,dc=com
 objectClass: inetOrgPerson
@@ -179,7 +179,7 @@ fn check_tree<E: Engine>(directory: &Directory<E>) {
 }
 
 fn tree_is_imported<E: Engine>(directory: &Directory<E>) {
-    let tree = TREE.replace("memberOf: cn=nothing\n", "");
+    let tree = TREE.replace("groupMember: cn=nothing\n", "");
     let (report, rejected) = import(directory, &[("tree.ldif", &tree)]);
     assert_eq!(rejected, []);
     assert_eq!(
@@ -238,7 +238,7 @@ fn a_directory_with_entries_is_added_to() {
     );
     let (report, rejected) = import(
         &directory,
-        &[("tree.ldif", &TREE.replace("memberOf: cn=nothing\n", ""))],
+        &[("tree.ldif", &TREE.replace("groupMember: cn=nothing\n", ""))],
     );
     assert_eq!(
         report,
@@ -352,7 +352,7 @@ cn: x
         .map(|(source, line, reason, _)| (source.as_str(), *line, reason.as_str()))
         .collect();
     assert_eq!(at[0].1, 1);
-    assert!(at[0].2.contains("memberOf"), "{at:?}");
+    assert!(at[0].2.contains("groupMember"), "{at:?}");
     assert_eq!(
         at[1..].iter().map(|place| place.1).collect::<Vec<_>>(),
         [2, 6, 10, 13, 16, 18]

@@ -20,6 +20,7 @@ mod indexes;
 mod large_attributes;
 mod large_trees;
 mod made;
+mod member_of;
 mod model;
 mod names;
 mod numbers;

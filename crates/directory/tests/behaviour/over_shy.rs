@@ -18,6 +18,7 @@ mod filter_model;
 mod import;
 mod indexes;
 mod made;
+mod member_of;
 mod model;
 mod options;
 mod persistent_search;

@@ -23,6 +23,8 @@ use crate::progress::Progress;
 const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const UNIQUE_URI: &str = "olcUniqueURI";
+/// The entry of memberOf.
+const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
 /// The entry of referential integrity.
 const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";
 
@@ -74,6 +76,12 @@ fn words(action: &RuleAction) -> Vec<String> {
             name.clone().unwrap_or_default(),
             attributes.join(","),
             base.clone().unwrap_or_default(),
+        ],
+        RuleAction::Add(AddedRule::MemberOf { class, member }) => vec![
+            "add".into(),
+            DataRuleKind::MemberOf.word().into(),
+            class.clone(),
+            member.clone(),
         ],
         RuleAction::Add(AddedRule::Refint {
             attributes,
@@ -155,6 +163,9 @@ pub(crate) fn by_command(
         }
         ["add", kind, attributes, nothing] if kind == DataRuleKind::Refint.word() => {
             rules.add_refint(attributes, nothing)
+        }
+        ["add", kind, class, member] if kind == DataRuleKind::MemberOf.word() => {
+            rules.add_member_of(class, member)
         }
         _ => Err("rule add, list or drop?".into()),
     }
@@ -243,11 +254,30 @@ impl Rules<'_> {
         Ok(format!("added: {name}{indexed}"))
     }
 
-    fn add_refint(&mut self, attributes: &str, nothing: &str) -> Result<String, String> {
-        let name = DataRuleKind::Refint.word();
-        if self.has(DataRuleKind::Refint)? {
-            return Err(format!("there is the rule {name} already: drop it first"));
+    /// The word of a kind of which there is one rule at most, if there is none yet.
+    fn first_of(&self, kind: DataRuleKind) -> Result<&'static str, String> {
+        let name = kind.word();
+        match self.has(kind)? {
+            true => Err(format!("there is the rule {name} already: drop it first")),
+            false => Ok(name),
         }
+    }
+
+    fn add_member_of(&mut self, class: &str, member: &str) -> Result<String, String> {
+        let name = self.first_of(DataRuleKind::MemberOf)?;
+        let indexed = self.index(&[member.to_owned()])?;
+        let entry = [
+            ("objectClass", "olcMemberOfConfig"),
+            ("olcOverlay", "memberof"),
+            ("olcMemberOfGroupOC", class),
+            ("olcMemberOfMemberAD", member),
+        ];
+        self.add_entry(MEMBER_OF, &entry)?;
+        Ok(format!("added: {name}{indexed}"))
+    }
+
+    fn add_refint(&mut self, attributes: &str, nothing: &str) -> Result<String, String> {
+        let name = self.first_of(DataRuleKind::Refint)?;
         let names: Vec<String> = attributes.split(',').map(str::to_owned).collect();
         let indexed = self.index(&names)?;
         let words = attributes.replace(',', " ");
@@ -357,6 +387,10 @@ impl Rules<'_> {
             }
             DataRuleKind::Refint => {
                 config::make(self.directory, self.administrator, Request::Delete(REFINT))?;
+            }
+            DataRuleKind::MemberOf => {
+                let delete = Request::Delete(MEMBER_OF);
+                config::make(self.directory, self.administrator, delete)?;
             }
         }
         Ok(format!("dropped: {name}"))

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use sapwood_ldap::result::ResultCode;
 
 use self::coming_schema::ComingSchema;
+use self::member_of::MemberOf;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
 use self::unique::Unique;
@@ -171,6 +172,7 @@ macro_rules! rules {
 rules! {
     Unique unique
     Refint refint
+    MemberOf member_of
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -291,6 +293,11 @@ impl RuleSet {
         let refint = state.settings.refint.iter();
         let refint = refint.map(|rule| Refint::new(schema, rule).map(AnyRule::Refint));
         let made = made.chain(refint);
+        let member_of = state.settings.member_of.iter();
+        let following = member_of.clone().filter_map(|rule| rule.following());
+        let following = following.map(|rule| Refint::new(schema, &rule).map(AnyRule::Refint));
+        let member_of = member_of.map(|rule| MemberOf::new(schema, rule).map(AnyRule::MemberOf));
+        let made = made.chain(member_of).chain(following);
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
