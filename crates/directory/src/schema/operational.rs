@@ -157,7 +157,8 @@ operational_attributes! {
     ModifyTimestamp: "2.5.18.2", "modifyTimestamp", TIME, One, DIRECTORY, Directory, Changed;
     EntryCsn: "1.3.6.1.4.1.4203.666.1.7", "entryCSN", CSN, One, DIRECTORY, Directory, Changed;
 
-    // What follows from the tree, and from groups (RFC 5020, RFC 4512 §4.2, X.501 §14.4.4, draft-ietf-boreham-numsubordinates).
+    // What follows from the tree and from groups (RFC 5020, RFC 4512 §4.2, X.501 §14.4.4,
+    // draft-ietf-boreham-numsubordinates).
     ContextCsn: "1.3.6.1.4.1.4203.666.1.25", "contextCSN", CSN, Many, SERVER, Directory, Computed;
     EntryDn: "1.3.6.1.1.20", "entryDN", DN, One, DIRECTORY, Directory, Computed;
     HasSubordinates: "2.5.18.9", "hasSubordinates", BOOLEAN, One, DIRECTORY, Directory, Computed;

@@ -1,5 +1,5 @@
-//! `memberOf`, of other servers: the groups that name the entry, where [the rule](crate::member_of) is in force. As with
-//! OpenLDAP the rights are those on memberOf of the entry, whatever may be done with the groups.
+//! `memberOf`, of other servers: the groups that name the entry, where [the rule](crate::member_of) is in force. As
+//! with OpenLDAP the rights are those on memberOf of the entry, whatever may be done with the groups.
 
 use sapwood_ldap::dn::DN_BYTES_MAX;
 
