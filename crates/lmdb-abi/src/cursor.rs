@@ -109,14 +109,11 @@ impl Cursor {
         };
         self.forget_other_turns(txn);
         self.check_op(op, flags, key, value)?;
-        if flags & DUPSORT != 0
+        if op == CursorOp::Set
+            && flags & DUPSORT != 0
             && let (Some(tree), Some(key)) = (tree, key)
         {
-            match (op, value) {
-                (CursorOp::Set, _) => return self.set(txn, tree, key),
-                (CursorOp::GetBoth, Some(value)) => return self.set_both(txn, tree, key, value),
-                _ => {}
-            }
+            return self.set(txn, tree, key);
         }
         self.walk(txn, flags, op, key, value)
     }
@@ -179,18 +176,6 @@ impl Cursor {
         Ok(Shown {
             key: None,
             value: Val::to(found.ok_or(Code::NOTFOUND)?),
-        })
-    }
-
-    /// `MDB_GET_BOTH` there.
-    fn set_both(&mut self, txn: &mut Txn, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Shown> {
-        let txn = txn.written()?;
-        let found = self.writing(tree, txn)?.seek_duplicate(txn, key, value)?;
-        self.has_stood = found.is_some();
-        let (_, value) = found.ok_or(Code::NOTFOUND)?;
-        Ok(Shown {
-            key: None,
-            value: Val::to(value),
         })
     }
 

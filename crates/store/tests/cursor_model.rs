@@ -354,16 +354,7 @@ impl Run<'_> {
             2 => model.get(&pair),
             _ => model.iter().rfind(|(key, _)| *key <= pair.0),
         };
-        let shown = to.map(|to| (self.fold(&to.0), self.fold(&to.1)));
-        let has_duplicates = self.has_duplicates();
         let (cursor, standing) = &mut self.cursors[at];
-        if how % 4 == 2 && how >= 64 && has_duplicates {
-            let found = cursor.seek_duplicate(txn, &key, &value).unwrap();
-            let found = found.map(|(key, value)| (key.to_vec(), value.to_vec()));
-            assert_eq!(found, shown);
-            *standing = to.cloned();
-            return self.shows(txn, model, at);
-        }
         let mut reading = match how < 128 {
             true => cursor.read(txn).unwrap(),
             false => cursor.read_from_nowhere(txn).unwrap(),

@@ -136,27 +136,6 @@ impl Position {
         self.among = duplicates::Position::of_first(&values);
         view.first_of(&leaf, &values).map(Some)
     }
-
-    /// Goes to the record with this key and this value, and gives both as they stand in their pages, in trees of whole
-    /// keys with duplicates: [`Cursor::seek_duplicate`] without the cursor. Otherwise it is nowhere.
-    pub(crate) fn seek_duplicate<'p, P: ReadPages + ?Sized>(
-        &mut self,
-        view: &View<'p, P>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<(&'p [u8], &'p [u8])>> {
-        self.leaf = None;
-        let found = view.search(key, |level, step, _| self.steps[level] = step)?;
-        let Some((leaf, Found { slot, exact: true })) = found else {
-            return Ok(None);
-        };
-        let values = Values::of(&leaf, slot, view.record.kind)?;
-        let Some(found) = self.among.seek(view, &leaf, values, value)? else {
-            return Ok(None);
-        };
-        (self.leaf, self.slot, self.gap) = (Some(leaf.number()), slot, false);
-        Ok(Some((leaf.whole_key(slot)?, found)))
-    }
 }
 
 impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {

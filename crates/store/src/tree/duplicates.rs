@@ -74,19 +74,6 @@ impl<'p> Values<'p> {
         }
     }
 
-    /// Where in the payload a value stands.
-    pub(super) fn range(&self, at: usize) -> Option<Range<usize>> {
-        match self {
-            Self::One(value) => (at == 0).then_some(0..value.len()),
-            Self::Page(page) => {
-                let Range { start, end } = page.range(at)?;
-                let before = SIZE_BYTES + 2 * page.ends.len();
-                Some(before + start..before + end)
-            }
-            Self::Tree(_) => None,
-        }
-    }
-
     /// Whether those that stand in the leaf are all there.
     pub(super) fn are_whole(&self) -> bool {
         matches!(self, Self::Tree(_)) || (0..self.len() as usize).all(|at| self.get(at).is_some())

@@ -140,30 +140,6 @@ impl WriteCursor {
         Ok(found)
     }
 
-    /// Goes to the record with this key and this value, and gives both as they stand in their pages; or goes nowhere.
-    /// As [`TreeCursor::seek_duplicate`], for the caller that wants nothing else, and only in trees of whole keys with
-    /// duplicates: in others it goes nowhere. A [`WriteCursor::put_current`] that follows need not search for the key.
-    pub fn seek_duplicate<'t>(
-        &mut self,
-        txn: &'t WriteTxn,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        (self.standing, self.seen) = (false, None);
-        let open = txn.open(self.tree)?;
-        let tree = open.view(txn.pages());
-        let kind = tree.record().kind;
-        if kind.duplicates.is_none() || !kind.whole {
-            return Ok(None);
-        }
-        let found = self.position.seek_duplicate(&tree, key, value)?;
-        if let Some((key, value)) = found {
-            self.stand_on(key, value);
-            self.seen = Some(open.changed);
-        }
-        Ok(found)
-    }
-
     /// The key it stands on, if it knows its place.
     pub fn known_key(&self, txn: &WriteTxn) -> Result<Option<&[u8]>> {
         let is_known = self.knows_place(txn)? && self.position.is_on_record();
@@ -186,12 +162,11 @@ impl WriteCursor {
 
     /// How many values the key has that it stands on: [`TreeCursor::duplicates`], mostly without looking for its place.
     pub fn duplicates(&mut self, txn: &WriteTxn) -> Result<u64> {
-        if !self.knows_place(txn)? {
-            return self.read(txn)?.duplicates();
-        }
         match self.position.known_duplicates() {
-            Some(count) => txn.env().inner().check_usable().map(|()| count),
-            None => self.position.duplicates(&txn.view(self.tree)?),
+            Some(count) if self.knows_place(txn)? => {
+                txn.env().inner().check_usable().map(|()| count)
+            }
+            _ => self.read(txn)?.duplicates(),
         }
     }
 

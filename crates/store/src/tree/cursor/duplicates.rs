@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::ids::PageNo;
-use crate::tree::View;
 use crate::tree::duplicates::{Values, damaged};
 use crate::tree::node::Node;
 
@@ -51,35 +50,6 @@ impl Position {
                 _ => None,
             },
         }
-    }
-
-    /// Goes to a value among those of a key, and gives it as it stands in its page. Answers `None`, and is anywhere, if
-    /// it is not there.
-    pub(super) fn seek<'p, P: ReadPages + ?Sized>(
-        &mut self,
-        view: &View<'p, P>,
-        leaf: &Node<'p>,
-        values: Values<'p>,
-        value: &[u8],
-    ) -> Result<Option<&'p [u8]>> {
-        let Values::Tree(tree) = values else {
-            let found = values.search(value, view.orders.duplicates, leaf.number())?;
-            let (at, gap) = (found.slot, false);
-            *self = Self::List { at, gap };
-            return Ok(values.get(at).filter(|_| found.exact));
-        };
-        let view = view.of_values(tree);
-        if !matches!(self, Self::Tree(_)) {
-            *self = Self::Tree(Box::new(super::Position::NOWHERE));
-        }
-        let Self::Tree(position) = self else {
-            return Ok(None);
-        };
-        position.seek_exact(&view, value)?;
-        let found = position.key_place();
-        found
-            .map(|(leaf, slot)| view.open(leaf, 0)?.whole_key(slot))
-            .transpose()
     }
 
     pub(super) fn is_in_gap(&self) -> bool {
@@ -151,19 +121,6 @@ impl super::Position {
         match self.among {
             Position::First { values, .. } if self.leaf.is_some() => Some(values),
             _ => None,
-        }
-    }
-
-    /// How many values the key has there, 0 if that is nowhere: [`Cursor::duplicates`] without the cursor.
-    pub(crate) fn duplicates<P: ReadPages + ?Sized>(&self, view: &View<'_, P>) -> Result<u64> {
-        let Some(leaf) = self.leaf else {
-            return Ok(0);
-        };
-        view.pages.check_process()?;
-        let leaf = view.open(leaf, 0)?;
-        match self.slot < leaf.len() {
-            true => values_at(&leaf, self.slot, view.record.kind),
-            false => Ok(0),
         }
     }
 }

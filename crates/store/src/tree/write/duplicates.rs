@@ -91,7 +91,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if !change.place.exact {
             return Err(Error::NoRecord);
         }
-        let values = change.values()?;
+        let (payload, mark) = change.copy_values()?;
+        let values = change.values_of(&payload, mark)?;
         let has_same_place = change.orders.duplicates.compare(old, new)?.is_eq();
         // What is refused is refused before anything is changed.
         if values.len() > 1 {
@@ -99,11 +100,6 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         }
         if has_same_place && !matches!(values, Values::Tree(_)) {
             let place = change.find_value(&values, old)?.slot;
-            if values.get(place).is_some_and(|old| old.len() == new.len()) {
-                return change.overwrite(place, new);
-            }
-            let (payload, mark) = change.copy_values()?;
-            let values = change.values_of(&payload, mark)?;
             let values = (0..values.len() as usize).map(|at| match at == place {
                 true => new,
                 false => values.get(at).unwrap_or_default(),
@@ -214,22 +210,6 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         self.tree.records += 1;
         Ok(true)
-    }
-
-    /// Writes a value over number `at` of those in the leaf, which is as long.
-    fn overwrite(&mut self, at: usize, value: &[u8]) -> Result<()> {
-        let (slot, kind) = (self.place.slot, self.tree.kind);
-        self.touch(0)?;
-        let cell = self.node(0)?.cell(slot)?;
-        let values = Values::decode(cell.payload, cell.mark, kind);
-        let range = values.and_then(|values| values.range(at));
-        let range = range.filter(|range| range.len() == value.len());
-        let range = range.ok_or_else(|| self.damaged())?;
-        let mut leaf = self.node_mut(0)?;
-        if let Some(place) = leaf.payload_mut(slot)?.get_mut(range) {
-            place.copy_from_slice(value);
-        }
-        Ok(())
     }
 
     /// Adds a value to several of its length, as number `at`, where they stand; whether the leaf has room for it.
