@@ -146,6 +146,21 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 state.settings.limits.push(rest.parse().map_err(damaged)?);
             }
+            "agreement" => {
+                // It may have a password, which is not for a log.
+                let damaged = |_| Error::corrupt("the definition has an agreement that is none");
+                state
+                    .settings
+                    .agreements
+                    .push(rest.parse().map_err(damaged)?);
+            }
+            "update-ref" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state
+                    .settings
+                    .update_refs
+                    .push(rest.parse().map_err(damaged)?);
+            }
             "authz-regexp" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 let regexp = rest.parse().map_err(damaged)?;
@@ -391,6 +406,12 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for regexp in &state.settings.authz_regexps {
         text.push_str(&format!("authz-regexp {regexp}\n"));
+    }
+    for agreement in &state.settings.agreements {
+        text.push_str(&format!("agreement {agreement}\n"));
+    }
+    for url in &state.settings.update_refs {
+        text.push_str(&format!("update-ref {url}\n"));
     }
     for rule in &state.settings.unique {
         let UniqueRule {

@@ -6,6 +6,7 @@ mod change_reader;
 pub(crate) mod feed_generation;
 mod index_builder;
 mod learned;
+mod named_entries;
 mod password_policy;
 mod replica;
 mod rule_violations;
@@ -47,6 +48,7 @@ pub use self::change_reader::{ChangePosition, ChangeReader, ChangeSet, PositionE
 pub use self::feed_generation::renew_feed;
 pub(crate) use self::index_builder::Builder;
 pub(crate) use self::learned::{Found, Learned};
+pub use self::named_entries::NamedEntries;
 use self::snapshot::Seen;
 pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
 

@@ -58,13 +58,14 @@ pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension, Extensions, MemberOfRule,
-    PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings, UniqueRule,
+    Agreement, AgreementPassword, AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension,
+    Extensions, MemberOfRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings,
+    UniqueRule, UpdateRef,
 };
 pub use definition::{Config, Partition};
 pub use directory::{
-    ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, PositionError,
-    RetiredSnapshot, Snapshot, renew_feed,
+    ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, NamedEntries,
+    PositionError, RetiredSnapshot, Snapshot, renew_feed,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};

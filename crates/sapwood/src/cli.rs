@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Make a directory from a backup
     Restore(Restore),
-    /// Let other servers have copies of a directory
+    /// Let other servers have copies of a directory, and keep copies of what they have
     #[command(subcommand)]
     Replica(Replica),
     /// Make the running server read its configuration and certificates again
@@ -158,6 +158,68 @@ pub(crate) enum SuffixAction {
 pub(crate) enum Replica {
     /// Number the changes of this server, and provide them to consumers of RFC 4533, while no server runs
     Enable(EnableReplica),
+    /// Keep a copy of what another server has, which is read-only here
+    Add(AddAgreement),
+    /// List the servers that this one copies from
+    List(Folder),
+    /// Tell what the copies are doing
+    Status(ReplicaStatus),
+    /// Stop copying from a server: entries stay, and can be updated
+    Remove(RemoveAgreement),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddAgreement {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The server to copy from, such as ldaps://provider.example.com
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// The number of this agreement among those of the directory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
+    pub(crate) rid: u16,
+    /// Who binds there: somebody who may read everything
+    #[arg(long, value_name = "DN")]
+    pub(crate) bind_dn: String,
+    /// A file whose first line is their password, and that stays where it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: PathBuf,
+    /// What is copied [default: the naming context, if there is one only]
+    #[arg(long, value_name = "DN")]
+    pub(crate) base: Option<String>,
+    /// Trust servers whose certificates these authorities have signed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Protect a connection to ldap:// with TLS
+    #[arg(long)]
+    pub(crate) start_tls: bool,
+    /// Ask again once in so many seconds, instead of staying connected
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) every: Option<u32>,
+    /// Let the password go over the network for all to read
+    #[arg(long)]
+    pub(crate) danger_plaintext: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplicaStatus {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// A line of JSON for each agreement
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveAgreement {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The number of the agreement
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
+    pub(crate) rid: u16,
 }
 
 #[derive(Debug, clap::Args)]

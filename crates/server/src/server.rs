@@ -29,6 +29,7 @@ use crate::closing::Reason;
 use crate::committed::CommitWaiter;
 use crate::config::{Config, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
+use crate::consumer::{ConsumerStatus, Consumers};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::endpoint::Endpoint;
 use crate::extensions;
@@ -160,6 +161,7 @@ pub struct Server<E: Engine = Embedded> {
     writer: Option<WriterThreads>,
     index_builder: Option<IndexBuilder>,
     account_keeper: Option<AccountKeeper>,
+    consumers: Option<Consumers>,
     certificate_watcher: Option<CertificateWatcher>,
     journals: Journals,
     /// Socket files to remove at the end.
@@ -229,6 +231,7 @@ impl<E: Engine> Server<E> {
         let (writer, writer_threads) = Writer::start(directory.clone())?;
         let index_builder = IndexBuilder::start(directory.clone(), writer.committed().clone())?;
         let account_keeper = AccountKeeper::start(directory.clone())?;
+        let consumers = Consumers::start(directory.clone(), writer.committed().clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {
             folder,
@@ -261,6 +264,7 @@ impl<E: Engine> Server<E> {
             writer: Some(writer_threads),
             index_builder: Some(index_builder),
             account_keeper: Some(account_keeper),
+            consumers: Some(consumers),
             certificate_watcher,
             journals,
             socket_files,
@@ -323,6 +327,14 @@ impl<E: Engine> Server<E> {
         Some(service.writer.committed().waiter(&service.directory))
     }
 
+    /// What each consumer of other servers is doing, by the numbers of their agreements.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<ConsumerStatus> {
+        self.consumers
+            .as_ref()
+            .map_or_else(Vec::new, Consumers::statuses)
+    }
+
     /// The administrator's DN; empty when the server has stopped.
     pub fn administrator(&self) -> String {
         let settings = self.service.as_ref().map(|service| service.settings());
@@ -351,6 +363,7 @@ impl<E: Engine> Server<E> {
 impl<E: Engine> Drop for Server<E> {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
+        self.consumers = None;
         self.journals.give_up();
         for runtime in self.runtimes.drain(..) {
             let _ = runtime.join();

@@ -3,6 +3,7 @@
 //! below. What is configured elsewhere is in [`elsewhere`].
 
 pub(crate) mod access;
+pub(crate) mod agreements;
 pub(crate) mod authorization;
 pub(crate) mod elsewhere;
 pub(crate) mod entries;
@@ -21,6 +22,7 @@ use std::str::FromStr;
 
 use sapwood_ldap::result::ResultCode;
 
+pub use self::agreements::{Agreement, AgreementPassword, UpdateRef};
 pub use self::authorization::AuthzPolicy;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
@@ -63,6 +65,10 @@ pub struct Settings {
     pub refint: Option<RefintRule>,
     /// Whether entries have memberOf, and by which groups.
     pub member_of: Option<MemberOfRule>,
+    /// The servers that this one is a consumer of.
+    pub agreements: Vec<Agreement>,
+    /// Where updates can be made of what is copied from others, if not there.
+    pub update_refs: Vec<UpdateRef>,
     /// Who may do what with the entries of the naming contexts.
     pub access: Vec<Rule>,
     /// The same of those that have a list of their own, by their place among all. None is empty.

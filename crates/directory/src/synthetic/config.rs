@@ -7,6 +7,7 @@ use crate::config::entries::{
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
+use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{Setting, UniqueRule, access, member_of, ordered, password_policy, refint, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
@@ -207,6 +208,9 @@ fn data(server: &Server<'_>) -> Attributes {
     attributes.push((EXTENSIONS, extensions.map(|on| on.name().to_owned()).collect()));
     attributes.push((access::ACCESS, ordered::values(&state.settings.access)));
     attributes.push((LIMITS, ordered::values(&state.settings.limits)));
+    attributes.push((SYNCREPL, ordered::values(&state.settings.agreements)));
+    let update_refs = state.settings.update_refs.iter();
+    attributes.push((UPDATE_REF, update_refs.map(|url| url.to_string()).collect()));
     attributes.push(("olcDbIndex", indexes.collect()));
     attributes
 }

@@ -2,6 +2,7 @@
 //! batch, durable when they are answered, and seen by each snapshot that is taken later. Only the administrator comes
 //! here.
 
+mod agreements;
 mod extensions;
 mod schema;
 mod schema_use;
@@ -19,6 +20,7 @@ use super::Run;
 use super::rules::RuleSet;
 use crate::access::{AccessRules, PolicyList};
 use crate::config::access::{ACCESS, AccessList};
+use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
     DATA, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
@@ -83,6 +85,8 @@ impl<T: Write> Run<'_, T> {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
                 }
                 Target::Limits => ordered::change(&mut state.settings.limits, &change)?,
+                Target::Agreements => ordered::change(&mut state.settings.agreements, &change)?,
+                Target::UpdateRefs => ordered::change(&mut state.settings.update_refs, &change)?,
                 Target::Access => {
                     let list = match context {
                         Some(place) => AccessList::Context(place),
@@ -104,6 +108,10 @@ impl<T: Write> Run<'_, T> {
         let is_same_settings = state.settings == self.state.settings;
         if is_same_settings && state.indexes == self.state.indexes {
             return Ok(());
+        }
+        if state.settings.agreements != self.state.settings.agreements {
+            agreements::check(self.schema, &state)?;
+            self.forget_positions(&state)?;
         }
         let mut made = None;
         let (now, before) = (&state.settings, &self.state.settings);
@@ -409,6 +417,12 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(LIMITS) {
             return Ok(Target::Limits);
         }
+        if name.eq_ignore_ascii_case(SYNCREPL) {
+            return Ok(Target::Agreements);
+        }
+        if name.eq_ignore_ascii_case(UPDATE_REF) {
+            return Ok(Target::UpdateRefs);
+        }
         let (code, diagnostic) = match (elsewhere::remedy(name), known) {
             (Some(remedy), _) => {
                 let diagnostic = format!("{name} is not set here: {remedy}");
@@ -439,6 +453,8 @@ enum Target {
     Access,
     AuthzRegexps,
     Limits,
+    Agreements,
+    UpdateRefs,
 }
 
 impl Target {
@@ -452,6 +468,8 @@ impl Target {
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
             Target::Limits => LIMITS,
+            Target::Agreements => SYNCREPL,
+            Target::UpdateRefs => UPDATE_REF,
         }
     }
 
@@ -459,7 +477,11 @@ impl Target {
     fn entries(self) -> &'static [&'static str] {
         match self {
             Target::Setting(setting) => std::slice::from_ref(&setting.entry),
-            Target::Indexes | Target::Limits | Target::Extensions => &[DATA],
+            Target::Indexes
+            | Target::Limits
+            | Target::Agreements
+            | Target::UpdateRefs
+            | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],

@@ -19,6 +19,7 @@ mod modify;
 mod passwords;
 mod prefetch;
 mod prepared;
+mod read_only;
 mod rename;
 pub(crate) mod replicated;
 mod request;
@@ -304,6 +305,9 @@ impl<'r, T: Write> Run<'r, T> {
                 replaces,
             } => {
                 self.require_requester()?;
+                if !self.state.settings.agreements.is_empty() {
+                    self.require_own_dn(dn)?;
+                }
                 self.set_password((entry, dn), (stored, verifiers), replaces)?;
                 Ok(Outcome::SUCCESS)
             }
@@ -331,6 +335,9 @@ impl<'r, T: Write> Run<'r, T> {
         self.require_requester()?;
         self.response = None;
         let controls = controls?;
+        if !self.state.settings.agreements.is_empty() {
+            self.require_own(&message.op)?;
+        }
         match &message.op {
             Request::Add(request) => self.add(request, &controls),
             Request::Delete(dn) => self.delete(dn, &controls),

@@ -7,11 +7,13 @@ use sapwood_directory::{
     SearchOptions, Update, UpdateRequest,
 };
 use sapwood_ldap::list::AttributesBuf;
-use sapwood_ldap::list::ChangeKind::Replace;
+use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::SUFFIX;
-use sapwood_testkit::directories::{add, modify, person, rename, seed, succeed};
+use sapwood_testkit::directories::{
+    add, delete, modify, person, refused as refused_by, rename, seed, succeed,
+};
 
 use crate::made::{Directory, in_memory, in_stores};
 use crate::query::{Query, query, search};
@@ -575,4 +577,115 @@ fn a_position_comes_with_its_changes_or_alone() {
     };
     assert_eq!(replicate(&directory, alone), Outcome::SUCCESS);
     assert_eq!(cookie(&directory, 17), None);
+}
+
+const DATA: &str = "olcDatabase={1}mdb,cn=config";
+const AGREEMENT: &str = "rid=001 provider=ldap://provider.example bindmethod=simple searchbase=dc=example,dc=com \
+                         type=refreshAndPersist retry=\"60 +\"";
+
+#[test]
+fn what_is_copied_is_updated_where_it_comes_from() {
+    let directory = in_memory();
+    seed(&directory);
+    succeed(
+        &directory,
+        add("o=other", "objectClass: organization\no: other"),
+    );
+    succeed(
+        &directory,
+        modify(DATA, &[(Add, "olcSyncrepl", &[AGREEMENT])]),
+    );
+    let referred = |request: UpdateRequest, url: &str| {
+        let outcome = refused_by(&directory, request, ResultCode::Referral);
+        assert_eq!(outcome.referrals.as_deref(), Some(&[url.to_owned()][..]));
+    };
+    let provider = "ldap://provider.example";
+    referred(person("anne"), provider);
+    referred(delete(PEOPLE), provider);
+    referred(
+        modify(SUFFIX, &[(Replace, "description", &["x"])]),
+        provider,
+    );
+    referred(rename(PEOPLE, "ou=x", true, None), provider);
+    // Other entries are this server's own, but none of them goes there.
+    let own = "ou=own,o=other";
+    succeed(
+        &directory,
+        add(own, "objectClass: organizationalUnit\nou: own"),
+    );
+    referred(rename(own, "ou=own", true, Some(SUFFIX)), provider);
+    // What the other server says is taken, of entries that are here already, too.
+    take(&directory, vec![suffix()]);
+    // Where updates go can be said.
+    let url = "ldap://elsewhere.example:3389";
+    succeed(
+        &directory,
+        modify(DATA, &[(Replace, "olcUpdateRef", &[url])]),
+    );
+    referred(person("anne"), url);
+    // All of it is shown, and goes again.
+    let snapshot = directory.snapshot().unwrap();
+    let settings = snapshot.settings().clone();
+    assert_eq!(settings.agreements.len(), 1);
+    assert_eq!(settings.agreements[0].to_string(), AGREEMENT);
+    let shown = search(&directory, &query(DATA, Scope::Base, "(objectClass=*)"));
+    let shown = &shown.entries[0].1;
+    assert!(
+        shown.contains(&format!("olcSyncrepl: {{0}}{AGREEMENT}")),
+        "{shown:?}"
+    );
+    assert!(shown.contains(&format!("olcUpdateRef: {url}")), "{shown:?}");
+    succeed(
+        &directory,
+        modify(DATA, &[(Delete, "olcSyncrepl", &["{0}"])]),
+    );
+    succeed(&directory, person("anne"));
+}
+
+#[test]
+fn agreements_are_about_different_entries_of_this_directory() {
+    let directory = in_memory();
+    let with = |rid: u16, base: &str| {
+        format!("rid={rid:03} provider=ldap://localhost searchbase=\"{base}\" type=refreshOnly")
+    };
+    let first = with(1, SUFFIX);
+    succeed(&directory, modify(DATA, &[(Add, "olcSyncrepl", &[&first])]));
+    for (value, why) in [
+        (with(1, "o=other"), "two agreements"),
+        (with(2, PEOPLE), "same entries"),
+        (with(2, "dc=com"), "naming contexts"),
+        (with(2, "nonsense"), "not a DN"),
+        (
+            "rid=2 provider=ldap://localhost searchbase=o=other filter=(a=b)".to_owned(),
+            "filter",
+        ),
+    ] {
+        let change = modify(DATA, &[(Add, "olcSyncrepl", &[&value])]);
+        let outcome = refused_by(&directory, change, ResultCode::ConstraintViolation);
+        assert!(outcome.diagnostic.contains(why), "{outcome:?}");
+    }
+    let second = with(2, "o=other");
+    succeed(
+        &directory,
+        modify(DATA, &[(Add, "olcSyncrepl", &[&second])]),
+    );
+    // How far one has come ends with it, and is nothing to another one of its number.
+    for rid in [1, 2] {
+        let position = AgreementPosition {
+            rid,
+            cookie: Some(b"far".to_vec()),
+            ..AgreementPosition::default()
+        };
+        let (changes, position) = (Vec::new(), Some(position));
+        let outcome = replicate(&directory, Replicated { changes, position });
+        assert_eq!(outcome, Outcome::SUCCESS);
+    }
+    let without_first = modify(DATA, &[(Delete, "olcSyncrepl", &["{0}"])]);
+    succeed(&directory, without_first);
+    assert_eq!(cookie(&directory, 1), None);
+    assert_eq!(cookie(&directory, 2), Some(b"far".to_vec()));
+    let moved = second.replace("localhost", "127.0.0.1");
+    let change = modify(DATA, &[(Replace, "olcSyncrepl", &[&moved])]);
+    succeed(&directory, change);
+    assert_eq!(cookie(&directory, 2), None);
 }

@@ -1,4 +1,6 @@
-//! `sapwood replica`: a directory becomes one that others have copies of.
+//! `sapwood replica`: a directory becomes one that others have copies of, or has copies of what others have.
+
+mod agreements;
 
 use std::fs;
 use std::io::Write as _;
@@ -14,9 +16,15 @@ use crate::cli::{EnableReplica, Replica};
 use crate::open;
 use crate::output::Output;
 
+pub(crate) use agreements::by_command;
+
 pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
     match command {
         Replica::Enable(args) => enable(args, out)?,
+        Replica::Add(args) => agreements::add(args, out)?,
+        Replica::List(args) => agreements::list(&args.folder, out)?,
+        Replica::Status(args) => agreements::status(args, out)?,
+        Replica::Remove(args) => agreements::remove(&args.folder, args.rid, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
-use crate::commands::{access, config, index, policy, rule};
+use crate::commands::{access, config, index, policy, replica, rule};
 use crate::output::LogOutput;
 use crate::{memory, open};
 
@@ -159,6 +159,13 @@ fn control_socket(
             Some("rule") => {
                 rule::by_command(&directory, &server.administrator(), &words[1..], notes)
             }
+            Some("replica") => replica::by_command(
+                &directory,
+                &server.administrator(),
+                Some(&server.consumers()),
+                &words[1..],
+                notes,
+            ),
             Some("config") => {
                 config::by_command(&directory, &server.administrator(), &words[1..], notes)
             }

@@ -1,0 +1,141 @@
+//! Entries that a provider names as still being there, and those of a part of the directory that it has not named: what
+//! a refresh of RFC 4533 tells by leaving it out (§3.3.1).
+
+use std::collections::HashMap;
+
+use super::Directory;
+use crate::engine::{Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::{self, DnCache};
+use crate::operational::{self, EntryVersion, Vocabulary};
+use crate::schema::{NormalDn, OperationalAttribute};
+use crate::update::replicated::entry_of_uuid;
+
+/// Entries told apart by one bit.
+const ENTRIES_OF_BLOCK: u64 = 1024;
+const BITS: u64 = u64::BITS as u64;
+
+/// Which entries were named. It takes a bit for each, as ids follow each other.
+#[derive(Debug, Default)]
+pub struct NamedEntries {
+    blocks: HashMap<u64, Box<[u64; (ENTRIES_OF_BLOCK / BITS) as usize]>>,
+}
+
+impl NamedEntries {
+    /// The word and the bit of an entry within its block.
+    fn place(id: EntryId) -> (u64, usize, u64) {
+        let within = id.0 % ENTRIES_OF_BLOCK;
+        (
+            id.0 / ENTRIES_OF_BLOCK,
+            (within / BITS) as usize,
+            1 << (within % BITS),
+        )
+    }
+
+    fn insert(&mut self, id: EntryId) {
+        let (block, word, bit) = NamedEntries::place(id);
+        self.blocks.entry(block).or_default()[word] |= bit;
+    }
+
+    fn has(&self, id: EntryId) -> bool {
+        let (block, word, bit) = NamedEntries::place(id);
+        let block = self.blocks.get(&block);
+        block.is_some_and(|block| block[word] & bit != 0)
+    }
+}
+
+impl<E: Engine> Directory<E> {
+    /// Notes that these entryUUIDs were named; how many of them no entry has. Blocks.
+    ///
+    /// # Errors
+    /// When the engine fails, or entryUUID has no complete index.
+    pub fn name_entries(&self, named: &mut NamedEntries, uuids: &[[u8; 16]]) -> Result<usize> {
+        let snapshot = self.waiting_snapshot()?;
+        let schema = snapshot.schema();
+        let uuid = schema.operational(OperationalAttribute::EntryUuid);
+        let indexed = snapshot.state().indexes.of(uuid);
+        let indexed = indexed.ok_or_else(|| Error::State("entryUUID is not indexed".into()))?;
+        let index = indexed.index(IndexKind::Equality);
+        let mut unknown = 0;
+        for uuid in uuids {
+            match entry_of_uuid(snapshot.view(), schema, index, *uuid)? {
+                Some(id) => named.insert(id),
+                None => unknown += 1,
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// The entryUUIDs of the entries at and below a DN that were not named, those that lie deepest first. Looks at all
+    /// entries, and blocks.
+    ///
+    /// # Errors
+    /// When the engine fails, or stored data is damaged.
+    pub fn entries_not_named(&self, named: &NamedEntries, base: &str) -> Result<Vec<[u8; 16]>> {
+        let snapshot = self.waiting_snapshot()?;
+        let (schema, view) = (snapshot.schema(), snapshot.view());
+        let vocabulary = Vocabulary {
+            schema,
+            attributes: &snapshot.state().attributes,
+        };
+        let mut normal = NormalDn::new();
+        if normal.parse(schema, base.as_bytes()).is_err() {
+            return Ok(Vec::new());
+        }
+        let walk = names::walk(view, &snapshot.state().contexts, &normal)?;
+        let Some(base) = walk.and_then(|walk| walk.found()) else {
+            return Ok(Vec::new());
+        };
+        let mut above = DnCache::default();
+        let mut found: Vec<(usize, [u8; 16])> = Vec::new();
+        let (from, to) = (EntryId(1).to_key(), EntryId(u64::MAX).to_key());
+        let range = Range::between(&from, &to);
+        let mut records = view.scan(Table::Entry, range, Direction::Forward)?;
+        while let Some((key, record)) = records.next()? {
+            let Some(id) = EntryId::from_key(key).filter(|id| !named.has(*id)) else {
+                continue;
+            };
+            let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+            let entry = Entry::new(record).map_err(damaged)?;
+            let superior = names::if_named(
+                above
+                    .superior(view, entry.parent())
+                    .map(Option::<&_>::cloned),
+            )?;
+            let (depth, is_below) = match superior.flatten() {
+                Some(superior) => (superior.line().count(), superior.is_at_or_below(base.id)),
+                None => (0, false),
+            };
+            if !is_below && id != base.id {
+                continue;
+            }
+            let version = operational::version_of(&entry, vocabulary).map_err(damaged)?;
+            if let Some(EntryVersion { uuid, .. }) = version {
+                found.push((depth, uuid));
+            }
+        }
+        found.sort_unstable_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        Ok(found.into_iter().map(|(_, uuid)| uuid).collect())
+    }
+
+    /// Whether a DN is that of a naming context's own entry.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn is_naming_context(&self, dn: &str) -> Result<bool> {
+        let snapshot = self.waiting_snapshot()?;
+        let mut normal = NormalDn::new();
+        let parsed = normal.parse(snapshot.schema(), dn.as_bytes());
+        let mut contexts = snapshot.state().contexts.iter();
+        Ok(parsed.is_ok() && contexts.any(|context| context.normal == normal))
+    }
+
+    /// The cookie of an agreement, as of the newest commit; see [`AgreementPosition`](crate::AgreementPosition). Blocks.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn newest_cookie(&self, rid: u16) -> Result<Option<Vec<u8>>> {
+        self.waiting_snapshot()?.agreement_cookie(rid)
+    }
+}

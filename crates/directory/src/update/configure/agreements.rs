@@ -1,0 +1,64 @@
+//! Whether agreements can be kept together, and what goes with one that ends.
+
+use sapwood_ldap::result::ResultCode;
+
+use super::Run;
+use crate::changes::agreement;
+use crate::config::Agreement;
+use crate::config::agreements::SYNCREPL;
+use crate::engine::Write;
+use crate::names;
+use crate::outcome::Stop;
+use crate::schema::{NormalDn, Schema};
+use crate::state::State;
+
+impl<T: Write> Run<'_, T> {
+    /// Forgets how far agreements had come that are not there any more, or were not there before: another provider, or
+    /// another part of one, makes nothing of it.
+    pub(super) fn forget_positions(&mut self, state: &State) -> Result<(), Stop> {
+        let (before, now) = (&self.state.settings.agreements, &state.settings.agreements);
+        let is_same = |one: &Agreement, other: &Agreement| {
+            (one.rid, &one.provider, &one.base) == (other.rid, &other.provider, &other.base)
+        };
+        let lacks = |list: &[Agreement], one: &Agreement| !list.iter().any(|own| is_same(own, one));
+        let ended = before.iter().filter(|one| lacks(now, one));
+        let begun = now.iter().filter(|one| lacks(before, one));
+        for changed in ended.chain(begun) {
+            agreement::put(self.txn, changed.rid, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses agreements of one number, of one part of the directory, and of what is in no naming context.
+pub(super) fn check(schema: &Schema, state: &State) -> Result<(), Stop> {
+    let refuse = |why: String| {
+        let diagnostic = format!("{SYNCREPL}: {why}");
+        Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic))
+    };
+    let mut before: Vec<(u16, NormalDn)> = Vec::new();
+    for Agreement { rid, base, .. } in &state.settings.agreements {
+        let mut normal = NormalDn::new();
+        if let Err(error) = normal.parse(schema, base.as_bytes()) {
+            return refuse(format!("searchbase: '{base}' is not a DN: {error}"));
+        }
+        if names::context_of(&state.contexts, &normal).is_none() {
+            let contexts = names::listed(&state.contexts);
+            return refuse(format!(
+                "searchbase: '{base}' is in none of the naming contexts of this server: {contexts}"
+            ));
+        }
+        if before.iter().any(|(other, _)| other == rid) {
+            return refuse(format!("there are two agreements with rid={rid:03}"));
+        }
+        let overlaps =
+            |other: &NormalDn| other.is_at_or_below(&normal) || normal.is_at_or_below(other);
+        if let Some((other, _)) = before.iter().find(|(_, other)| overlaps(other)) {
+            return refuse(format!(
+                "rid={other:03} and rid={rid:03} are about the same entries: an entry is copied from one server"
+            ));
+        }
+        before.push((*rid, normal));
+    }
+    Ok(())
+}
