@@ -131,7 +131,8 @@ impl<E: Engine> Directory<E> {
         Ok(parsed.is_ok() && contexts.any(|context| context.normal == normal))
     }
 
-    /// The cookie of an agreement, as of the newest commit; see [`AgreementPosition`](crate::AgreementPosition). Blocks.
+    /// The cookie of an agreement, as of the newest commit; see [`AgreementPosition`](crate::AgreementPosition).
+    /// Blocks.
     ///
     /// # Errors
     /// When the engine fails.
