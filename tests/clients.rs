@@ -3,12 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use sapwood_testkit::folder::{Folder, Running};
-use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
+use sapwood_testkit::program::{self, program, sapwood_ok, succeeded, text};
 use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 /// How a client reaches the server.
@@ -51,18 +50,7 @@ fn ldap_util(
 
 /// Runs a command with an input; exit status and both outputs.
 fn fed(command: &mut Command, input: &str) -> (i32, String) {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = program::fed(command, input);
     (
         output.status.code().unwrap(),
         text(&output.stdout) + &text(&output.stderr),

@@ -2,43 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
-use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{ModifyDnRequest, Request, Scope, SearchRequest};
+use sapwood_ldap::message::{ModifyDnRequest, Request};
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{sapwood, sapwood_ok, text};
 use sapwood_testkit::requests::message;
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup, requests};
 
-const PEOPLE: &str = "ou=People,dc=example,dc=com";
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
-
-fn dn(uid: &str) -> String {
-    format!("uid={uid},{PEOPLE}")
-}
-
-fn person(uid: &str) -> Vec<u8> {
-    let attributes = [
-        ("objectClass", "inetOrgPerson"),
-        ("uid", uid),
-        ("cn", uid),
-        ("sn", "first"),
-        ("userPassword", "{SSHA}AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
-    ];
-    requests::add(1, &dn(uid), &attributes)
-}
 
 /// Adds the first entries, and so many people.
 fn fill(client: &mut Client, people: usize) {
-    let top = [("objectClass", "domain"), ("dc", "example")];
-    client.tell(&requests::add(1, SUFFIX, &top)).succeeded();
-    let unit = [("objectClass", "organizationalUnit"), ("ou", "People")];
-    client.tell(&requests::add(1, PEOPLE, &unit)).succeeded();
+    copies::add_top(client);
     for number in 0..people {
         client.tell(&person(&format!("p{number}"))).succeeded();
     }
@@ -76,52 +53,10 @@ fn agree(server: &Running, url: &str, kind: &str) {
     client.tell(&requests::modify(1, DATA, change)).succeeded();
 }
 
-type Entries = BTreeMap<String, BTreeSet<String>>;
-
-/// All entries of a server, with all that a copy has to have.
-fn entries(client: &mut Client) -> Entries {
-    let attributes = [
-        "*",
-        "entryUUID",
-        "entryCSN",
-        "creatorsName",
-        "createTimestamp",
-        "modifiersName",
-        "modifyTimestamp",
-        "structuralObjectClass",
-    ];
-    let list: OctetStringsBuf = attributes.iter().collect();
-    let filter = filter_text::parse("(objectClass=*)").unwrap();
-    let request = SearchRequest {
-        attributes: list.view(),
-        ..SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter())
-    };
-    let answers = client.ask_all(Request::Search(request), &[]);
-    let found = answers.iter().filter_map(|answer| {
-        let dn = answer.entry.clone()?;
-        let lines = answer.attributes.iter().flat_map(|(name, values)| {
-            let text = move |value: &Vec<u8>| format!("{name}: {}", String::from_utf8_lossy(value));
-            values.iter().map(text)
-        });
-        Some((dn, lines.collect()))
-    });
-    found.collect()
-}
-
-/// Waits until a copy has what its provider has. One that does not get there is waited for in vain.
+/// Waits until a copy has what its provider has.
 #[track_caller]
 fn become_equal(provider: &mut Client, copy: &mut Client) {
-    let expected = entries(provider);
-    assert!(!expected.is_empty());
-    let mut found = Entries::new();
-    for _ in 0..1200 {
-        found = entries(copy);
-        if found == expected {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(found, expected);
+    copies::become_equal(provider, copy, &["structuralObjectClass"]);
 }
 
 /// Adds, changes, renames and deletes.

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use sapwood_testkit::folder::{Folder, Running};
-use sapwood_testkit::program::{Process, Scratch, program, succeeded, text};
+use sapwood_testkit::program::{Process, Scratch, fed, program, succeeded, text};
 use sapwood_testkit::{ADMIN, PASSWORD, free_address};
 
 const REALM: &str = "SAPWOOD.TEST";
@@ -98,18 +97,6 @@ impl Kerberos {
 /// A path as TOML has it.
 fn toml(path: &str) -> String {
     format!("{path:?}")
-}
-
-fn fed(command: &mut Command, input: &str) -> Output {
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
-    child.wait_with_output().unwrap()
 }
 
 #[test]

@@ -2,36 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{Add, Replace};
-use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{ModifyDnRequest, Request, Scope, SearchRequest};
+use sapwood_ldap::message::{ModifyDnRequest, Request};
+use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
 use sapwood_testkit::requests::message;
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup, requests};
-
-const PEOPLE: &str = "ou=People,dc=example,dc=com";
-
-fn dn(uid: &str) -> String {
-    format!("uid={uid},{PEOPLE}")
-}
-
-fn person(uid: &str) -> Vec<u8> {
-    let attributes = [
-        ("objectClass", "inetOrgPerson"),
-        ("uid", uid),
-        ("cn", uid),
-        ("sn", "first"),
-        ("userPassword", "{SSHA}AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
-    ];
-    requests::add(1, &dn(uid), &attributes)
-}
 
 /// A directory that is replica 1, with its two first entries and so many people.
 fn provider(people: usize) -> (Folder, Running) {
@@ -39,10 +19,7 @@ fn provider(people: usize) -> (Folder, Running) {
     // Entries from before it is one keep number 000.
     let server = folder.serve();
     let mut client = Client::admin(server.address());
-    let top = [("objectClass", "domain"), ("dc", "example")];
-    client.tell(&requests::add(1, SUFFIX, &top)).succeeded();
-    let unit = [("objectClass", "organizationalUnit"), ("ou", "People")];
-    client.tell(&requests::add(1, PEOPLE, &unit)).succeeded();
+    copies::add_top(&mut client);
     server.stop();
     let path = folder.path();
     let said = sapwood_ok(["replica".as_ref(), "enable".as_ref(), path.as_os_str()]);
@@ -129,51 +106,11 @@ fn consumer(server: &Running, kind: &str) -> Slapd {
     })
 }
 
-type Entries = BTreeMap<String, BTreeSet<String>>;
-
-/// All entries of a server, with all that a copy has to have.
-fn entries(client: &mut Client) -> Entries {
-    let attributes = [
-        "*",
-        "entryUUID",
-        "entryCSN",
-        "creatorsName",
-        "createTimestamp",
-    ];
-    let attributes = attributes
-        .iter()
-        .chain(&["modifiersName", "modifyTimestamp"]);
-    let list: OctetStringsBuf = attributes.collect();
-    let filter = filter_text::parse("(objectClass=*)").unwrap();
-    let request = SearchRequest {
-        attributes: list.view(),
-        ..SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter())
-    };
-    let answers = client.ask_all(Request::Search(request), &[]);
-    let found = answers.iter().filter_map(|answer| {
-        let dn = answer.entry.clone()?;
-        let lines = answer.attributes.iter().flat_map(|(name, values)| {
-            let text = move |value: &Vec<u8>| format!("{name}: {}", String::from_utf8_lossy(value));
-            values.iter().map(text)
-        });
-        Some((dn, lines.collect()))
-    });
-    found.collect()
-}
-
-/// Waits until both have the same. A consumer that does not get there is waited for in vain.
+/// Waits until both have the same.
 #[track_caller]
 fn become_equal(server: &Running, slapd: &Slapd) {
-    let expected = entries(&mut Client::admin(server.address()));
-    let mut copy = Entries::new();
-    for _ in 0..1200 {
-        copy = entries(&mut Client::admin(slapd.address()));
-        if copy == expected {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(copy, expected);
+    let mut provider = Client::admin(server.address());
+    copies::become_equal(&mut provider, &mut Client::admin(slapd.address()), &[]);
 }
 
 /// Adds, changes, renames and deletes.

@@ -14,7 +14,7 @@ use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION}
 use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{Frame, ModifyRequest, Request, Scope, SearchRequest, frame};
 use sapwood_testkit::folder::{Folder, Running};
-use sapwood_testkit::program::{program, sapwood_command, sapwood_ok, succeeded, text};
+use sapwood_testkit::program::{fed, program, sapwood_command, sapwood_ok, succeeded, text};
 use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX, requests};
 
 const PEOPLE: usize = 200;
@@ -65,21 +65,9 @@ fn uid(number: usize) -> String {
 /// Runs one of the ldap-utils as the administrator; standard output of what must succeed.
 #[track_caller]
 fn ldap_util(tool: &str, server: &Running, args: &[&str], input: &str) -> String {
-    let mut child = program(tool, "ldap-utils")
-        .args(["-x", "-H", server.ldap(), "-D", ADMIN, "-w", PASSWORD])
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
-    succeeded(child.wait_with_output().unwrap())
+    let mut command = program(tool, "ldap-utils");
+    command.args(["-x", "-H", server.ldap(), "-D", ADMIN, "-w", PASSWORD]);
+    succeeded(fed(command.args(args), input))
 }
 
 /// The DNs that ldapsearch prints, sorted.

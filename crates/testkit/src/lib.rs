@@ -8,6 +8,8 @@ mod answer;
 pub mod children;
 #[cfg(feature = "ldap")]
 mod client;
+#[cfg(feature = "ldap")]
+pub mod copies;
 #[cfg(feature = "directory")]
 pub mod directories;
 #[cfg(feature = "program")]
