@@ -594,7 +594,10 @@ impl<'p> Node<'p> {
     /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
     #[inline]
     pub(crate) fn prefetch_cell(&self, slot: usize) {
-        if let Some(at) = self.offset(slot) {
+        // In a page without slots there are no offsets to follow.
+        if self.offsets_at > 0
+            && let Some(at) = self.offset(slot)
+        {
             prefetch::cell(self.page, at);
         }
     }
