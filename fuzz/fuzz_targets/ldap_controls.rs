@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, EntryChange, ListView, ListViewResult, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys,
-    SortResult, SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, put_what_failed,
-    queue_length, what_failed,
+    Controls, ControlsBuf, EntryChange, ListView, ListViewResult, MatchedValues, PagedResults,
+    PersistentSearch, ReadEntry, SortKeys, SortResult, SyncDone, SyncRequest, SyncState,
+    put_queue_length, put_sort_keys, put_what_failed, queue_length, what_failed,
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
