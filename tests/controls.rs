@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::Write;
+use std::process::Stdio;
+
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{program, succeeded};
 use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
@@ -184,4 +187,38 @@ fn tree_delete() {
     succeeded(delete(&["-e", "!1.2.840.113556.1.4.805"]));
     // noSuchObject
     assert_eq!(delete(&[]).status.code(), Some(32));
+}
+
+#[test]
+fn relaxed_rules() {
+    let (_folder, server) = serve();
+    let moved = |extensions: &[&str]| {
+        let mut command = program("ldapmodify", "ldap-utils");
+        command
+            .env("LDAPCONF", "/dev/null")
+            .env("LDAPRC", "none")
+            .args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD])
+            .args(extensions)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let change = "dn: cn=Ann,dc=example,dc=com\n\
+                      changetype: modify\n\
+                      replace: createTimestamp\n\
+                      createTimestamp: 20060101000000Z\n";
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(change.as_bytes()).unwrap();
+        drop(input);
+        child.wait().unwrap().code()
+    };
+    // constraintViolation
+    assert_eq!(moved(&[]), Some(19));
+    assert_eq!(moved(&["-e", "!relax"]), Some(0));
+    let output = found(
+        &server,
+        "!mv=(createTimestamp=20060101000000Z)",
+        &["(cn=Ann)", "+"],
+    );
+    assert_eq!(values(&output, "createTimestamp"), ["20060101000000Z"]);
 }

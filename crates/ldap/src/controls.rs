@@ -21,6 +21,11 @@ pub use dont_use_copy::DONT_USE_COPY;
 pub use eager_transaction::EAGER_TRANSACTION;
 pub use get_effective_rights::{GET_EFFECTIVE_RIGHTS, GetEffectiveRights};
 pub use get_server_id::{GET_SERVER_ID, GET_SERVER_ID_RESPONSE, server_id_response};
+pub use get_user_resource_limits::{
+    GET_USER_RESOURCE_LIMITS, GET_USER_RESOURCE_LIMITS_RESPONSE, ResourceLimits,
+    resource_limits_response,
+};
+pub use ignore_no_user_modification::IGNORE_NO_USER_MODIFICATION;
 pub use lazy_commit::LAZY_COMMIT;
 pub use manage_dsa_it::MANAGE_DSA_IT;
 pub use matched_values::{MATCHED_VALUES, MATCHED_VALUES_ITEMS_MAX, MatchedValues};
@@ -44,6 +49,7 @@ pub use proxied_authorization::{
 pub use queue_length::{QUEUE_LENGTH, put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
 pub use real_attributes_only::REAL_ATTRIBUTES_ONLY;
+pub use relax_rules::RELAX_RULES;
 pub use session_tracking::{SESSION_TRACKING, SessionTracking};
 pub use sort::{
     SORT_KEYS_MAX, SORT_REQUEST, SORT_RESPONSE, Sort, SortKey, SortKeys, SortResult, put_sort_keys,
@@ -121,6 +127,8 @@ known_controls! {
     EagerTransaction eager_transaction
     GetEffectiveRights get_effective_rights
     GetServerId get_server_id
+    GetUserResourceLimits get_user_resource_limits
+    IgnoreNoUserModification ignore_no_user_modification
     LazyCommit lazy_commit
     ManageDsaIt manage_dsa_it
     MatchedValues matched_values
@@ -135,6 +143,7 @@ known_controls! {
     ProxiedAuthorization proxied_authorization
     QueueLength queue_length
     RealAttributesOnly real_attributes_only
+    RelaxRules relax_rules
     SessionTracking session_tracking
     Sort sort
     Subentries subentries
@@ -571,8 +580,12 @@ mod tests {
 
     #[test]
     fn a_value_is_there_where_it_belongs() {
-        // One may have a value, and may have none.
-        let is_optional = |known: &&KnownControl| **known == KnownControl::GetEffectiveRights;
+        // Some may have a value, and may have none.
+        let optional = [
+            KnownControl::GetEffectiveRights,
+            KnownControl::GetUserResourceLimits,
+        ];
+        let is_optional = |known: &&KnownControl| optional.contains(known);
         for known in KnownControl::ALL.iter().filter(|known| !is_optional(known)) {
             for oid in known.oids() {
                 let takes = ControlSet::EMPTY.with(*known);

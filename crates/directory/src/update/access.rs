@@ -164,7 +164,21 @@ impl<'r, T: Write> Run<'r, T> {
 
     /// Refuses a requester who may not add an entry with this content.
     pub(super) fn require_added(&mut self, normal: &NormalDn, id: EntryId) -> Result<(), Stop> {
-        let Some(who) = self.limited().filter(|_| self.asks_for_content()) else {
+        match self.asks_for_content() {
+            true => self.require_as_it_is(normal, id, Rights::ADD, "add this entry"),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a requester without these rights on an entry with the content that it has got in this transaction.
+    pub(super) fn require_as_it_is(
+        &mut self,
+        normal: &NormalDn,
+        id: EntryId,
+        rights: Rights,
+        what: &str,
+    ) -> Result<(), Stop> {
+        let Some(who) = self.limited() else {
             return Ok(());
         };
         // Attributes that this entry is the first to use have just got their numbers.
@@ -176,13 +190,9 @@ impl<'r, T: Write> Run<'r, T> {
             dn: normal,
             id,
         };
-        match renewed
-            .grants()
-            .rights(&asked, Slot::ENTRY)?
-            .has(Rights::ADD)
-        {
+        match renewed.grants().rights(&asked, Slot::ENTRY)?.has(rights) {
             true => Ok(()),
-            false => Err(may_not("add this entry")),
+            false => Err(may_not(what)),
         }
     }
 

@@ -9,6 +9,7 @@ use sapwood_ldap::message::AddRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
+use super::relaxed::Relaxed;
 use super::rules::Touched;
 use super::{Run, no_update_of};
 use crate::access::{Rights, Slot};
@@ -48,10 +49,15 @@ impl<T: Write> Run<'_, T> {
         }
         self.require_somewhere(Slot::CHILDREN, Rights::ADD)?;
         self.require_somewhere(Slot::ENTRY, Rights::ADD)?;
+        let mut relaxed = Relaxed::of(controls);
+        self.require_relaxing_somewhere(&relaxed)?;
         let mut draft = Draft::with_room(USUAL_ATTRIBUTES);
         for attribute in request.attributes {
             let (known, options) = described(schema, attribute.description)?;
-            refuse_no_user_modification(known)?;
+            if known.is_no_user_modification() {
+                relaxed.take(schema, (known, &options), attribute.values)?;
+                continue;
+            }
             if draft.has(known.id(), &options) {
                 let diagnostic = format!("{}: the attribute is given twice", known.name());
                 return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
@@ -83,10 +89,12 @@ impl<T: Write> Run<'_, T> {
         let flags = flags_of(schema, class);
         let drawn = self.draw();
         let stamp = Stamp::from(drawn.csn);
-        let uuid = uuid_text(self.options.uuids.uuid());
+        let uuid = uuid_text(relaxed.uuid().unwrap_or_else(|| self.options.uuids.uuid()));
         let class = schema.class_of(class).name();
         let who = self.modifier()?;
-        let values = StoredValues::of_new(class, &uuid, &who, &stamp);
+        let mut values = StoredValues::of_new(class, &uuid, &who, &stamp);
+        relaxed.change(&mut values);
+        relaxed.require_order(values.created, values.modified, &stamp)?;
         for attribute in OperationalAttribute::STORED {
             draft.stamp(schema, attribute, &values);
         }
@@ -100,11 +108,17 @@ impl<T: Write> Run<'_, T> {
             rdn: &rdn,
         };
         self.form(&draft, frame)?;
+        let other = self.with_uuid(&relaxed)?;
         let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
         self.write_records(id, None)?;
         self.require_added(&place, id)?;
+        self.require_relaxing(&relaxed, &place, id)?;
+        if other.is_some() {
+            let diagnostic = "entryUUID: another entry has it";
+            return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
+        }
         self.record_change(ChangeKind::Added, id, drawn, None);
         self.assert(id, controls)?;
         self.post_read(id, controls)
@@ -178,17 +192,6 @@ pub(super) fn options_of(description: &AttributeDescription<'_>) -> String {
     } else {
         String::new()
     }
-}
-
-pub(super) fn refuse_no_user_modification(known: &AttributeType) -> Result<(), Stop> {
-    if known.is_no_user_modification() {
-        let diagnostic = format!(
-            "{}: only the directory itself sets this attribute",
-            known.name()
-        );
-        return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
-    }
-    Ok(())
 }
 
 pub(super) fn parsed(dn: &str) -> Result<Dn<'_>, Stop> {

@@ -358,9 +358,10 @@ impl<T: Write> Run<'_, T> {
             || controls.post_read.is_some()
             || controls.permissive_modify.is_some()
             || controls.no_op.is_some()
+            || controls.relax_rules.is_some()
         {
             let diagnostic = "an update of cn=config or of the schema takes none of the controls assertion, \
-                              pre-read, post-read, permissive modify and no-op";
+                              pre-read, post-read, permissive modify, no-op and relax rules";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         Ok(())

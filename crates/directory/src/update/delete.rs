@@ -3,6 +3,7 @@
 use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
+use super::relaxed::Relaxed;
 use super::{Run, no_update_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::clock::Drawn;
@@ -24,8 +25,11 @@ impl<T: Write> Run<'_, T> {
         }
         self.require_somewhere(Slot::ENTRY, Rights::DELETE)?;
         self.require_somewhere(Slot::CHILDREN, Rights::DELETE)?;
+        let relaxed = Relaxed::of(controls);
+        self.require_relaxing_somewhere(&relaxed)?;
         let target = self.find(dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
+        self.require_relaxing(&relaxed, &target.normal, id)?;
         let wanted = (Slot::ENTRY, Rights::DELETE);
         self.require(&target.normal, id, wanted, "delete this entry")?;
         self.require_above(&target.normal, target.parent, Rights::DELETE)?;

@@ -20,6 +20,7 @@ mod passwords;
 mod prefetch;
 mod prepared;
 mod read_only;
+mod relaxed;
 mod rename;
 pub(crate) mod replicated;
 mod request;

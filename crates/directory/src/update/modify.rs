@@ -10,8 +10,9 @@ use sapwood_ldap::list::{
 use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
-use super::add::{described, described_before, refuse_no_user_modification};
+use super::add::{described, described_before, flags_of};
 use super::draft::{Draft, Frame};
+use super::relaxed::{Relaxed, refuse_no_user_modification};
 use super::rules::Touched;
 use super::{Run, no_update_of, rdn_of, read};
 use crate::access::{Rights, Slot};
@@ -67,18 +68,19 @@ impl<T: Write> Run<'_, T> {
                 }
             }
         };
-        let changes: Vec<_> = request
-            .changes
-            .iter()
-            .map(|change| {
-                let resolved = resolve(schema, &self.state.attributes, change)?;
-                let is_permissive = controls.permissive_modify.is_some();
-                Ok(Resolved {
-                    is_permissive,
-                    ..resolved
-                })
-            })
-            .collect::<Result<_, Stop>>()?;
+        let mut relaxed = Relaxed::of(controls);
+        self.require_relaxing_somewhere(&relaxed)?;
+        let mut changes = Vec::new();
+        for change in request.changes {
+            if relaxed.is_any() && relaxed.take_change(schema, &change)? {
+                continue;
+            }
+            let resolved = resolve(schema, &self.state.attributes, change)?;
+            changes.push(Resolved {
+                is_permissive: controls.permissive_modify.is_some(),
+                ..resolved
+            });
+        }
         for change in &changes {
             self.require_somewhere(self.slot(change.known), Rights::of_change(change.kind))?;
         }
@@ -103,12 +105,13 @@ impl<T: Write> Run<'_, T> {
                     let wanted = (Slot::ENTRY, Rights::WRITE);
                     self.require(&target.normal, target.entry.id, wanted, "change this entry")?;
                 }
+                self.require_relaxing(&relaxed, &target.normal, target.entry.id)?;
                 target.entry.id
             }
         };
         self.assert(id, controls)?;
         self.pre_read(id, controls)?;
-        self.change(id, &changes)?;
+        self.change_relaxed(id, &changes, &relaxed)?;
         self.post_read(id, controls)
     }
 
@@ -172,12 +175,22 @@ impl<T: Write> Run<'_, T> {
 
     /// Changes an entry's attributes, checks what came of it and writes it.
     pub(super) fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
+        self.change_relaxed(id, changes, &Relaxed::NOT)
+    }
+
+    /// The same, with what relaxed rules let it do.
+    fn change_relaxed(
+        &mut self,
+        id: EntryId,
+        changes: &[Resolved<'_>],
+        relaxed: &Relaxed<'_>,
+    ) -> Result<(), Stop> {
         let mut stored = std::mem::take(&mut self.records.old);
         let read = match self.prefetched.take_record(id, &mut stored) {
             true => Ok(()),
             false => self.read_record(id, &mut stored),
         };
-        let done = read.and_then(|()| self.change_record(id, &stored, changes));
+        let done = read.and_then(|()| self.change_record(id, &stored, (changes, relaxed)));
         self.records.old = stored;
         done
     }
@@ -186,7 +199,7 @@ impl<T: Write> Run<'_, T> {
         &mut self,
         id: EntryId,
         stored: &[u8],
-        changes: &[Resolved<'_>],
+        (changes, relaxed): (&[Resolved<'_>], &Relaxed<'_>),
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let user = read(id, stored)?;
@@ -195,7 +208,8 @@ impl<T: Write> Run<'_, T> {
         let touched = || touched(schema, changes);
         // A rule may add operational attributes.
         let adds_none = self.rules.is_none() || self.heeding(touched()).is_none();
-        let brief = adds_none.then(|| self.brief(&user, changes)).flatten();
+        let is_usual = adds_none && !relaxed.is_any();
+        let brief = is_usual.then(|| self.brief(&user, changes)).flatten();
         let brief = brief.and_then(|brief| brief.changed(drawn.csn, &who));
         let spelled;
         let old = match brief {
@@ -229,13 +243,22 @@ impl<T: Write> Run<'_, T> {
             let before = draft.values(schema.operational(before));
             let before = before.first().and_then(|name| schema.object_class(name));
             if let Some(before) = before.filter(|before| before.id() != class) {
-                let (before, after) = (before.name(), schema.class_of(class).name());
-                let diagnostic =
-                    format!("the structural object class cannot change (from {before} to {after})");
-                return Err(Stop::refuse(
-                    ResultCode::ObjectClassModsProhibited,
-                    diagnostic,
-                ));
+                // Aliases, referrals and subentries are marked as such in the name table.
+                if relaxed.is_of_rules() && user.flags() == flags_of(schema, class) {
+                    let class = schema.class_of(class).name().as_bytes();
+                    let structural = OperationalAttribute::StructuralObjectClass;
+                    let structural = schema.type_of(schema.operational(structural));
+                    draft.replace(schema, structural, "", vec![Cow::Borrowed(class)]);
+                } else {
+                    let (before, after) = (before.name(), schema.class_of(class).name());
+                    let diagnostic = format!(
+                        "the structural object class cannot change (from {before} to {after})"
+                    );
+                    return Err(Stop::refuse(
+                        ResultCode::ObjectClassModsProhibited,
+                        diagnostic,
+                    ));
+                }
             }
         }
         if !adds_none {
@@ -270,8 +293,9 @@ impl<T: Write> Run<'_, T> {
             self.records.join_brief(&brief);
             self.write_stored(id, Some(old))?;
         } else {
-            let stamp = Stamp::from(drawn.csn);
-            let by = (&*who, &stamp);
+            let mut stamp = Stamp::from(drawn.csn);
+            relaxed.change_draft(&mut draft, schema, &mut stamp)?;
+            let by = (relaxed.modifier().unwrap_or(&who), &stamp);
             self.rewrite(id, old, draft, by, frame)?;
         }
         self.record_change(ChangeKind::Modified, id, drawn, None);

@@ -7,6 +7,7 @@ use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
+use super::relaxed::Relaxed;
 use super::rules::Touched;
 use super::{Run, rdn_of, read};
 use crate::access::{Rights, Slot};
@@ -40,8 +41,11 @@ impl<T: Write> Run<'_, T> {
             .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
             .transpose()?;
         self.require_somewhere(Slot::ENTRY, Rights::WRITE)?;
+        let relaxed = Relaxed::of(controls);
+        self.require_relaxing_somewhere(&relaxed)?;
         let target = self.find(request.dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
+        self.require_relaxing(&relaxed, &target.normal, id)?;
         self.require_renaming(&target, new_rdn, request.delete_old_rdn)?;
         self.assert(id, controls)?;
         if target.is_context() {

@@ -299,7 +299,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// The index that entries are found in by their entryUUID.
-    fn uuid_index(&mut self) -> Result<Index, Stop> {
+    pub(super) fn uuid_index(&mut self) -> Result<Index, Stop> {
         let uuid = self.schema.operational(OperationalAttribute::EntryUuid);
         let indexed = self.state.indexes.of(uuid);
         let indexed = indexed.filter(|indexed| indexed.equality == Completeness::Complete);

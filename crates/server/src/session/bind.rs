@@ -18,7 +18,8 @@ use sapwood_directory::{
     AccountChange, BindFailure, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
 };
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, authorization_identity_response,
+    Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, ResourceLimits,
+    authorization_identity_response, resource_limits_response,
 };
 use sapwood_ldap::message::{
     Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
@@ -188,6 +189,7 @@ impl<E: Engine> Session<E> {
         controls: &RequestControls<'_>,
     ) -> bool {
         self.operations.tells_identity = controls.authorization_identity.is_some();
+        self.operations.tells_limits = controls.get_user_resource_limits.is_some();
         self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
         self.operations.acts_as = ActsAs::Itself;
         self.operations.counted = None;
@@ -274,8 +276,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// The controls of a bind that has succeeded: who the client is, if it wants to know (RFC 3829 §3), and what a
-    /// password policy says.
+    /// The controls of a bind that has succeeded: who the client is, and what its searches may take, if it wants to
+    /// know (RFC 3829 §3), and what a password policy says.
     fn bind_controls(&self, response: &PasswordPolicyResponse) -> Vec<u8> {
         let mut controls = ControlsBuf::default();
         let authzid;
@@ -286,8 +288,27 @@ impl<E: Engine> Session<E> {
             };
             controls.push(authorization_identity_response(&authzid));
         }
+        let mut value = Vec::new();
+        if self.operations.tells_limits
+            && let Ok(limits) = self.resource_limits()
+        {
+            limits.encode(&mut value);
+            controls.push(resource_limits_response(&value));
+        }
         self.put_policy(response, &mut controls);
         controls.view().as_ber().to_vec()
+    }
+
+    /// What the operations of who has bound may take.
+    fn resource_limits(&self) -> Result<ResourceLimits, Outcome> {
+        let limits = self.read(|snapshot| snapshot.search_limits(&self.context.requester))?;
+        let idle = self.settings.config.limits.idle_seconds_max;
+        Ok(ResourceLimits {
+            size: limits.entries_max(u32::MAX),
+            time: limits.seconds_max(u32::MAX),
+            idle: u32::try_from(idle).unwrap_or(u32::MAX),
+            candidates: limits.candidates_max(),
+        })
     }
 
     /// Simple authentication: who the client is, unless that takes time.

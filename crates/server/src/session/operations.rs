@@ -40,6 +40,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) tells_policy: bool,
     /// Whether the client of the bind under way wants to know whom it has bound.
     pub(super) tells_identity: bool,
+    /// Whether the bind under way tells what its searches may take.
+    pub(super) tells_limits: bool,
     /// The identity that the client will act as if the bind under way succeeds.
     pub(super) acts_as: ActsAs,
     /// The operations under way, as limits count them.
@@ -70,6 +72,7 @@ impl<E: Engine> Default for Operations<E> {
             hashing: None,
             tells_policy: false,
             tells_identity: false,
+            tells_limits: false,
             acts_as: ActsAs::Itself,
             counted_as: Counted::default(),
             counted: None,
