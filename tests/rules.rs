@@ -263,3 +263,69 @@ fn a_rule_that_cannot_be_is_refused_with_what_is_wrong() {
     }
     assert_eq!(folder.sapwood_ok("rule", &["list"]), "");
 }
+
+#[test]
+fn constraints_with_and_without_a_server() {
+    let folder = peopled();
+    let list = || folder.sapwood_ok("rule", &["list"]);
+    let form = [
+        "add",
+        "constraint",
+        "--attributes",
+        "mail",
+        "--regex",
+        "^[a-z]+@example\\.com$",
+    ];
+    let said = failure(&folder.sapwood("rule", &form));
+    assert!(
+        said.contains("'uid=bob,ou=people,dc=example,dc=com': mail: "),
+        "{said}"
+    );
+    assert!(
+        said.contains("against the rule constraint in 1 place"),
+        "{said}"
+    );
+    assert_eq!(list(), "");
+    let people = "ldap:///ou=people,dc=example,dc=com??sub?(cn=A*)";
+    let some = [&form[..], &["--restrict", people, "--name", "addresses"]].concat();
+    assert_eq!(folder.sapwood_ok("rule", &some), "added: addresses\n");
+    let server = folder.serve();
+    let count = ["add", "constraint", "--attributes", "cn,sn", "--count", "1"];
+    assert_eq!(folder.sapwood_ok("rule", &count), "added: constraint\n");
+    let all = list();
+    let lines: Vec<&str> = all.lines().collect();
+    let shown = format!(
+        "addresses constraint --attributes mail --regex \"^[a-z]+@example\\.com$\" --restrict \"{people}\""
+    );
+    assert_eq!(
+        lines,
+        [
+            shown.as_str(),
+            "constraint constraint --attributes cn,sn --count 1"
+        ]
+    );
+    let change = |uid: &str, lines: &str| {
+        let dn = format!("uid={uid},ou=people,dc=example,dc=com");
+        client(&server, "ldapmodify", &modify(&dn, lines))
+    };
+    let refused = |output: Output| {
+        let said = text(&output.stderr);
+        assert!(said.contains("Constraint violation (19)"), "{said}");
+        said
+    };
+    let said = refused(change("ann", "replace: mail\nmail: Ann@example.com"));
+    assert!(said.contains("mail: a value is not of the form"), "{said}");
+    succeeded(change("ann", "replace: mail\nmail: ann@example.com"));
+    succeeded(change("bob", "replace: mail\nmail: B@example.com"));
+    refused(change("bob", "add: sn\nsn: y"));
+    // As OpenLDAP writes them.
+    let overlay = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
+    let size = "add: olcConstraintAttribute\nolcConstraintAttribute: description size 3";
+    succeeded(client(&server, "ldapmodify", &modify(overlay, size)));
+    refused(change("bob", "add: description\ndescription: four"));
+    for name in ["addresses", "constraint-2", "constraint"] {
+        folder.sapwood_ok("rule", &["drop", name]);
+    }
+    assert_eq!(list(), "");
+    succeeded(change("bob", "add: description\ndescription: four"));
+}

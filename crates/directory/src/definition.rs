@@ -22,6 +22,7 @@
 //! access context <place of the naming context among all> <rule>
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! unique-named <name> <attribute type>[,<attribute type>]... <base DN, or nothing>
+//! constraint <value of olcConstraintAttribute>
 //! refint attributes <attribute type>[,<attribute type>]...
 //! refint nothing|modifier <DN>
 //! memberof <class of groups> <attribute of members> follows|stays
@@ -125,6 +126,13 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "unique-named" => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 state.settings.unique.push(read_unique(name, rest));
+            }
+            "constraint" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state
+                    .settings
+                    .constraints
+                    .push(rest.parse().map_err(damaged)?);
             }
             "refint" => {
                 if !refint::take(&mut state.settings, rest) {
@@ -424,6 +432,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
             "" => format!("unique {attributes} {base}\n"),
             name => format!("unique-named {name} {attributes} {base}\n"),
         });
+    }
+    for rule in &state.settings.constraints {
+        text.push_str(&format!("constraint {rule}\n"));
     }
     for line in state.settings.refint.iter().flat_map(refint::lines) {
         text.push_str(&format!("refint {line}\n"));

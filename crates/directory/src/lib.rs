@@ -58,9 +58,9 @@ pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    Agreement, AgreementPassword, AuthzPolicy, DataRule, DataRuleKind, EntryBytesMax, Extension,
-    Extensions, MemberOfRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings,
-    UniqueRule, UpdateRef,
+    Agreement, AgreementPassword, AuthzPolicy, ConstraintRule, ConstraintTest, DataRule,
+    DataRuleKind, EntryBytesMax, Extension, Extensions, MemberOfRule, PasswordPolicyOverlay,
+    PasswordSchemes, RefintRule, Settings, UniqueRule, UpdateRef,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

@@ -429,6 +429,46 @@ pub(crate) enum RuleAction {
     },
 }
 
+/// What values have to be.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ConstraintTest {
+    /// Each value has a match of this regular expression
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) regex: Option<String>,
+    /// No value has a match of it
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) negregex: Option<String>,
+    /// No value has more bytes
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) size: Option<u32>,
+    /// An attribute has no more values
+    #[arg(long, value_name = "VALUES")]
+    pub(crate) count: Option<u32>,
+    /// Each value is one of the attributes of this LDAP URL, in an entry that it is about; those that have no equality
+    /// index get one
+    #[arg(long, value_name = "URL")]
+    pub(crate) uri: Option<String>,
+}
+
+impl ConstraintTest {
+    /// The word for it, and what is behind the word.
+    pub(crate) fn parts(&self) -> (&'static str, String) {
+        let number = |number: &Option<u32>| number.map(|number| number.to_string());
+        let given = [
+            ("regex", self.regex.clone()),
+            ("negregex", self.negregex.clone()),
+            ("size", number(&self.size)),
+            ("count", number(&self.count)),
+            ("uri", self.uri.clone()),
+        ];
+        let mut given = given.into_iter();
+        let given = given.find_map(|(word, value)| Some((word, value?)));
+        // One of them is required.
+        given.unwrap_or_default()
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum AddedRule {
     /// No two entries have the same value
@@ -440,6 +480,21 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "DN")]
         base: Option<String>,
         /// What the rule is called; without it 'unique', or with a number behind that if another one is called so
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Values are of some form, or length, or number, or listed elsewhere
+    Constraint {
+        /// The attributes whose values these are
+        #[arg(long, value_name = "NAME,...", required = true, value_delimiter = ',')]
+        attributes: Vec<String>,
+        /// What they have to be
+        #[command(flatten)]
+        test: ConstraintTest,
+        /// Only of the entries that the base, scope and filter of this LDAP URL are about
+        #[arg(long, value_name = "URL")]
+        restrict: Option<String>,
+        /// What the rule is called; without it 'constraint', or with a number behind that
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },

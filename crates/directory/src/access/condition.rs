@@ -80,7 +80,27 @@ pub(super) fn naming_filter(attribute: &str, dn: &str) -> std::result::Result<Fi
     filter_text::parse(&filter).map_err(|error| error.to_string())
 }
 
-/// Whether an entry matches a filter. No access rule is asked. What it takes is added to `work`.
+/// Whether an entry matches a filter. No access rule is asked. `None` when that takes more work than `work`, which
+/// becomes what is left of it.
+pub(crate) fn matches_filter<R: Evaluate>(
+    (view, schema): (&R, &Schema),
+    state: &State,
+    id: EntryId,
+    filter: &FilterBuf,
+    work: &mut u64,
+) -> Result<Option<bool>> {
+    static ABOVE: OnceLock<Grants> = OnceLock::new();
+    let granted = (ABOVE.get_or_init(Grants::unlimited), None);
+    view.evaluate(
+        (schema, &state.attributes),
+        granted,
+        id,
+        filter.as_filter(),
+        work,
+    )
+}
+
+/// The same, however much it takes, which is added to `work`.
 pub(super) fn matches<R: Evaluate>(
     (view, schema): (&R, &Schema),
     state: &State,
@@ -91,16 +111,8 @@ pub(super) fn matches<R: Evaluate>(
     if id.is_root() {
         return Ok(false);
     }
-    static ABOVE: OnceLock<Grants> = OnceLock::new();
-    let granted = (ABOVE.get_or_init(Grants::unlimited), None);
     let mut left = u64::MAX;
-    let matches = view.evaluate(
-        (schema, &state.attributes),
-        granted,
-        id,
-        filter.as_filter(),
-        &mut left,
-    )?;
+    let matches = matches_filter((view, schema), state, id, filter, &mut left)?;
     *work = work.saturating_add(u64::MAX - left);
     Ok(matches == Some(true))
 }

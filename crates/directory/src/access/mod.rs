@@ -42,7 +42,7 @@ pub use self::acting::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 pub(crate) use self::acting::{Acting, take};
 pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
-pub(crate) use self::condition::Asked;
+pub(crate) use self::condition::{Asked, matches_filter};
 pub(crate) use self::evaluate::Evaluate;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{

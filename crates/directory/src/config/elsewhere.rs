@@ -106,6 +106,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const BUILT_IN: &[&str] = &[
     "back_mdb",
     "unique",
+    "constraint",
     "refint",
     "memberof",
     "ppolicy",

@@ -5,10 +5,12 @@
 pub(crate) mod access;
 pub(crate) mod agreements;
 pub(crate) mod authorization;
+pub(crate) mod constraint;
 pub(crate) mod elsewhere;
 pub(crate) mod entries;
 pub(crate) mod extensions;
 pub(crate) mod limits;
+pub(crate) mod listed;
 pub(crate) mod member_of;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
@@ -24,6 +26,7 @@ use sapwood_ldap::result::ResultCode;
 
 pub use self::agreements::{Agreement, AgreementPassword, UpdateRef};
 pub use self::authorization::AuthzPolicy;
+pub use self::constraint::{ConstraintRule, ConstraintTest};
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
 pub use self::member_of::MemberOfRule;
@@ -61,6 +64,8 @@ pub struct Settings {
     pub extensions: Extensions,
     /// Attributes whose values no two entries share.
     pub unique: Vec<UniqueRule>,
+    /// What the values of attributes have to be besides their syntax.
+    pub constraints: Vec<ConstraintRule>,
     /// Attributes whose values follow the entries that they name.
     pub refint: Option<RefintRule>,
     /// Whether entries have memberOf, and by which groups.

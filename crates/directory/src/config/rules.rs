@@ -8,6 +8,8 @@ use super::Settings;
 pub enum DataRuleKind {
     /// No two entries share a value.
     Unique,
+    /// Values are what they have to be.
+    Constraint,
     /// Values follow the entries that they name.
     Refint,
     /// Entries have memberOf.
@@ -19,6 +21,7 @@ impl DataRuleKind {
     pub fn word(self) -> &'static str {
         match self {
             DataRuleKind::Unique => "unique",
+            DataRuleKind::Constraint => "constraint",
             DataRuleKind::Refint => "refint",
             DataRuleKind::MemberOf => "memberof",
         }
@@ -71,6 +74,17 @@ impl Settings {
                 ]),
             })
             .collect();
+        let constraints = self.constraints.iter().enumerate();
+        rules.extend(constraints.map(|(place, rule)| DataRule {
+            name: rule.name.clone(),
+            kind: DataRuleKind::Constraint,
+            place,
+            options: given([
+                ("attributes", rule.attributes.join(",")),
+                rule.test.parts(),
+                ("restrict", rule.restrict.clone()),
+            ]),
+        }));
         rules.extend(self.refint.iter().map(|rule| DataRule {
             name: String::new(),
             kind: DataRuleKind::Refint,
@@ -104,7 +118,9 @@ impl Settings {
 
     /// The name that two rules have given to themselves, if there is one.
     pub(crate) fn doubled_rule_name(&self) -> Option<String> {
-        let mut given: Vec<&str> = self.unique.iter().map(|rule| rule.name.as_str()).collect();
+        let unique = self.unique.iter().map(|rule| rule.name.as_str());
+        let constraints = self.constraints.iter().map(|rule| rule.name.as_str());
+        let mut given: Vec<&str> = unique.chain(constraints).collect();
         given.retain(|name| !name.is_empty());
         given.sort_unstable();
         let doubled = given.array_windows().find(|[one, next]| one == next);
@@ -115,10 +131,15 @@ impl Settings {
     pub(crate) fn with_only(&self, rule: &DataRule) -> Settings {
         let mut settings = self.clone();
         settings.unique.clear();
+        settings.constraints.clear();
         settings.refint = None;
         settings.member_of = None;
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
+            DataRuleKind::Constraint => {
+                let own = self.constraints.get(rule.place).cloned();
+                settings.constraints.extend(own);
+            }
             DataRuleKind::Refint => settings.refint.clone_from(&self.refint),
             DataRuleKind::MemberOf => settings.member_of.clone_from(&self.member_of),
         }

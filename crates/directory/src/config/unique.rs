@@ -3,6 +3,9 @@
 
 use sapwood_ldap::url::{LdapUrl, Scheme, Scope, UrlExtension};
 
+use super::Settings;
+use super::entries::UNIQUE;
+use super::listed::ListedRule;
 use super::rules::is_rule_name;
 
 /// A rule of unique values, as it is configured.
@@ -38,8 +41,7 @@ impl UniqueRule {
 /// The attribute that says which values are unique.
 pub(crate) const UNIQUE_URI: &str = "olcUniqueURI";
 
-/// The rules that a directory has at most, and the attributes of one.
-pub(crate) const RULES_MAX: usize = 100;
+/// The attributes of one rule.
 const ATTRIBUTES_MAX: usize = 100;
 
 /// The extension of the URL that has the name.
@@ -89,6 +91,20 @@ pub(crate) fn rule(value: &str) -> Result<UniqueRule, String> {
         base: url.dn,
         name,
     })
+}
+
+impl ListedRule for UniqueRule {
+    const ATTRIBUTE: &'static str = UNIQUE_URI;
+    const ENTRY: &'static str = UNIQUE;
+    const EXAMPLE: &'static str = "ldap:///?uid?sub";
+
+    fn list(settings: &mut Settings) -> &mut Vec<UniqueRule> {
+        &mut settings.unique
+    }
+
+    fn read(value: &str) -> Result<UniqueRule, String> {
+        rule(value)
+    }
 }
 
 #[cfg(test)]

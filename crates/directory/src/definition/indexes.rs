@@ -104,7 +104,7 @@ pub(crate) fn drop_from<T: Write>(
     let attribute = number;
     if unwanted.equality && is_read(state, Index { attribute, kind }) {
         return Err(Error::Config(format!(
-            "a rule needs the index {0} eq: take {0} out of olcUniqueURI first",
+            "a rule needs the index {0} eq: drop the rule, or take {0} out of it, first",
             known.name()
         )));
     }

@@ -88,6 +88,26 @@ impl Regex {
     }
 }
 
+/// One that minds the case of letters, and only tells whether there is a match.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseRegex(meta::Regex);
+
+impl CaseRegex {
+    /// Makes a pattern ready.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn new(pattern: &str) -> Result<CaseRegex, String> {
+        let syntax = syntax().case_insensitive(false);
+        Ok(CaseRegex(automaton_of(&translate(pattern)?, syntax)?))
+    }
+
+    /// Whether text has a match.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
 fn syntax() -> syntax::Config {
     syntax::Config::new()
         .case_insensitive(true)
@@ -102,11 +122,15 @@ fn wrong(error: &dyn std::fmt::Display) -> String {
 
 /// The automaton of a pattern as the library writes it.
 fn automaton(pattern: &str) -> Result<meta::Regex, String> {
+    automaton_of(pattern, syntax())
+}
+
+fn automaton_of(pattern: &str, syntax: syntax::Config) -> Result<meta::Regex, String> {
     let config = meta::Config::new()
         .utf8_empty(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX));
     let mut builder = meta::Builder::new();
-    builder.configure(config).syntax(syntax());
+    builder.configure(config).syntax(syntax);
     builder.build(pattern).map_err(|error| wrong(&error))
 }
 

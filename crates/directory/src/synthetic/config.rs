@@ -3,13 +3,14 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    DATA, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
+    CONSTRAINT, DATA, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
-use crate::config::{Setting, UniqueRule, access, member_of, ordered, password_policy, refint, unique};
+use crate::config::{
+    Setting, UniqueRule, access, constraint, member_of, ordered, password_policy, refint, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -46,6 +47,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(second_factor(server));
     entries.extend(referential_integrity(server));
     entries.extend(groups_of_entries(server));
+    entries.extend(constraints(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -291,6 +293,15 @@ fn groups_of_entries(server: &Server<'_>) -> Option<Content> {
     let attributes = || member_of::shown(settings);
     let is_there = settings.member_of.is_some();
     is_there.then(|| overlay(MEMBER_OF, "olcMemberOfConfig", &names, attributes()))
+}
+
+/// The overlay of constraints.
+fn constraints(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.constraints;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{5}constraint", "constraint", "{5}", "{0}constraint", "{1}constraint"];
+    let attributes = || vec![(constraint::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(CONSTRAINT, "olcConstraintConfig", &names, attributes()))
 }
 
 /// The structural class of an overlay without more to it.

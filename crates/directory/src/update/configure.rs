@@ -4,9 +4,9 @@
 
 mod agreements;
 mod extensions;
+mod listed;
 mod schema;
 mod schema_use;
-mod unique;
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::config::access::{ACCESS, AccessList};
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
-    DATA, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
+    CONSTRAINT, DATA, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting, Settings, elsewhere, member_of,
-    ordered, password_policy, refint as integrity,
+    ConstraintRule, MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule,
+    constraint, elsewhere, member_of, ordered, password_policy, refint as integrity,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -79,7 +79,10 @@ impl<T: Write> Run<'_, T> {
                 Target::Setting(setting) => make(setting, &mut state.settings, &change)?,
                 Target::Indexes => begins_indexes |= self.change_indexes(&mut state, &change)?,
                 Target::Extensions => extensions::change(&mut state.settings.extensions, &change)?,
-                Target::Unique => unique::change(&mut state.settings.unique, &change)?,
+                Target::Unique => listed::change::<UniqueRule>(&mut state.settings, &change)?,
+                Target::Constraint => {
+                    listed::change::<ConstraintRule>(&mut state.settings, &change)?;
+                }
                 Target::Referring => integrity::change(&mut state.settings, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
@@ -116,6 +119,7 @@ impl<T: Write> Run<'_, T> {
         let mut made = None;
         let (now, before) = (&state.settings, &self.state.settings);
         if now.unique != before.unique
+            || now.constraints != before.constraints
             || now.refint != before.refint
             || now.member_of != before.member_of
             || now.password_policy.is_some() != before.password_policy.is_some()
@@ -218,7 +222,10 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         self.check_alone(controls)?;
         if is_overlay(request.dn, "unique") && self.is_in_data(request.dn) {
-            return self.add_unique(request);
+            return self.add_listed::<UniqueRule>(request);
+        }
+        if is_overlay(request.dn, "constraint") && self.is_in_data(request.dn) {
+            return self.add_listed::<ConstraintRule>(request);
         }
         if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
             return self.add_overlay((REFINT, request), |settings| {
@@ -324,6 +331,7 @@ impl<T: Write> Run<'_, T> {
         let mut state = State::clone(self.state);
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
+            CONSTRAINT => state.settings.constraints.clear(),
             REFINT => state.settings.refint = None,
             MEMBER_OF => state.settings.member_of = None,
             PASSWORD_POLICY => state.settings.password_policy = None,
@@ -409,6 +417,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(UNIQUE_URI) {
             return Ok(Target::Unique);
         }
+        if name.eq_ignore_ascii_case(constraint::ATTRIBUTE) {
+            return Ok(Target::Constraint);
+        }
         if name.eq_ignore_ascii_case(ACCESS) {
             return Ok(Target::Access);
         }
@@ -451,6 +462,7 @@ enum Target {
     Indexes,
     Extensions,
     Unique,
+    Constraint,
     Access,
     AuthzRegexps,
     Limits,
@@ -466,6 +478,7 @@ impl Target {
             Target::Indexes => INDEXES,
             Target::Extensions => EXTENSIONS,
             Target::Unique => UNIQUE_URI,
+            Target::Constraint => constraint::ATTRIBUTE,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
             Target::Limits => LIMITS,
@@ -484,6 +497,7 @@ impl Target {
             | Target::UpdateRefs
             | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
+            Target::Constraint => &[CONSTRAINT],
             Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],

@@ -10,6 +10,7 @@ mod changes_after_crash;
 mod clock;
 mod collective;
 mod config;
+mod constraint;
 mod controls;
 mod damage;
 mod diagnostics;

@@ -8,7 +8,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use sapwood_directory::{DataRule, DataRuleKind, Directory, IndexDefinition, UniqueRule};
+use sapwood_directory::{
+    ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, IndexDefinition, UniqueRule,
+};
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
 use sapwood_server::{Config, admin};
@@ -23,6 +25,10 @@ use crate::progress::Progress;
 const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const UNIQUE_URI: &str = "olcUniqueURI";
+/// The entry of constraints.
+const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const CONSTRAINT_ATTRIBUTE: &str = "olcConstraintAttribute";
 /// The entry of memberOf.
 const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
 /// The entry of referential integrity.
@@ -77,6 +83,23 @@ fn words(action: &RuleAction) -> Vec<String> {
             attributes.join(","),
             base.clone().unwrap_or_default(),
         ],
+        RuleAction::Add(AddedRule::Constraint {
+            attributes,
+            test,
+            restrict,
+            name,
+        }) => {
+            let (word, value) = test.parts();
+            vec![
+                "add".into(),
+                DataRuleKind::Constraint.word().into(),
+                name.clone().unwrap_or_default(),
+                attributes.join(","),
+                word.into(),
+                value,
+                restrict.clone().unwrap_or_default(),
+            ]
+        }
         RuleAction::Add(AddedRule::MemberOf { class, member }) => vec![
             "add".into(),
             DataRuleKind::MemberOf.word().into(),
@@ -160,6 +183,22 @@ pub(crate) fn by_command(
                     name: own_name,
                 },
             )
+        }
+        ["add", kind, name, attributes, word, value, restrict]
+            if kind == DataRuleKind::Constraint.word() =>
+        {
+            let name = rules.name_of_new(DataRuleKind::Constraint, name)?;
+            let own_name = match name == DataRuleKind::Constraint.word() {
+                true => String::new(),
+                false => name.clone(),
+            };
+            let rule = ConstraintRule {
+                attributes: attributes.split(',').map(str::to_owned).collect(),
+                test: ConstraintTest::of(word, value)?,
+                restrict: restrict.to_owned(),
+                name: own_name,
+            };
+            rules.add_constraint(&name, &rule)
         }
         ["add", kind, attributes, nothing] if kind == DataRuleKind::Refint.word() => {
             rules.add_refint(attributes, nothing)
@@ -249,6 +288,24 @@ impl Rules<'_> {
                 self.add_entry(UNIQUE, &attributes)?;
             }
             true => self.change((UNIQUE, UNIQUE_URI), ChangeKind::Add, &uri)?,
+        }
+        self.look(name)?;
+        Ok(format!("added: {name}{indexed}"))
+    }
+
+    fn add_constraint(&mut self, name: &str, rule: &ConstraintRule) -> Result<String, String> {
+        let indexed = self.index(&rule.listed())?;
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Constraint)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "olcConstraintConfig"),
+                    ("olcOverlay", "constraint"),
+                    (CONSTRAINT_ATTRIBUTE, &value),
+                ];
+                self.add_entry(CONSTRAINT, &attributes)?;
+            }
+            true => self.change((CONSTRAINT, CONSTRAINT_ATTRIBUTE), ChangeKind::Add, &value)?,
         }
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
@@ -384,6 +441,13 @@ impl Rules<'_> {
                     .map(UniqueRule::uri);
                 let uri = uri.unwrap_or_default();
                 self.change((UNIQUE, UNIQUE_URI), ChangeKind::Delete, &uri)?;
+            }
+            DataRuleKind::Constraint => {
+                let rules = &snapshot.settings().constraints;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                let attribute = (CONSTRAINT, CONSTRAINT_ATTRIBUTE);
+                self.change(attribute, ChangeKind::Delete, &value)?;
             }
             DataRuleKind::Refint => {
                 config::make(self.directory, self.administrator, Request::Delete(REFINT))?;

@@ -1,7 +1,7 @@
 //! `memberof`: entries have memberOf, which is [computed](crate::member_of). The rule takes part in no update: what it
 //! is for is that the index of members stays.
 
-use super::{Origin, Rule, complete};
+use super::{Origin, Rule, complete_or_refused, equality_of};
 use crate::config::MemberOfRule;
 use crate::config::member_of::{GROUP_CLASS, MEMBER_ATTRIBUTE};
 use crate::engine::{Index, IndexKind};
@@ -50,18 +50,12 @@ impl Rule for MemberOf {
     }
 
     fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
-        let indexed = state.indexes.of(self.member).into_iter();
-        indexed.map(|indexed| indexed.index(IndexKind::Equality))
+        equality_of(state, std::slice::from_ref(&self.member))
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        if complete(state, self.member).is_some() {
-            return Ok(());
-        }
-        let name = schema.type_of(self.member).name();
-        Err(Error::Config(format!(
-            "{MEMBER_ATTRIBUTE}: {name} has no complete equality index to find the groups of an entry by: make one with \
-             'sapwood index DIR add {name} eq'"
-        )))
+        let member = std::slice::from_ref(&self.member);
+        let what = "the groups of an entry";
+        complete_or_refused((schema, state), member, (MEMBER_ATTRIBUTE, what))
     }
 }

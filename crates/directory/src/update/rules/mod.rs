@@ -14,6 +14,7 @@ use std::sync::Arc;
 use sapwood_ldap::result::ResultCode;
 
 use self::coming_schema::ComingSchema;
+use self::constraint::Constraint;
 use self::member_of::MemberOf;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
@@ -22,9 +23,9 @@ use super::draft::Draft;
 use super::violations::RuleViolations;
 use crate::access::Requester;
 use crate::accounts::Forgotten;
-use crate::engine::{EntryId, Index, Read, Write};
+use crate::engine::{EntryId, Index, IndexKind, Read, Write};
 use crate::entry::Entry;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::DnCache;
 use crate::outcome::Stop;
@@ -171,6 +172,7 @@ macro_rules! rules {
 
 rules! {
     Unique unique
+    Constraint constraint
     Refint refint
     MemberOf member_of
     PasswordRule password_policy
@@ -262,6 +264,31 @@ fn complete(state: &State, attribute: AttributeTypeId) -> Option<&AttributeIndex
     indexed.filter(|indexed| indexed.equality == Completeness::Complete)
 }
 
+/// The equality indexes of attributes.
+fn equality_of(state: &State, attributes: &[AttributeTypeId]) -> impl Iterator<Item = Index> {
+    let indexed = attributes.iter().filter_map(|id| state.indexes.of(*id));
+    indexed.map(|indexed| indexed.index(IndexKind::Equality))
+}
+
+/// Sees that equal values of attributes can be found: what a rule needs that is configured by `setting`.
+fn complete_or_refused(
+    (schema, state): (&Schema, &State),
+    attributes: &[AttributeTypeId],
+    (setting, what): (&str, &str),
+) -> Result<()> {
+    let mut attributes = attributes.iter();
+    match attributes.find(|attribute| complete(state, **attribute).is_none()) {
+        None => Ok(()),
+        Some(attribute) => {
+            let name = schema.type_of(*attribute).name();
+            Err(Error::Config(format!(
+                "{setting}: {name} has no complete equality index to find {what} by: make one with 'sapwood index DIR \
+                 add {name} eq', or leave {name} out"
+            )))
+        }
+    }
+}
+
 /// An entry that was there before a rule was, as the rule sees it.
 pub(crate) struct Existing<'a, R> {
     pub(crate) view: &'a R,
@@ -290,6 +317,10 @@ impl RuleSet {
     pub(crate) fn new(schema: &Schema, state: &State) -> Result<RuleSet> {
         let made = state.settings.unique.iter();
         let made = made.map(|rule| Unique::new(schema, state, rule).map(AnyRule::Unique));
+        let constraints = state.settings.constraints.iter();
+        let constraints =
+            constraints.map(|rule| Constraint::new(schema, state, rule).map(AnyRule::Constraint));
+        let made = made.chain(constraints);
         let refint = state.settings.refint.iter();
         let refint = refint.map(|rule| Refint::new(schema, rule).map(AnyRule::Refint));
         let made = made.chain(refint);

@@ -16,7 +16,10 @@ use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{Message, ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, CANDIDATES_MAX, Existing, Rule, WAITING_BYTES_MAX, complete};
+use super::{
+    After, CANDIDATES_MAX, Existing, Rule, WAITING_BYTES_MAX, complete, complete_or_refused,
+    equality_of,
+};
 use crate::attributes::AttributeTable;
 use crate::config::RefintRule;
 use crate::config::refint::{ATTRIBUTE, DEFAULT_MODIFIER, NOTHING};
@@ -371,24 +374,12 @@ impl Rule for Refint {
     }
 
     fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
-        let indexed = self
-            .attributes
-            .iter()
-            .filter_map(|id| state.indexes.of(*id));
-        indexed.map(|indexed| indexed.index(IndexKind::Equality))
+        equality_of(state, &self.attributes)
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        for attribute in &self.attributes {
-            if complete(state, *attribute).is_none() {
-                let name = schema.type_of(*attribute).name();
-                return Err(Error::Config(format!(
-                    "{ATTRIBUTE}: {name} has no complete equality index to find values by that name an entry: make one \
-                     with 'sapwood index DIR add {name} eq', or leave {name} out"
-                )));
-            }
-        }
-        Ok(())
+        let what = "values that name an entry";
+        complete_or_refused((schema, state), &self.attributes, (ATTRIBUTE, what))
     }
 
     fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {

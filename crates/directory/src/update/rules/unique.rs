@@ -7,8 +7,9 @@
 
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, CANDIDATES_MAX, Existing, Rule, complete};
+use super::{After, CANDIDATES_MAX, Existing, Rule, complete, complete_or_refused, equality_of};
 use crate::config::UniqueRule;
+use crate::config::unique::UNIQUE_URI;
 use crate::engine::{AttributeNo, EntryId, Index, IndexKind, Postings, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -42,7 +43,7 @@ enum Extent {
 
 impl Unique {
     pub(super) fn new(schema: &Schema, state: &State, rule: &UniqueRule) -> Result<Unique> {
-        let wrong = |why: String| Error::Config(format!("olcUniqueURI: {why}"));
+        let wrong = |why: String| Error::Config(format!("{UNIQUE_URI}: {why}"));
         if rule.attributes.is_empty() {
             return Err(wrong("attributes: name one at least".into()));
         }
@@ -214,24 +215,11 @@ impl Unique {
 
 impl Rule for Unique {
     fn indexes(&self, state: &State) -> impl Iterator<Item = Index> {
-        let indexed = self
-            .attributes
-            .iter()
-            .filter_map(|id| state.indexes.of(*id));
-        indexed.map(|indexed| indexed.index(IndexKind::Equality))
+        equality_of(state, &self.attributes)
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        for attribute in &self.attributes {
-            if complete(state, *attribute).is_none() {
-                let name = schema.type_of(*attribute).name();
-                return Err(Error::Config(format!(
-                    "olcUniqueURI: {name} has no complete equality index to find equal values by: make one with \
-                     'sapwood index DIR add {name} eq', or take {name} out of the rule"
-                )));
-            }
-        }
-        Ok(())
+        complete_or_refused((schema, state), &self.attributes, (UNIQUE_URI, "equal values"))
     }
 
     fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {

@@ -1,65 +1,68 @@
-//! The overlay of unique values: its entry, and the rules that are its values.
+//! Overlays whose rules are the values of one attribute: their entries, and the changes of these values.
 
 use sapwood_ldap::list::{Change, ChangeKind};
 use sapwood_ldap::message::AddRequest;
 use sapwood_ldap::result::ResultCode;
 
-use crate::config::UniqueRule;
-use crate::config::entries::UNIQUE;
-use crate::config::unique::{self, UNIQUE_URI};
+use crate::config::Settings;
+use crate::config::listed::{ListedRule, RULES_MAX};
 use crate::engine::Write;
 use crate::outcome::Stop;
 use crate::state::State;
 use crate::update::Run;
 
 impl<T: Write> Run<'_, T> {
-    /// Adds the entry of the rules of unique values, with its rules.
-    pub(super) fn add_unique(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+    /// Adds the entry of a kind of rules, with its rules.
+    pub(super) fn add_listed<R: ListedRule>(
+        &mut self,
+        request: &AddRequest<'_>,
+    ) -> Result<(), Stop> {
+        let (entry, own) = (R::ENTRY, R::ATTRIBUTE);
         let mut state = State::clone(self.state);
-        if !state.settings.unique.is_empty() {
-            let diagnostic = format!("{UNIQUE} is there already: add values of {UNIQUE_URI} to it");
+        if !R::list(&mut state.settings).is_empty() {
+            let diagnostic = format!("{entry} is there already: add values of {own} to it");
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
         for attribute in request.attributes {
             let known = self.schema.attribute_type(attribute.description);
             match known.map(|known| known.name()) {
                 Some("objectClass" | "olcOverlay") => {}
-                Some(UNIQUE_URI) => {
+                Some(name) if name == own => {
                     let kind = ChangeKind::Add;
-                    change(&mut state.settings.unique, &Change { kind, attribute })?;
+                    change::<R>(&mut state.settings, &Change { kind, attribute })?;
                 }
                 _ => {
                     let name = String::from_utf8_lossy(attribute.description);
-                    let diagnostic =
-                        format!("{name}: what is unique is said by {UNIQUE_URI} alone");
+                    let diagnostic = format!("{name}: what {entry} is for is said by {own} alone");
                     return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
                 }
             }
         }
-        if state.settings.unique.is_empty() {
-            let diagnostic = format!("{UNIQUE_URI}: give a rule, such as ldap:///?uid?sub");
+        if R::list(&mut state.settings).is_empty() {
+            let diagnostic = format!("{own}: give a rule, such as {}", R::EXAMPLE);
             return Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic));
         }
         self.put(state)
     }
 }
 
-/// Makes one change of the rules of unique values.
-pub(super) fn change(rules: &mut Vec<UniqueRule>, change: &Change<'_>) -> Result<(), Stop> {
-    let refuse = |code, why: &str| Stop::refuse(code, format!("{UNIQUE_URI}: {why}"));
-    if change.attribute.values.iter().count() > unique::RULES_MAX {
-        return Err(refuse(
-            ResultCode::AdminLimitExceeded,
-            "there are too many rules",
-        ));
+/// Makes one change of the rules of a kind.
+pub(super) fn change<R: ListedRule>(
+    settings: &mut Settings,
+    change: &Change<'_>,
+) -> Result<(), Stop> {
+    let rules = R::list(settings);
+    let refuse = |code, why: &str| Stop::refuse(code, format!("{}: {why}", R::ATTRIBUTE));
+    let too_many = || refuse(ResultCode::AdminLimitExceeded, "there are too many rules");
+    if change.attribute.values.iter().count() > RULES_MAX {
+        return Err(too_many());
     }
     let mut given = Vec::new();
     for value in change.attribute.values {
         let value = std::str::from_utf8(value);
         let value = value
             .map_err(|_| refuse(ResultCode::InvalidAttributeSyntax, "a value is not UTF-8"))?;
-        let rule =
-            unique::rule(value).map_err(|why| refuse(ResultCode::ConstraintViolation, &why))?;
+        let rule = R::read(value).map_err(|why| refuse(ResultCode::ConstraintViolation, &why))?;
         given.push(rule);
     }
     match change.kind {
@@ -95,11 +98,8 @@ pub(super) fn change(rules: &mut Vec<UniqueRule>, change: &Change<'_>) -> Result
             ));
         }
     }
-    match rules.len() > unique::RULES_MAX {
-        true => Err(refuse(
-            ResultCode::AdminLimitExceeded,
-            "there are too many rules",
-        )),
+    match rules.len() > RULES_MAX {
+        true => Err(too_many()),
         false => Ok(()),
     }
 }
