@@ -866,13 +866,14 @@ mod tests {
         let pool = Pool::new(KIND, 1000);
         let grow =
             |request: &Receiving, claimant| poll(&mut request.grow(claimant, 400, 0)).unwrap();
+        // Nobody is overdue at `start`, and everybody is at `late`, however slow this machine is.
+        let start = Instant::now();
         let (first, second) = (pool.receive(0, 600), pool.receive(0, 600));
         let held = (grow(&first, &slow), grow(&second, &fast));
-        let start = Instant::now();
         let mut context = Context::from_waker(Waker::noop());
         first.arrived(0);
         second.arrived(0);
-        let late = start + 2 * ARRIVAL_GRACE;
+        let late = Instant::now() + 2 * ARRIVAL_GRACE;
         pool.make_way(late);
         assert!(!first.is_evicted(&mut context), "nobody waits");
         let third = pool.receive(0, 400);
