@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
@@ -911,5 +912,57 @@ fn keys_that_are_configured_with_the_data_are_refused_at_the_start() {
         let is_told = told.contains("sapwood.toml:") && told.contains(attribute);
         assert!(is_told, "{told}");
         folder.configure(&[(moved, "[limits]\n")]);
+    }
+}
+
+#[test]
+fn how_a_search_finds_its_entries_is_explained() {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("people.ldif");
+    let people = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+                  dn: cn=Ann,dc=example,dc=com\nobjectClass: person\ncn: Ann\nsn: x\ndescription: y\n";
+    fs::write(&file, people).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    let explain = |arguments: &[&str]| folder.sapwood_ok("explain", arguments);
+    let said = explain(&["--filter", "(cn=ann)"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("dc=example,dc=com: "), "{said}");
+    assert!(said.contains("[ann]=1"), "{said}");
+    let said = explain(&["--filter", "(|(cn=ann)(description=x*)(nonsense=y))"]);
+    assert!(said.contains(": all entries\n"), "{said}");
+    assert!(
+        said.contains("no index: description sub ('sapwood index "),
+        "{said}"
+    );
+    let said = explain(&[
+        "--filter",
+        "(cn=ann)",
+        "--scope",
+        "base",
+        "--base",
+        "cn=ann,dc=example,dc=com",
+    ]);
+    assert_eq!(said, "cn=ann,dc=example,dc=com: base\n");
+    let output = folder.sapwood("explain", &["--filter", "(cn=ann)", "--base", "o=x"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn a_group_of_names_is_a_group_of_accounts_where_that_schema_is_asked_for() {
+    let list = sapwood_ok(["schema", "list"]);
+    assert!(list.contains("rfc2307bis  "), "{list}");
+    let entries = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+                   dn: cn=g,dc=example,dc=com\nobjectClass: groupOfNames\nobjectClass: posixGroup\ncn: g\n\
+                   gidNumber: 7\nmember: cn=x\n";
+    for (arguments, added) in [(&["--schema", "rfc2307bis"][..], "2"), (&[], "1")] {
+        let folder = Folder::init(arguments);
+        let file = folder.name_beside("group.ldif");
+        fs::write(&file, entries).unwrap();
+        let output = folder.sapwood("import", &[&file]);
+        let said = text(&output.stdout);
+        assert!(
+            said.contains(&format!("{added} entries added")),
+            "{output:?}"
+        );
     }
 }

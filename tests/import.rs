@@ -510,3 +510,42 @@ fn what_is_no_ldif_is_told_for_what_it_is() {
     let said = text(&import().stdout);
     assert!(said.contains("2 entries added, 0 rejected"), "{said}");
 }
+
+#[test]
+fn what_other_servers_export_is_imported_without_what_is_their_own() {
+    let of_389 = "\
+        version: 1\n\n# entry-id: 1\ndn: dc=example,dc=com\nobjectClass: top\nobjectClass: domain\ndc: example\n\
+        nsUniqueId: 597ae2f6-16a61027-98f4d28b-5365dc14\nentryid: 1\naci: (targetattr=*)(version 3.0; acl \"a\";)\n\n\
+        # entry-id: 2\ndn: uid=ann,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann\nsurname: x\n\
+        favouriteColour: red\nparentid: 1\nentryid: 2\nnumSubordinates: 0\nentryUSN: 5\n";
+    let imports = |arguments: &[&str]| {
+        let folder = Folder::init(&[]);
+        let file = folder.name_beside("exported.ldif");
+        fs::write(&file, of_389).unwrap();
+        let output = folder.sapwood("import", &[arguments, &[&file]].concat());
+        (folder, output)
+    };
+    let (_, plain) = imports(&[]);
+    assert!(text(&plain.stdout).contains("0 entries added"), "{plain:?}");
+    let arguments = ["--from", "389ds", "--drop", "favouriteColour"];
+    let (folder, output) = imports(&arguments);
+    let said = text(&output.stdout);
+    assert!(said.contains("2 entries added, 0 rejected"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("1 values of aci"),
+        "{output:?}"
+    );
+    let out = folder.sapwood_ok("export", &[]);
+    let uuid = "entryUUID: 597ae2f6-16a6-1027-98f4-d28b5365dc14\n";
+    assert!(out.contains(uuid), "{out}");
+    let described = [
+        &arguments[..],
+        &["--rename", "surname=sn", "--rename", "uid=employeeType"],
+    ]
+    .concat();
+    let (folder, _) = imports(&described);
+    let out = folder.sapwood_ok("export", &["--filter", "(employeeType=ann)"]);
+    assert!(out.contains("employeeType: ann\n"), "{out}");
+    let (_, wrong) = imports(&["--rename", "surname"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}

@@ -71,8 +71,8 @@ pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
 pub use import::{
     IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
-    ImportOptions, ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
-    NoEntry,
+    ImportOptions, ImportPhase, ImportProfile, ImportProgress, ImportRejection, ImportReport,
+    ImportSource, NoEntry, Reshape,
 };
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;

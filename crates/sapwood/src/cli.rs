@@ -44,6 +44,11 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Write entries as LDIF to standard output, also while a server runs
     Export(Export),
+    /// Show how a search would find its entries, and which indexes would help it, also while a server runs
+    Explain(Explain),
+    /// List the schemas that a new directory can have by name
+    #[command(subcommand)]
+    Schema(SchemaAction),
     /// Look at every page and compare every index with the entries; exit status 1 when something is wrong
     Check(Folder),
     /// Show sizes and numbers
@@ -105,8 +110,9 @@ pub(crate) struct Init {
     /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"; replaces the usual set
     #[arg(long = "index", value_name = "SPEC")]
     pub(crate) indexes: Vec<IndexSpec>,
-    /// Add the definitions of a file to the schema, a '.schema' file as OpenLDAP has them or LDIF; may be repeated
-    #[arg(long = "schema", value_name = "FILE")]
+    /// Add definitions to the schema: those of a file, a '.schema' file as OpenLDAP has them or LDIF, or those with a
+    /// name that 'schema list' shows; may be repeated
+    #[arg(long = "schema", value_name = "FILE|NAME")]
     pub(crate) schema_files: Vec<PathBuf>,
     /// Keep the entries in memory only: a server begins with the file "memory", and writes it when it stops unless the
     /// configuration says otherwise; a crash loses what is newer
@@ -240,6 +246,15 @@ pub(crate) struct Import {
     /// How the entries are written
     #[arg(long, value_enum, default_value_t = Format::Ldif)]
     pub(crate) format: Format,
+    /// What the entries were exported by: what is only that server's own business is left out
+    #[arg(long, value_enum, value_name = "SERVER")]
+    pub(crate) from: Option<From>,
+    /// Attributes to leave out
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) drop: Vec<String>,
+    /// Call an attribute otherwise; may be repeated
+    #[arg(long, value_name = "NAME=OTHER", value_parser = renamed)]
+    pub(crate) rename: Vec<(String, String)>,
     /// Go on where an import was interrupted: pass over entries that are there already
     #[arg(long = "continue")]
     pub(crate) go_on: bool,
@@ -260,6 +275,25 @@ pub(crate) struct Import {
     pub(crate) lburp: Lburp,
     #[command(flatten)]
     pub(crate) connect: Connect,
+}
+
+/// What entries were exported by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum From {
+    /// slapcat
+    #[value(name = "openldap")]
+    OpenLdap,
+    /// db2ldif of 389 Directory Server
+    #[value(name = "389ds")]
+    Ds389,
+}
+
+/// A name and another one.
+fn renamed(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text
+        .split_once('=')
+        .ok_or("write the name, '=' and the new name")?;
+    Ok((from.to_owned(), to.to_owned()))
 }
 
 /// When an online import is a bulk update.
@@ -298,6 +332,36 @@ pub(crate) struct Export {
     /// Only entries that match
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What entries have to match
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// Where the search begins [default: each naming context]
+    #[arg(long, value_name = "DN")]
+    pub(crate) base: Option<String>,
+    /// How far it goes
+    #[arg(long, value_enum, default_value_t = SearchScope::Sub)]
+    pub(crate) scope: SearchScope,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchScope {
+    Base,
+    One,
+    Sub,
+    Children,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SchemaAction {
+    /// Show their names, and what they are for
+    List,
 }
 
 #[derive(Debug, clap::Args)]

@@ -51,6 +51,8 @@ fn run(command: Command, out: &mut Output) -> Result<ExitCode> {
         Command::Store(command) => commands::store::run(&command, out),
         Command::Xact(command) => commands::xact::run(&command, out),
         Command::Drive(args) => commands::drive::run(&args, out),
+        Command::Explain(args) => commands::explain::run(&args, out),
+        Command::Schema(action) => commands::schema::run(&action, out),
         Command::Index(args) => commands::index::run(&args, out),
         Command::Access(args) => commands::access::run(&args, out),
         Command::Policy(args) => commands::policy::run(&args, out),

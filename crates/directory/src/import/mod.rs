@@ -21,6 +21,7 @@ mod ordered;
 mod pattern;
 mod posting_batch;
 mod prepare;
+mod reshape;
 mod source;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub use reshape::{ImportProfile, Reshape};
 pub use source::{ImportFormat, ImportSource, NoEntry};
 
 use crate::directory::Directory;
@@ -54,6 +56,8 @@ pub struct ImportOptions<'o> {
     pub hasher: Option<&'o (dyn PasswordHasher + 'o)>,
     /// creatorsName of the entries that bring none.
     pub creator: String,
+    /// What is made of each entry before it is looked at.
+    pub reshape: &'o Reshape,
     /// Whether entries that are in the directory already are passed over rather than rejected.
     pub skip_present: bool,
 }

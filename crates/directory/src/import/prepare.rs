@@ -378,7 +378,10 @@ impl<'w, E: Engine> Worker<'w, E> {
 
     fn block(&mut self, source: usize, at: u64, block: &Block) -> Result<()> {
         block.each_record(|record| match record {
-            Ok(record) => self.take(source, &record),
+            Ok(mut record) => {
+                self.shared.options.reshape.apply(&mut record);
+                self.take(source, &record)
+            }
             Err(none) => {
                 self.shared
                     .reject(source, none.line, &none.reason, none.text);

@@ -11,7 +11,7 @@ use sapwood_directory::engine::{Engine, Model};
 use sapwood_directory::{
     Budget, Config, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
     ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
-    Search, SearchOptions, Settings, Step, UniqueRule, Wire,
+    Reshape, Search, SearchOptions, Settings, Step, UniqueRule, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
@@ -103,6 +103,7 @@ fn import_telling<E: Engine>(
         threads: 2,
         hasher: Some(&Marking),
         creator: "cn=admin,dc=example,dc=com".into(),
+        reshape: &Reshape::default(),
         skip_present: false,
     };
     let rejections = Rejections::default();
@@ -593,6 +594,7 @@ fn a_source_that_breaks_off_leaves_the_directory_empty() {
         threads: 2,
         hasher: None,
         creator: String::new(),
+        reshape: &Reshape::default(),
         skip_present: false,
     };
     let directory = in_memory();
@@ -640,6 +642,7 @@ fn a_source_that_fails_ends_the_reading_of_the_others() {
         threads: 2,
         hasher: None,
         creator: String::new(),
+        reshape: &Reshape::default(),
         skip_present: false,
     };
     let sources = vec![

@@ -8,7 +8,7 @@ use crate::made::{Directory, in_memory, in_stores, view};
 use sapwood_directory::engine::{Engine, Model, Range, Read, Table};
 use sapwood_directory::{
     Budget, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource, IndexDefinition,
-    Search, SearchOptions, Step, Ticket, Transaction, Wire,
+    Reshape, Search, SearchOptions, Step, Ticket, Transaction, Wire,
 };
 use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
@@ -463,6 +463,7 @@ fn they_are_imported_as_they_are_added() {
             threads: 2,
             hasher: None,
             creator: "cn=admin,dc=example,dc=com".into(),
+            reshape: &Reshape::default(),
             skip_present: false,
         };
         let report = directory.import(vec![source], &options, &Nobody).unwrap();

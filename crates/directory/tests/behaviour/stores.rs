@@ -9,7 +9,7 @@ use sapwood_directory::engine::{Direction, EntryId, Range, Read, StoreSet, Table
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
     Config, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportProgress,
-    ImportRejection, ImportSource, IndexDefinition, Partition, Transaction, UpdateRequest,
+    ImportRejection, ImportSource, IndexDefinition, Partition, Reshape, Transaction, UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
@@ -455,6 +455,7 @@ fn import(directory: &Directory, text: String) -> bool {
         threads: 2,
         hasher: None,
         creator: "cn=admin,dc=example,dc=com".into(),
+        reshape: &Reshape::default(),
         skip_present: false,
     };
     directory

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use sapwood_directory::{
     Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
-    ImportProgress, ImportRejection, ImportSource,
+    ImportProgress, ImportRejection, ImportSource, Reshape,
 };
 use sapwood_drive::generate::Generator;
 use sapwood_ldap::controls::Controls;
@@ -174,6 +174,7 @@ fn fill(
         threads: 1,
         hasher: None,
         creator: admin_dn.to_owned(),
+        reshape: &Reshape::default(),
         skip_present: false,
     };
     let report = directory.import(vec![source], &options, &Quiet)?;

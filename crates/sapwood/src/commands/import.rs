@@ -11,16 +11,16 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use sapwood_directory::{
     IMPORT_MEMORY_BYTES_DEFAULT, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
-    ImportProgress, ImportRejection, ImportReport, ImportSource,
+    ImportProfile, ImportProgress, ImportRejection, ImportReport, ImportSource, Reshape,
 };
 use sapwood_ldap::ber;
 use sapwood_server::{Config, admin};
 
-use crate::cli::Import;
 use crate::cli::drive::Format;
+use crate::cli::{From, Import};
 use crate::open;
 use crate::output::{Output, note};
 use crate::progress::Progress;
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
     let rejects = Rejects::new(args, files)?;
     let directory = open::directory(folder, &config, false)?;
     directory.check_rules()?;
+    let reshape = reshape(args)?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let options = ImportOptions {
         memory_bytes: args
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
         threads,
         hasher: Some(&open::hasher(&config)),
         creator: config.admin.dn.clone(),
+        reshape: &reshape,
         skip_present: args.go_on,
     };
     note(format_args!(
@@ -78,11 +80,15 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
         progress, rejects, ..
     } = state.unwrap_or_else(PoisonError::into_inner);
     progress.finish();
-    tell(report, rejects, out)
+    tell(report, (rejects, &reshape), out)
 }
 
 /// Says what was done; rejected entries are a failure.
-fn tell(report: ImportReport, rejects: Rejects, out: &mut Output) -> Result<ExitCode> {
+fn tell(
+    report: ImportReport,
+    (rejects, reshape): (Rejects, &Reshape),
+    out: &mut Output,
+) -> Result<ExitCode> {
     let present = match report.present {
         0 => String::new(),
         present => format!(", {present} there already"),
@@ -91,7 +97,22 @@ fn tell(report: ImportReport, rejects: Rejects, out: &mut Output) -> Result<Exit
         "{} entries added, {} rejected{present}",
         report.added, report.rejected
     ));
+    match reshape.access_rules() {
+        0 => {}
+        rules => note(format_args!(
+            "{rules} values of aci were left out: what they allow is for access rules to say ('sapwood access')"
+        )),
+    }
     rejects.finish(out)
+}
+
+/// What is to be made of entries.
+fn reshape(args: &Import) -> Result<Reshape> {
+    let profile = args.from.map(|from| match from {
+        From::OpenLdap => ImportProfile::OpenLdap,
+        From::Ds389 => ImportProfile::Ds389,
+    });
+    Reshape::new(profile, &args.drop, &args.rename).map_err(|why| anyhow!(why))
 }
 
 fn format(args: &Import) -> ImportFormat {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use sapwood_directory::Directory;
 use sapwood_directory::engine::Embedded;
+use sapwood_directory::schema::NamedSchema;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::password::Password;
 use sapwood_server::{Config, tls};
@@ -103,10 +104,15 @@ pub(crate) fn make(
     made
 }
 
-/// The texts of schema files, each with its name.
+/// The texts of schema files, each with its name, and of schemas that are called so.
 fn read_all(files: &[PathBuf]) -> Result<Vec<(String, String)>> {
     let read = |file: &PathBuf| {
         let name = file.display().to_string();
+        if let Some(known) = NamedSchema::of(&name)
+            && !file.exists()
+        {
+            return Ok((name, known.text.to_owned()));
+        }
         let text = fs::read_to_string(file).with_context(|| name.clone())?;
         Ok((name, text))
     };

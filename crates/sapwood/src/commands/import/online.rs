@@ -6,11 +6,14 @@ use std::cell::RefCell;
 use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
 use sapwood_client::{Adder, Connection, Error, speaks_lburp};
-use sapwood_directory::{ImportFormat, ImportRejection, ImportReport, ImportSource, NoEntry};
+use sapwood_directory::{
+    ImportFormat, ImportRejection, ImportReport, ImportSource, NoEntry, Reshape,
+};
 use sapwood_ldap::ldif::{self, Body, Record};
 use sapwood_ldap::list::Attributes;
 use sapwood_ldap::result::ResultCode;
@@ -57,7 +60,8 @@ pub(super) fn run(args: &Import, url: &str, out: &mut Output) -> Result<ExitCode
         },
         is_stopped: false,
     }));
-    let batches = read_all(sources, adders.len())?;
+    let reshape = Arc::new(super::reshape(args)?);
+    let batches = read_all(sources, adders.len(), &reshape)?;
     let all = add_all(adders, batches, &import);
     let added = LocalSet::new().block_on(&runtime, all);
     added.with_context(|| {
@@ -73,7 +77,7 @@ pub(super) fn run(args: &Import, url: &str, out: &mut Output) -> Result<ExitCode
         .context("a connection is in use")?
         .into_inner();
     progress.finish();
-    super::tell(report, rejects, out)
+    super::tell(report, (rejects, &reshape), out)
 }
 
 /// Opens the connections, and starts a bulk update on each if that is wanted and can be.
@@ -116,16 +120,20 @@ type Batches = Receiver<io::Result<Batch>>;
 
 /// Reads all sources at the same time, for so many connections. Threads that nobody listens to any more end with what
 /// they read next.
-fn read_all(sources: Vec<ImportSource<'static>>, connections: usize) -> Result<Vec<Batches>> {
+fn read_all(
+    sources: Vec<ImportSource<'static>>,
+    connections: usize,
+    reshape: &Arc<Reshape>,
+) -> Result<Vec<Batches>> {
     let (senders, batches): (Vec<_>, Vec<_>) =
         (0..connections).map(|_| channel(BATCHES_MAX)).unzip();
     for ((source, from), sender) in sources.into_iter().enumerate().zip(senders.iter().cycle()) {
-        let sender = sender.clone();
+        let (sender, reshape) = (sender.clone(), reshape.clone());
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || {
                 let name = from.name.clone();
-                if let Err(error) = read(source, from, &sender) {
+                if let Err(error) = read(source, from, &reshape, &sender) {
                     let error = io::Error::new(error.kind(), format!("reading {name}: {error}"));
                     // Nobody may be there any more to be told.
                     let _ = sender.blocking_send(Err(error));
@@ -138,6 +146,7 @@ fn read_all(sources: Vec<ImportSource<'static>>, connections: usize) -> Result<V
 fn read(
     source: usize,
     from: ImportSource<'_>,
+    reshape: &Reshape,
     sender: &Sender<io::Result<Batch>>,
 ) -> io::Result<()> {
     let batch = |done| Batch {
@@ -154,6 +163,10 @@ fn read(
         if next.records.len() >= BATCH_RECORDS || done - next.done >= BATCH_BYTES {
             send(std::mem::replace(&mut next, batch(done)))?;
         }
+        let record = record.map(|mut record| {
+            reshape.apply(&mut record);
+            record
+        });
         next.records.push(Parsed::new(record));
         Ok(())
     });
