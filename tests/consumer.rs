@@ -186,6 +186,66 @@ fn a_provider_that_goes_away_and_comes_back_is_followed_again() {
     become_equal(&mut Client::admin(slapd.address()), &mut client);
 }
 
+/// Two slapds that take updates, of which the first has what the second has.
+fn two_slapds() -> [Slapd; 2] {
+    let database = "index entryUUID,entryCSN eq\n";
+    let second = Slapd::with(&SlapdSetup {
+        global: "serverID 2\nmodulepath /usr/lib/ldap\nmoduleload syncprov\n",
+        database: &format!("{database}overlay syncprov\n"),
+        ..SlapdSetup::default()
+    });
+    fill(&mut Client::admin(second.address()), 3);
+    let follows = format!(
+        "syncrepl rid=002 provider=ldap://{} bindmethod=simple binddn=\"{ADMIN}\" credentials=\"{PASSWORD}\" \
+         searchbase=\"{SUFFIX}\" type=refreshAndPersist retry=\"1 +\"\nmultiprovider on\n",
+        second.address()
+    );
+    let first = Slapd::with(&SlapdSetup {
+        global: "serverID 1\nmodulepath /usr/lib/ldap\nmoduleload syncprov\n",
+        database: &format!("{database}{follows}overlay syncprov\n"),
+        ..SlapdSetup::default()
+    });
+    [first, second]
+}
+
+#[test]
+fn one_of_several_slapds_is_followed_with_the_numbers_of_all_of_them() {
+    let [first, second] = two_slapds();
+    let (mut one, mut other) = (
+        Client::admin(first.address()),
+        Client::admin(second.address()),
+    );
+    become_equal(&mut other, &mut one);
+    let copy = Folder::init(&[]);
+    let server = copy.serve();
+    agree(
+        &server,
+        &format!("ldap://{}", first.address()),
+        "refreshAndPersist",
+    );
+    let mut client = Client::admin(server.address());
+    become_equal(&mut one, &mut client);
+    change(&mut other, "one");
+    become_equal(&mut other, &mut client);
+    one.tell(&person("own")).succeeded();
+    become_equal(&mut one, &mut client);
+    // The cookie that came with that names the first server alone.
+    let status = loop {
+        let status = replica(&copy, "status", &["--json"]);
+        if status.contains("#001#") {
+            break status;
+        }
+    };
+    assert!(status.contains("#002#"), "{status}");
+    server.kill();
+    one.tell(&person("later")).succeeded();
+    let server = copy.serve();
+    let mut client = Client::admin(server.address());
+    become_equal(&mut one, &mut client);
+    server.stop();
+    copy.sapwood_ok("check", &[]);
+}
+
 #[test]
 fn what_the_schema_lacks_is_named_and_taken_once_it_is_there() {
     let (_folder, server) = provider(1);

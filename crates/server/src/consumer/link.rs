@@ -177,7 +177,7 @@ impl<E: Engine> Link<E> {
         self.board
             .say(|status| status.state = ConsumerState::Refreshing);
         let is_whole = self.directory.is_naming_context(&agreement.base)?;
-        let mut machine = Machine::new(agreement.rid, is_whole);
+        let mut machine = Machine::new(agreement.rid, is_whole, cookie.as_deref());
         let followed = self.steps(&mut connection, &mut machine, failures).await;
         if let Err(End::Trouble(Trouble::StartOver(_))) = &followed {
             self.starts_over = had_cookie;

@@ -5,6 +5,9 @@
 //! is written with the last of them: not before all of it is there. So whatever fails, the provider tells from the
 //! cookie on what may be missing, and what is there already changes nothing.
 //!
+//! A cookie that comes with a change of a slapd has the number of that change alone, whichever of several servers has
+//! made it: the numbers of the other servers stay what they were. Without them the provider would tell everything anew.
+//!
 //! A change that waits for another one, such as an entry for the one above it, is kept for the bundles that follow. As
 //! long as one is kept no cookie is written.
 
@@ -13,11 +16,12 @@ use std::fmt;
 
 use sapwood_directory::{AgreementPosition, Outcome, Replicated, ReplicatedChange, Settlement};
 use sapwood_ldap::controls::{Controls, EntryState, SYNC_DONE, SYNC_STATE, SyncDone, SyncState};
+use sapwood_ldap::csn::Csn;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{Frame, Response, ResponseMessage, frame};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use sapwood_ldap::sync_info::{SYNC_INFO, SyncInfo};
-use sapwood_replication::{COOKIE_BYTES_MAX, Cookie};
+use sapwood_replication::{COOKIE_BYTES_MAX, Cookie, Vector};
 
 /// Changes of a bundle, and about how many bytes they take: nobody else's update goes on while it is applied. A single
 /// entry may be longer.
@@ -87,6 +91,8 @@ pub struct Machine {
     are_held: bool,
     /// What the provider has given for all that has come.
     cookie: Option<Vec<u8>>,
+    /// Up to which change of each server all has come, by all cookies together.
+    has: Vector,
     /// Entries that were named and are not noted yet.
     names: Vec<[u8; 16]>,
     /// Entries that were named and are not here.
@@ -98,8 +104,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One of an agreement with this number; `is_whole` says whether whole naming contexts are copied.
-    pub fn new(rid: u16, is_whole: bool) -> Machine {
+    /// One of an agreement with this number that goes on from a cookie, if it has one; `is_whole` says whether whole
+    /// naming contexts are copied.
+    pub fn new(rid: u16, is_whole: bool, cookie: Option<&[u8]>) -> Machine {
+        let had = cookie.and_then(|cookie| Cookie::parse(cookie).ok());
         Machine {
             rid,
             is_whole,
@@ -109,6 +117,7 @@ impl Machine {
             parked: Vec::new(),
             are_held: false,
             cookie: None,
+            has: had.map(|had| had.vector).unwrap_or_default(),
             names: Vec::new(),
             lacking: 0,
             others_have_gone: false,
@@ -151,7 +160,10 @@ impl Machine {
                             attributes,
                         });
                     }
-                    EntryState::Delete => self.push(ReplicatedChange::Gone { uuid, csn: None }),
+                    EntryState::Delete => {
+                        let csn = told.cookie.and_then(of_one_change);
+                        self.push(ReplicatedChange::Gone { uuid, csn });
+                    }
                 }
                 // In a refresh the cookie comes at its end.
                 match self.stage {
@@ -260,7 +272,19 @@ impl Machine {
             let why = "the provider's cookie is too long to be kept";
             return Err(Trouble::Failed(why.into()));
         }
-        self.cookie = Some(cookie.to_vec());
+        self.cookie = Some(match Cookie::parse(cookie) {
+            Ok(mut read) => {
+                let before = read.vector.clone();
+                self.has.join(&before);
+                read.vector = self.has.clone();
+                match read.vector == before {
+                    true => cookie.to_vec(),
+                    false => read.to_string().into_bytes(),
+                }
+            }
+            // Whatever it means to a server of another kind.
+            Err(_) => cookie.to_vec(),
+        });
         Ok(())
     }
 
@@ -420,6 +444,15 @@ impl Machine {
     }
 }
 
+/// The number of the change that a cookie comes with, if it is slapd's for a single one.
+fn of_one_change(cookie: &[u8]) -> Option<Csn> {
+    let Cookie {
+        vector, position, ..
+    } = Cookie::parse(cookie).ok()?;
+    let is_one = vector.len() == 1 && position.is_none();
+    vector.iter().next().filter(|_| is_one)
+}
+
 /// The value of a control.
 fn value<'a>(controls: Controls<'a>, oid: &str) -> Option<&'a [u8]> {
     controls.find(oid)?.value
@@ -428,7 +461,7 @@ fn value<'a>(controls: Controls<'a>, oid: &str) -> Option<&'a [u8]> {
 /// Takes messages, one behind the other, as a consumer does whose directory makes every third bundle wait: for the fuzz
 /// target.
 pub fn use_messages(bytes: &[u8]) {
-    let mut machine = Machine::new(1, true);
+    let mut machine = Machine::new(1, true, None);
     let (mut rest, mut bundles) = (bytes, 0_u32);
     while let Ok(Frame::Complete(length)) = frame(rest, bytes.len()) {
         let (message, behind) = rest.split_at(length);
@@ -576,7 +609,7 @@ mod tests {
 
     #[test]
     fn a_refresh_by_what_is_there_ends_with_what_is_not() {
-        let mut machine = Machine::new(1, false);
+        let mut machine = Machine::new(1, false, None);
         tell(&mut machine, &entry(EntryState::Add, UUIDS[0], None)).unwrap();
         assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 1 -", "name 1"]);
         let mut uuids = SyncUuidsBuf::default();
@@ -614,7 +647,7 @@ mod tests {
 
     #[test]
     fn a_refresh_by_what_has_gone_looks_for_nothing_else() {
-        let mut machine = Machine::new(1, false);
+        let mut machine = Machine::new(1, false, None);
         tell(&mut machine, &entry(EntryState::Delete, UUIDS[0], None)).unwrap();
         let done = SyncDone {
             cookie: Some(b"one"),
@@ -628,8 +661,58 @@ mod tests {
     }
 
     #[test]
+    fn a_cookie_of_one_change_keeps_what_the_others_have_made() {
+        const BEFORE: &str = "rid=001,sid=001,csn=20261124100000.000000Z#000000#001#000000;\
+                              20261124100001.000000Z#000000#002#000000";
+        let csn = |second: u32, sid: u32| {
+            format!("202611241000{second:02}.000000Z#000000#{sid:03x}#000000")
+        };
+        let mut machine = Machine::new(1, true, Some(BEFORE.as_bytes()));
+        let done = SyncInfo::RefreshDelete {
+            cookie: None,
+            done: true,
+        };
+        tell(&mut machine, &info(&done)).unwrap();
+        let cookie = format!("rid=001,sid=001,csn={}", csn(9, 1));
+        let gone = entry(EntryState::Delete, UUIDS[0], Some(cookie.as_bytes()));
+        tell(&mut machine, &gone).unwrap();
+        let Ok(Step::Apply(bundle)) = machine.next(false) else {
+            panic!("no bundle")
+        };
+        // The delete has the number that it was made with, and goes on to others with that.
+        let [ReplicatedChange::Gone { csn: told, .. }] = &bundle.changes[..] else {
+            panic!("{bundle:?}")
+        };
+        assert_eq!(told.map(|told| told.to_string()), Some(csn(9, 1)));
+        let position = bundle.position.clone().unwrap();
+        let both = format!("rid=001,sid=001,csn={};{}", csn(9, 1), csn(1, 2));
+        assert_eq!(position.cookie.as_deref(), Some(both.as_bytes()));
+        let complete: Vec<String> = position
+            .complete
+            .iter()
+            .map(|csn| csn.to_string())
+            .collect();
+        assert_eq!(complete, [csn(9, 1), csn(1, 2)]);
+        machine.applied(*bundle, &Outcome::SUCCESS).unwrap();
+        // One that comes late, of a server that has told more, takes nothing back.
+        let late = format!("rid=001,sid=002,csn={};{}", csn(5, 1), csn(7, 2));
+        tell(&mut machine, &info(&SyncInfo::NewCookie(late.as_bytes()))).unwrap();
+        let joined = format!("apply 0 rid=001,sid=002,csn={};{}", csn(9, 1), csn(7, 2));
+        assert_eq!(settle(&mut machine, &[]).unwrap(), [joined]);
+        // A number of several says of no delete when it was made, and begun anew nothing is kept.
+        assert_eq!(of_one_change(both.as_bytes()), None);
+        let mut anew = Machine::new(1, true, None);
+        tell(&mut anew, &info(&done)).unwrap();
+        tell(&mut anew, &info(&SyncInfo::NewCookie(cookie.as_bytes()))).unwrap();
+        assert_eq!(
+            settle(&mut anew, &[]).unwrap(),
+            [format!("apply 0 {cookie}")]
+        );
+    }
+
+    #[test]
     fn what_is_named_and_not_here_has_all_told_anew() {
-        let mut machine = Machine::new(1, false);
+        let mut machine = Machine::new(1, false, None);
         tell(&mut machine, &entry(EntryState::Present, UUIDS[0], None)).unwrap();
         let done = SyncDone {
             cookie: Some(b"one"),
@@ -640,13 +723,13 @@ mod tests {
         machine.named(1);
         assert!(matches!(machine.next(false), Err(Trouble::StartOver(_))));
         let required = end(ResultCode::SyncRefreshRequired, None);
-        let told = tell(&mut Machine::new(1, false), &required);
+        let told = tell(&mut Machine::new(1, false, None), &required);
         assert!(matches!(told, Err(Trouble::StartOver(_))));
     }
 
     #[test]
     fn what_waits_is_kept_and_no_cookie_is_written_meanwhile() {
-        let mut machine = Machine::new(1, false);
+        let mut machine = Machine::new(1, false, None);
         let waits = |at: u32| {
             let mut outcome = Outcome::new(ResultCode::NoSuchObject, "");
             outcome.settlement = Some(Box::new(Settlement {
