@@ -2,8 +2,8 @@
 //!
 //! The one that waits while nobody syncs becomes the *leader*: it syncs everything that has been appended so far, says
 //! so, and wakes the others. The one that comes while the leader syncs waits for it to finish; by then more records
-//! have been appended, and one of those still waiting leads the next sync. There is no timer: the group is whatever
-//! came in while the disk was busy.
+//! have been appended, and one of those still waiting leads the next sync. The group is whatever came in while the disk
+//! was busy, and those who come back at once, see `gather`.
 //!
 //! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the
 //! sync under way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and
@@ -58,10 +58,15 @@ impl Wal {
         let shared = self.shared();
         // The sync that we may have been woken to lead.
         let mut next = None;
+        let mut has_asked = false;
         loop {
             if shared.durable() >= lsn {
                 self.pass_on(next);
                 return Ok(());
+            }
+            if !has_asked {
+                shared.group.ask();
+                has_asked = true;
             }
             match shared.state() {
                 State::Stopped => return Err(Error::NotStarted),
@@ -93,15 +98,12 @@ impl Wal {
     /// Syncs what there is, unless somebody else has begun to since `turn`. An odd turn is one whose leader has taken
     /// too long.
     fn lead(&self, turn: u32) -> Result<()> {
-        let shared = self.shared();
         let is_late = is_led(turn);
         let mine = turn.wrapping_add(if is_late { 2 } else { 1 });
         if !self.change_turn(turn, mine) {
             return Ok(());
         }
-        let end = shared.end();
-        shared.leading_to.store(end.0, Ordering::SeqCst);
-        let synced = self.make_durable(end);
+        let synced = self.make_durable();
         // This does nothing if somebody has lost patience with us.
         if self.change_turn(mine, mine.wrapping_add(1)) {
             let number = sync_of(mine);
@@ -113,6 +115,19 @@ impl Wal {
             self.ring(number, For::All);
         }
         synced
+    }
+
+    /// Waits for those who may come back in a moment; gives the end of what the leader is to sync.
+    pub(crate) fn gather(&self) -> Lsn {
+        let shared = self.shared();
+        // Who comes while it waits takes part.
+        let begun = || shared.leading_to.store(u64::MAX, Ordering::SeqCst);
+        shared.group.wait(begun, || self.is_poisoned());
+        // Whoever has asked has its record before the end.
+        shared.group.close();
+        let end = shared.end();
+        shared.leading_to.store(end.0, Ordering::SeqCst);
+        end
     }
 
     /// Waits until the turn has changed. The one that waits for the sync of another number than the turn's may be woken

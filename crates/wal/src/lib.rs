@@ -31,6 +31,7 @@ mod buffer;
 mod crash_tests;
 mod error;
 mod format;
+mod gather;
 mod group;
 mod guard;
 pub mod lock;

@@ -1,5 +1,6 @@
 //! The state of a log that all its users share, possibly across processes.
 
+use crate::gather::Group;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Lsn, Position};
@@ -43,6 +44,8 @@ pub struct Shared {
     pub(crate) writing: Lock,
     /// Held by the one that makes a segment.
     pub(crate) making: Lock,
+    /// Who shares syncs.
+    pub(crate) group: Group,
 }
 
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::Lsn;
 use crate::buffer::{Blocks, Buffer, PARTS, block_of, offset};
@@ -169,29 +170,35 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes everything before `end` durable, and says so. A failure is the end of the log.
-    pub(crate) fn make_durable(&self, end: Lsn) -> Result<()> {
+    /// Makes everything durable that is there once those who sync together have gathered, and says so.
+    /// A failure is the end of the log.
+    pub(crate) fn make_durable(&self) -> Result<()> {
         let mut blocks = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = self.shared();
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
-        if self.buffer.get().is_none() && shared.written() < end {
+        let without_buffer = self.buffer.get().is_none().then(|| self.gather());
+        if without_buffer.is_some_and(|end| shared.written() < end) {
             return Err(Error::NotBuffered);
         }
         let durable = shared.durable();
         let written = self.with_files(|| {
+            // With the lock, so that it is noticed soon if this process is killed meanwhile.
+            let end = without_buffer.unwrap_or_else(|| self.gather());
+            let started = Instant::now();
             let is_on_disk = self.write_durably(end, &mut blocks)?;
             if is_on_disk {
                 shared.made_durable(end);
             }
-            Ok(is_on_disk)
+            Ok((is_on_disk, end, started))
         });
-        let synced = written.and_then(|is_on_disk| {
+        let synced = written.and_then(|(is_on_disk, end, started)| {
             if !is_on_disk {
                 self.sync_files(durable, end)?;
                 shared.made_durable(end);
             }
+            shared.group.synced(started.elapsed());
             Ok(())
         });
         synced.inspect_err(|_| self.poison_after_sync())

@@ -54,7 +54,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
 /// The version of everything in the region, that of the log's shared state included. Processes that disagree about it
 /// cannot share a space.
-const LAYOUT: u32 = 8;
+const LAYOUT: u32 = 9;
 
 /// What may be on its way to the log: many small commits. Larger ones gain little by it.
 const LOG_BUFFER_BYTES: usize = if cfg!(shuttle) { 8 } else { 256 } * 1024;

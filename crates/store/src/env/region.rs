@@ -49,7 +49,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 12;
+const LAYOUT: u32 = 13;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
