@@ -1,11 +1,11 @@
-//! Search and compare: the reads of a burst, and the searches that go on after it.
+//! Searches: those of a burst, and those that go on after it in steps. A compare is read the same way.
 
+mod compare;
 mod persistent;
 mod reading;
+mod running;
 mod sorting;
 
-use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,29 +13,25 @@ use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    AttributesOnly, Budget, Clock, Compare, CompareOptions, Outcome, Requester, RightsOf,
-    RightsQuestion, SORTING_BYTES_MAX, Search, SearchOptions, Snapshot, Step, SystemClock, Wire,
-    is_secret,
+    AttributesOnly, Budget, Clock, Outcome, Requester, RightsOf, RightsQuestion, SORTING_BYTES_MAX,
+    Search, SearchOptions, Snapshot, Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, GetEffectiveRights, RequestControls};
 use sapwood_ldap::filter::Filter;
-use sapwood_ldap::message::{CompareRequest, Operation, Request, RequestMessage, SearchRequest};
+use sapwood_ldap::message::{Operation, Request, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
+pub(super) use self::compare::begin_compare;
 use self::persistent::FollowWanted;
 pub(super) use self::reading::Reading;
+pub(super) use self::running::{Queued, Running, UnderWay};
 pub(super) use self::sorting::is_sorted;
 use super::acting::denied;
-use super::fetch::Fetch;
-use super::log::{self, LoggedFilter, LoggedName};
-use super::long::Preparing;
+use super::log::{LoggedFilter, LoggedName};
 use super::{Burst, Reader, Session, Wanted};
 use crate::memory::Share;
-use crate::workers::Disposer;
 use crate::writer::refusal;
 
-/// Searches of one connection that are under way at once; requests behind them wait.
-const SEARCHES_MAX: usize = 32;
 /// Entries that a search looks at before another one, or another connection, has its turn: about a millisecond.
 const STEP_ENTRIES: u32 = 500;
 
@@ -58,287 +54,12 @@ const READING_FREE_BYTES: usize = 30 << 10;
 /// From this length on, making a request ready may take longer than a step: a [worker](super::long) does it.
 const LONG_REQUEST_BYTES: usize = 16 << 10;
 
-/// Searches and compares that were not done with their first step. Each has a step in turn.
-pub(super) struct Running<E: Engine> {
-    queue: VecDeque<Queued<E>>,
-    /// Persistent searches that wait for commits: they keep nothing else waiting.
-    waiting: Vec<UnderWay<E>>,
-    /// Commits that this session was told of.
-    commits: u64,
-    /// Those that wait are to go on.
-    wakes: bool,
-    /// The number of the last that a worker was to make ready.
-    number: u64,
-}
-
-impl<E: Engine> Default for Running<E> {
-    fn default() -> Self {
-        Running {
-            queue: VecDeque::new(),
-            waiting: Vec::new(),
-            commits: 0,
-            wakes: false,
-            number: 0,
-        }
-    }
-}
-
-pub(super) enum Queued<E: Engine> {
-    /// It goes on in steps.
-    UnderWay(UnderWay<E>),
-    /// A worker makes it ready.
-    Preparing(Preparing),
-}
-
-impl<E: Engine> Queued<E> {
-    fn id(&self) -> u32 {
-        match self {
-            Queued::UnderWay(running) => running.id,
-            Queued::Preparing(preparing) => preparing.id,
-        }
-    }
-
-    fn operation(&self) -> Operation {
-        match self {
-            Queued::UnderWay(running) => running.operation,
-            Queued::Preparing(preparing) => preparing.operation,
-        }
-    }
-
-    fn under_way(&self) -> Option<&UnderWay<E>> {
-        match self {
-            Queued::UnderWay(running) => Some(running),
-            Queued::Preparing(_) => None,
-        }
-    }
-}
-
 /// What becomes of a search whose snapshot is too old.
 enum Renewed {
     /// It goes on, in a newer one if there is one.
     GoesOn,
     /// It waits for what is not here.
     Waits,
-}
-
-pub(super) struct UnderWay<E: Engine> {
-    id: u32,
-    operation: Operation,
-    reading: Reading<E>,
-    /// What each of its entries and references carries, if that is anything.
-    entry_controls: Option<Box<ControlsBuf>>,
-    /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
-    needed: usize,
-    /// Its request, and since when its snapshot is the newest, from the end of its first turn on.
-    request: Option<Box<(Vec<u8>, Instant)>>,
-    /// While something that it reads is being fetched.
-    fetch: Option<Fetch>,
-    /// The snapshot that it is to go on in, when it was begun for it or something of it is being fetched.
-    newest: Option<Snapshot<E>>,
-    /// The memory that the search takes.
-    share: Share,
-    /// Frees the reading of a long request: tens of thousands of items take milliseconds.
-    disposer: Option<Box<Disposer>>,
-}
-
-impl<E: Engine> UnderWay<E> {
-    pub(super) fn new(id: u32, operation: Operation, reading: Reading<E>, share: Share) -> Self {
-        Self {
-            id,
-            operation,
-            reading,
-            entry_controls: None,
-            needed: 0,
-            request: None,
-            fetch: None,
-            newest: None,
-            share,
-            disposer: None,
-        }
-    }
-
-    /// The same with controls on each of its entries and references.
-    pub(super) fn with_controls(mut self, entry_controls: ControlsBuf) -> Self {
-        if !entry_controls.view().is_empty() {
-            self.entry_controls = Some(Box::new(entry_controls));
-        }
-        self
-    }
-
-    /// The same, but for a long request.
-    pub(super) fn long(mut self, disposer: Disposer) -> Self {
-        self.disposer = Some(Box::new(disposer));
-        self
-    }
-
-    /// Keeps its request.
-    pub(super) fn keep_request(&mut self, bytes: Vec<u8>) {
-        self.request = Some(Box::new((bytes, Instant::now())));
-    }
-
-    /// Whether its snapshot keeps from others what it should not any more, when it is older than this.
-    fn is_stale(&self, age_max: Duration) -> bool {
-        let since = self.request.as_ref().map(|request| request.1);
-        self.needed == 0 && since.is_some_and(|since| since.elapsed() >= age_max)
-    }
-
-    /// Goes on looking for candidates; whether all are found. Otherwise there is more to do, or it has ended.
-    pub(super) fn plan(&mut self) -> ControlFlow<Result<(), Outcome>> {
-        if !self.reading.is_planning() {
-            return ControlFlow::Break(Ok(()));
-        }
-        let budget = Budget {
-            entries: STEP_ENTRIES,
-            work: STEP_WORK,
-            out_bytes: 0,
-        };
-        let mut nothing = Vec::new();
-        let mut wire = Wire::new(&mut nothing, self.id, Controls::EMPTY);
-        match self.reading.step(&mut wire, budget) {
-            Ok(Step::More | Step::Room(_) | Step::Wait) => ControlFlow::Continue(()),
-            // This is the thread of a worker, which may wait.
-            Ok(Step::Fetch) => match self.reading.snapshot().map(Snapshot::fetch) {
-                Some(Err(error)) => ControlFlow::Break(Err(refusal(&error))),
-                _ => ControlFlow::Continue(()),
-            },
-            Ok(Step::Done(outcome)) => ControlFlow::Break(Err(outcome)),
-            Err(error) => ControlFlow::Break(Err(refusal(&error))),
-        }
-    }
-}
-
-impl<E: Engine> Drop for UnderWay<E> {
-    fn drop(&mut self) {
-        if let Some(disposer) = self.disposer.take() {
-            let reading = std::mem::replace(&mut self.reading, Reading::Disposed);
-            // Its memory is held until then.
-            disposer.dispose((reading, std::mem::take(&mut self.share)));
-        }
-    }
-}
-
-impl<E: Engine> Running<E> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    /// How many are under way.
-    pub(super) fn count(&self) -> usize {
-        self.queue.len() + self.waiting.len()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= SEARCHES_MAX
-    }
-
-    /// Gives up the search or compare with this message id; which of them it was, if there is one.
-    pub(super) fn remove(&mut self, id: u32) -> Option<Operation> {
-        if let Some(at) = self.queue.iter().position(|queued| queued.id() == id) {
-            let removed = self.queue.remove(at)?;
-            return Some(removed.operation());
-        }
-        let at = self.waiting.iter().position(|waiting| waiting.id == id)?;
-        Some(self.waiting.swap_remove(at).operation)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.waiting.clear();
-    }
-
-    pub(super) fn push(&mut self, queued: Queued<E>) {
-        self.queue.push_back(queued);
-    }
-
-    /// Puts one before all others.
-    fn push_first(&mut self, queued: Queued<E>) {
-        self.queue.push_front(queued);
-    }
-
-    /// Whether one has gathered a part of its next message.
-    pub(super) fn is_gathering(&self) -> bool {
-        let first = self.under_way().next();
-        first.is_some_and(|running| running.reading.is_gathering())
-    }
-
-    /// A number for one that a worker makes ready.
-    pub(super) fn next_number(&mut self) -> u64 {
-        self.number += 1;
-        self.number
-    }
-
-    /// Takes out the one that a worker was to make ready under this number, if it was not given up.
-    pub(super) fn take_prepared(&mut self, number: u64) -> Option<Preparing> {
-        let is_it = |queued: &Queued<E>| matches!(queued, Queued::Preparing(known) if known.number == number);
-        let at = self.queue.iter().position(is_it)?;
-        match self.queue.remove(at)? {
-            Queued::Preparing(preparing) => Some(preparing),
-            Queued::UnderWay(_) => None,
-        }
-    }
-
-    /// Keeps the request of a search that is not done with its first step, so that it can go on in another snapshot.
-    fn keep_request(&mut self, id: u32, bytes: &[u8]) {
-        let ends = [self.queue.len().wrapping_sub(1), 0];
-        for at in ends {
-            if let Some(Queued::UnderWay(running)) = self.queue.get_mut(at)
-                && running.id == id
-                && running.request.is_none()
-            {
-                running.keep_request(bytes.to_vec());
-            }
-        }
-    }
-
-    /// What was fetched under this number is here; a snapshot, if that was begun.
-    pub(super) fn fetched(&mut self, number: u64, begun: Option<Snapshot<E>>) {
-        let under_way = self.queue.iter_mut().find_map(|queued| match queued {
-            Queued::UnderWay(running) => {
-                let fetch = running.fetch.take_if(|fetch| fetch.is(number));
-                fetch.map(|_| running)
-            }
-            Queued::Preparing(_) => None,
-        });
-        if let Some(running) = under_way
-            && begun.is_some()
-        {
-            running.newest = begun;
-        }
-    }
-
-    /// It could not be fetched: takes out what waited for it, and tells its message id.
-    pub(super) fn failed(&mut self, number: u64) -> Option<(u32, Operation)> {
-        let waits = |queued: &Queued<E>| {
-            let fetch = queued
-                .under_way()
-                .and_then(|running| running.fetch.as_ref());
-            fetch.is_some_and(|fetch| fetch.is(number))
-        };
-        let at = self.queue.iter().position(waits)?;
-        let failed = self.queue.remove(at)?;
-        Some((failed.id(), failed.operation()))
-    }
-
-    fn under_way(&self) -> impl Iterator<Item = &UnderWay<E>> {
-        self.queue.iter().filter_map(Queued::under_way)
-    }
-
-    /// Bytes of shared memory that they hold.
-    pub(super) fn shared_bytes(&self) -> usize {
-        self.under_way().map(|running| running.share.bytes()).sum()
-    }
-
-    /// Bytes of the longest message that did not fit.
-    pub(super) fn needed_max(&self) -> Option<usize> {
-        // After a turn there are mostly none.
-        if self.queue.is_empty() {
-            return None;
-        }
-        self.under_way()
-            .map(|running| running.needed)
-            .max()
-            .filter(|needed| *needed > 0)
-    }
 }
 
 impl<E: Engine> Session<E> {
@@ -717,53 +438,6 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// `false` when there is no memory for the compare yet.
-    pub(super) fn compare(
-        &mut self,
-        message: &RequestMessage<'_>,
-        request: &CompareRequest<'_>,
-        controls: &RequestControls<'_>,
-        by: &Arc<Requester>,
-        bytes: &[u8],
-        burst: &mut Burst<'_, E>,
-    ) -> bool {
-        let id = message.id;
-        let items = || 1 + items_besides(controls);
-        let Some(share) = self.share_of_reading(bytes.len(), 0, items) else {
-            return false;
-        };
-        if self.settings.config.log.access {
-            let schema = &self.service.directory.schema();
-            let attribute = log::description(schema, request.assertion.attribute);
-            let dn = LoggedName::dn(schema, request.dn);
-            tracing::info!(target: "access", conn = self.context.number, id, %dn, attribute, "compare");
-        }
-        if bytes.len() > LONG_REQUEST_BYTES {
-            return self.prepare(bytes, message, (controls, by), share, burst);
-        }
-        let compare = burst.snapshot(self).cloned();
-        let compare = compare.and_then(|snapshot| {
-            let options = CompareOptions {
-                channel: self.context.channel,
-                manage_dsa_it: controls.manage_dsa_it.is_some(),
-                assertion: controls.assertion,
-                deadline_micros: deadline_micros(self.limits(&snapshot, by)?, 0),
-            };
-            Ok(begin_compare(snapshot, by, request, options))
-        });
-        if self.waits_for_fetch(Reader::Request) {
-            return false;
-        }
-        match compare {
-            Ok(compare) => {
-                let reading = Reading::Compare(compare);
-                self.step(UnderWay::new(id, Operation::Compare, reading, share));
-            }
-            Err(outcome) => self.answer(id, Operation::Compare, &outcome),
-        }
-        true
-    }
-
     /// How old the snapshot of a search may get.
     fn snapshot_age_max(&self) -> Duration {
         let configured = self.settings.config.limits.snapshot_seconds_max;
@@ -816,24 +490,6 @@ fn deadline_micros(limits: SearchLimits, asked: u32) -> Option<u64> {
 fn snapshot_age_max(configured_seconds: u64, by_engine: Option<Duration>) -> Duration {
     let configured = Duration::from_secs(configured_seconds);
     by_engine.map_or(configured, |age| configured.min(age / 2))
-}
-
-/// Begins a compare.
-pub(super) fn begin_compare<E: Engine>(
-    snapshot: Snapshot<E>,
-    requester: &Arc<Requester>,
-    request: &CompareRequest<'_>,
-    options: CompareOptions<'_>,
-) -> Compare<E> {
-    let asserted = &request.assertion;
-    Compare::new(
-        snapshot,
-        requester,
-        request.dn,
-        asserted.attribute,
-        asserted.value,
-        options,
-    )
 }
 
 #[cfg(test)]
