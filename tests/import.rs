@@ -488,7 +488,7 @@ fn what_is_no_ldif_is_told_for_what_it_is() {
         folder.sapwood("import", &[&file, "--reject-file", &rejected])
     };
     for (bytes, told) in [
-        (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "zcat FILE | sapwood import"),
+        (&b"BZh91AY&SY"[..], "bzcat FILE | sapwood import"),
         (b"\xff\xfed\0n\0:\0", "iconv -f UTF-16"),
     ] {
         fs::write(&file, bytes).unwrap();
@@ -509,6 +509,26 @@ fn what_is_no_ldif_is_told_for_what_it_is() {
     fs::write(&file, format!("{suffix}\r\n{missing}")).unwrap();
     let said = text(&import().stdout);
     assert!(said.contains("2 entries added, 0 rejected"), "{said}");
+}
+
+#[test]
+fn compressed_files_and_pipes_are_imported() {
+    let entries = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n";
+    for packer in ["gzip", "zstd"] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), entries).unwrap();
+        let input = fs::File::open(file.path()).unwrap();
+        let mut command = sapwood_testkit::program::program(packer, packer);
+        let packed = command.arg("-c").stdin(input).output().unwrap().stdout;
+        let folder = Folder::init(&[]);
+        let name = folder.name_beside("entries");
+        fs::write(&name, packed).unwrap();
+        let said = folder.sapwood_ok("import", &[&name]);
+        assert!(
+            said.contains("1 entries added, 0 rejected"),
+            "{packer}: {said}"
+        );
+    }
 }
 
 #[test]
