@@ -164,7 +164,22 @@ fn rule(random: &mut Random) -> String {
         ]);
         let _ = write!(text, " filter={filter}");
     }
-    if random.once_in(2) {
+    if random.once_in(4) {
+        // Filters here assert values of these, which is what slapd looks at.
+        let style = random.of(&["exact", "base", "one", "subtree", "children"]);
+        let names = format!("seeAlso val.{style}=\"{}\"", any_dn(random));
+        let values = random.of(&[
+            "description val=red",
+            "description val.exact=BLUE",
+            "description val.regex=\"^(r|x)\"",
+            "sn val=anne",
+            "sn val.regex=\"^[a-cx]\"",
+            "sn val/caseIgnoreMatch=x",
+            &names,
+            &names,
+        ]);
+        let _ = write!(text, " attrs={values}");
+    } else if random.once_in(2) {
         let mut names: Vec<&str> = (0..1 + random.below(3))
             .map(|_| match random.below(4) {
                 0 => "entry",
@@ -564,7 +579,8 @@ impl Pair {
             "(|(mail=*)(telephoneNumber=*))",
             "(&(uid=*)(!(description=red)))",
             "(userPassword=*)",
-            "(seeAlso=*)",
+            "(seeAlso=uid=anne,ou=people,dc=example,dc=com)",
+            "(!(seeAlso=uid=bert,ou=people,dc=example,dc=com))",
         ]);
         let filter = filter_text::parse(text).unwrap();
         let wanted = random.of(&[&[][..], &["sn", "mail"], &["1.1"]]);

@@ -287,7 +287,7 @@ fn begin<E: Engine>(
                     id,
                 };
                 let granted = grants.on_entry(&asked)?;
-                if !granted.has(slot, Rights::COMPARE) {
+                if !granted.has_on_value((schema, known.id()), value, Rights::COMPARE) {
                     return Err(may_not_compare());
                 }
                 on_entry = Some(Box::new(granted));
@@ -296,7 +296,7 @@ fn begin<E: Engine>(
         }
     };
     let may_be_compared = |attribute_type| match &on_entry {
-        Some(granted) => granted.has_on(attribute_type, Rights::COMPARE),
+        Some(granted) => granted.has_on_value((schema, attribute_type), value, Rights::COMPARE),
         None => true,
     };
     let compiler = Compiler::new(schema, attributes, (grants, sight));

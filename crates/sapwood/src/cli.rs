@@ -443,11 +443,14 @@ pub(crate) enum AccessAction {
         /// The attribute; without it the entry itself, and 'children' is what is directly below
         #[arg(long, value_name = "NAME")]
         attribute: Option<String>,
+        /// One value of the attribute; without it the attribute as a whole
+        #[arg(long, value_name = "TEXT", requires = "attribute")]
+        value: Option<String>,
         /// The right that is asked for: disclose, auth, compare, search, read, add, delete, write or manage
         #[arg(long, value_name = "WORD", default_value = "read")]
         operation: String,
     },
-    /// Check expectations: lines 'allow|deny OPERATION WHO ENTRY [ATTRIBUTE]'
+    /// Check expectations: lines 'allow|deny OPERATION WHO ENTRY [ATTRIBUTE [VALUE]]'
     Test {
         /// The expectations; '-' is standard input
         #[arg(value_name = "FILE")]

@@ -14,6 +14,7 @@ use super::condition::Condition;
 use super::evaluate::Evaluate;
 use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
 use super::limits::CompiledLimits;
+use super::single::{VALUE_RULES_MAX, ValueTest};
 use super::who::CompiledWho;
 use super::{Connection, Identity};
 use crate::engine::{Embedded, Engine, EntryId};
@@ -65,7 +66,7 @@ impl fmt::Display for PolicyList {
 
 /// Something that rights are granted on: an attribute type that a rule names, all other attribute types together, the
 /// entry itself, or its children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(u16);
 
 impl Slot {
@@ -96,6 +97,10 @@ pub(crate) struct AccessRules {
     /// Greater than the version of all sets before it.
     pub(super) version: u64,
     rules: Vec<CompiledRule>,
+    /// What rules ask of single values; the rules have their indexes.
+    pub(super) value_tests: Vec<ValueTest>,
+    /// The slots of the attributes of whose values some are treated apart.
+    pub(super) value_slots: Vec<Slot>,
     limits: Vec<CompiledLimits>,
     /// The slot of each attribute type, by its index in the schema.
     by_type: Vec<Slot>,
@@ -119,6 +124,8 @@ struct CompiledRule {
     needs: Vec<Condition>,
     /// By slot, whether the rule covers it.
     slots: Box<[bool]>,
+    /// The test that a value must pass, by its index. The rule is not about the attribute as a whole then.
+    values: Option<usize>,
     by: Vec<CompiledBy>,
 }
 
@@ -137,6 +144,8 @@ impl AccessRules {
             policy: Policy::from(Vec::new()),
             version: 0,
             rules: Vec::new(),
+            value_tests: Vec::new(),
+            value_slots: Vec::new(),
             limits: Vec::new(),
             by_type: Vec::new(),
             slots: Slot::OTHERS.index() + 1,
@@ -185,6 +194,7 @@ impl AccessRules {
             by_type[companion.index()] = password;
         }
         let mut rules = Vec::with_capacity(named.len());
+        let (mut value_tests, mut value_slots) = (Vec::new(), Vec::new());
         for ((list, number, rule), types) in numbered(&policy).zip(&named) {
             let attributes = &rule.to.attributes;
             let is_all = attributes.is_empty() || types.is_all;
@@ -210,8 +220,28 @@ impl AccessRules {
             is_about[Slot::CHILDREN.index()] |= attributes.contains(&Attributes::Children);
             let is_of_some = matches!(policy.lists[list].of, ListScope::Contexts(_));
             let list = is_of_some.then_some(list);
-            rules.push(CompiledRule::new(schema, list, rule, is_about).map_err(at(number))?);
+            let values = match ValueTest::new(schema, &rule.to).map_err(at(number))? {
+                Some(_) if value_tests.len() == VALUE_RULES_MAX => {
+                    let why = format!("more than {VALUE_RULES_MAX} rules look at values (val)");
+                    return Err(at(number)(why));
+                }
+                Some(test) => {
+                    value_slots.extend(
+                        (0u16..)
+                            .zip(&*is_about)
+                            .filter(|(_, about)| **about)
+                            .map(|(slot, _)| Slot(slot)),
+                    );
+                    value_tests.push(test);
+                    Some(value_tests.len() - 1)
+                }
+                None => None,
+            };
+            let compiled = CompiledRule::new(schema, list, rule, is_about).map_err(at(number))?;
+            rules.push(CompiledRule { values, ..compiled });
         }
+        value_slots.sort_unstable();
+        value_slots.dedup();
         let limits = policy.limits.iter().enumerate().map(|(number, limits)| {
             let compiled = CompiledLimits::new(schema, limits);
             compiled.map_err(|why| PolicyError {
@@ -234,6 +264,8 @@ impl AccessRules {
             policy,
             version,
             rules,
+            value_tests,
+            value_slots,
             protected: Some(password).filter(|slot| *slot != Slot::OTHERS),
             by_type,
             slots,
@@ -283,6 +315,12 @@ impl AccessRules {
     pub(crate) fn slot(&self, attribute_type: AttributeTypeId) -> Slot {
         let slot = self.by_type.get(attribute_type.index());
         slot.copied().unwrap_or(Slot::OTHERS)
+    }
+
+    /// Whether some values of the attributes in a slot are treated apart.
+    #[inline]
+    pub(super) fn looks_at_values(&self, slot: Slot) -> bool {
+        !self.value_slots.is_empty() && self.value_slots.binary_search(&slot).is_ok()
     }
 
     /// The grants of an identity over a connection, without data: none if the rules depend on data.
@@ -486,6 +524,7 @@ impl CompiledRule {
             entries,
             needs,
             slots,
+            values: None,
             by,
         })
     }
@@ -546,6 +585,7 @@ impl CompiledRule {
             entries: self.entries.clone(),
             needs: add(self.needs.clone()),
             slots: self.slots.clone(),
+            values: self.values,
             clauses,
         })
     }

@@ -4,8 +4,10 @@ use super::compile::Slot;
 use super::condition::Asked;
 use super::evaluate::Evaluate;
 use super::grants::{Grants, Met};
+use super::single::ValueTest;
 use crate::error::Result;
 use crate::policy::{ListScope, Rights, Rule, Then};
+use crate::schema::AttributeType;
 
 /// What rules say of somebody, an entry and an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,16 +43,19 @@ pub enum Tried {
     OtherEntries,
     /// It is about other attributes.
     OtherAttributes,
+    /// It is about other values of the attribute, or about single ones while the attribute as a whole is asked for.
+    OtherValues,
     /// These of its clauses, counted from 0, were about who asks; one behind the last is the implied `by * none`.
     Applied(Vec<usize>),
 }
 
 impl Grants {
-    /// How the rights on a slot of an entry come about.
+    /// How the rights on a slot of an entry come about, or those on a value in it.
     pub(crate) fn explain<R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
         slot: Slot,
+        value: Option<(&AttributeType, &[u8])>,
     ) -> Result<Explanation> {
         let mut explanation = Explanation {
             rights: Rights::NONE,
@@ -82,6 +87,14 @@ impl Grants {
             };
             if !known.slots[slot.index()] {
                 tried(Tried::OtherAttributes);
+                continue;
+            }
+            let is_of = |test: &ValueTest| {
+                value.is_some_and(|(known, value)| test.holds(asked.schema, known, value))
+            };
+            let test = known.values.and_then(|test| self.set.value_tests.get(test));
+            if !test.is_none_or(is_of) {
+                tried(Tried::OtherValues);
                 continue;
             }
             if !met.is_about(known)? {

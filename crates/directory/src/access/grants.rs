@@ -3,17 +3,20 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
+use sapwood_ldap::list::OctetStrings;
+
 use super::Requester;
 use super::compile::{AccessRules, NO_STATE, Slot};
 use super::condition::{Asked, Condition};
 use super::evaluate::Evaluate;
+use super::single::{ByValue, SingleValues, Step};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId};
 use crate::error::Result;
 use crate::names::Superior;
 use crate::policy::entry_test::EntryTest;
 use crate::policy::{Grant, Rights, SearchBounds, Subject, Then};
-use crate::schema::{AttributeTypeId, NormalDn, Schema};
+use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
 /// The most decisions that a search caches. Entries that the same rules cover share one.
@@ -53,6 +56,8 @@ pub(super) struct RuleFor {
     /// Further conditions on the entry, by their index.
     pub(super) needs: Box<[usize]>,
     pub(super) slots: Box<[bool]>,
+    /// The test that a value must pass, by its index. The rule is not about the attribute as a whole then.
+    pub(super) values: Option<usize>,
     /// In order. The last one applies to every entry and ends the rule.
     pub(super) clauses: Vec<Clause>,
 }
@@ -117,9 +122,14 @@ impl OwnValues {
 }
 
 impl RuleFor {
-    /// Whether it covers every entry of its list.
+    /// Whether it covers every entry of its list, and all values.
     fn is_about_all(&self) -> bool {
-        self.entries.is_none() && self.needs.is_empty()
+        self.entries.is_none() && self.needs.is_empty() && self.values.is_none()
+    }
+
+    /// Whether it is about the attributes in a slot as a whole, so that it decides where no value is asked for.
+    pub(super) fn is_about_whole(&self, slot: Slot) -> bool {
+        self.slots[slot.index()] && self.values.is_none()
     }
 
     /// Whether its list covers an entry for which [`AccessRules::list_of`] has returned `list`.
@@ -435,7 +445,7 @@ impl Grants {
         own: OwnValues,
     ) -> Result<Rights> {
         let mut rules = Vec::new();
-        for rule in self.rules.iter().filter(|rule| rule.slots[slot.index()]) {
+        for rule in self.rules.iter().filter(|rule| rule.is_about_whole(slot)) {
             if met.is_about(rule)? {
                 rules.push(rule);
             }
@@ -444,35 +454,91 @@ impl Grants {
         decide(rules.into_iter(), (is_self, own), |at| met.meets(at))
     }
 
+    /// The rights on single values in a slot for a change of such values.
+    fn on_values<R: Evaluate>(
+        &self,
+        met: &Met<'_, '_, R>,
+        slot: Slot,
+        own: OwnValues,
+    ) -> Result<ByValue> {
+        let is_self = Some(met.asked.id) == self.entry;
+        let mut steps = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.slots[slot.index()]) {
+            if met.is_about(rule)? {
+                steps.push(step(rule, (is_self, own), |at| met.meets(at))?);
+            }
+        }
+        Ok(ByValue { slot, steps })
+    }
+
+    /// Whether some values of a type are treated apart.
+    #[inline]
+    pub(crate) fn looks_at_values_of(&self, attribute_type: AttributeTypeId) -> bool {
+        self.set.looks_at_values(self.slot(attribute_type))
+    }
+
     /// Whether any clause depends on the values that a change adds or deletes.
     pub(crate) fn asks_for_own_values(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.clauses);
         clauses.any(|clause| clause.own_values.is_some())
     }
 
-    /// The index of the first wanted slot whose rights are missing. Each slot is decided once for each kind of value,
-    /// however often it comes.
-    pub(crate) fn missing<R: Evaluate>(
+    /// The index of the first whose rights are missing. Each slot is decided once for each kind of value, however often
+    /// it comes.
+    pub(crate) fn missing<'k, R: Evaluate>(
         &self,
         asked: &Asked<'_, R>,
-        wanted: impl Iterator<Item = (Slot, Rights, OwnValues)>,
+        wanted: impl Iterator<Item = Wanted<'k>>,
     ) -> Result<Option<usize>> {
         if self.is_unlimited {
             return Ok(None);
         }
         let met = Met::new(self, asked);
         let mut known = vec![[None; 4]; self.set.slots];
-        for (at, (slot, rights, own)) in wanted.enumerate() {
+        for (at, wanted) in wanted.enumerate() {
+            let Wanted { slot, own, .. } = wanted;
+            if self.set.looks_at_values(slot)
+                && let Some(values) = wanted.values
+            {
+                if !self.has_on_values(&met, &wanted, values)? {
+                    return Ok(Some(at));
+                }
+                continue;
+            }
             let known = &mut known[slot.index()][own.index()];
             let has = match *known {
                 Some(has) => has,
                 None => *known.insert(self.rights_on(&met, slot, own)?),
             };
-            if !has.has(rights) {
+            if !has.has(wanted.rights) {
                 return Ok(Some(at));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a change may be made of each of its values. What replaces others takes the right to delete on the
+    /// attribute as a whole, and to add on each of the new ones.
+    fn has_on_values<R: Evaluate>(
+        &self,
+        met: &Met<'_, '_, R>,
+        wanted: &Wanted<'_>,
+        values: OctetStrings<'_>,
+    ) -> Result<bool> {
+        let Wanted { slot, own, .. } = *wanted;
+        let rights = match wanted.rights == Rights::WRITE {
+            true if !self.rights_of(met, slot)?.has(Rights::DELETE) => return Ok(false),
+            true => Rights::ADD,
+            false => wanted.rights,
+        };
+        let by_value = self.on_values(met, slot, own)?;
+        let known = (met.asked.schema, wanted.known);
+        let has = |value| {
+            by_value
+                .rights(&self.set.value_tests, known, value)
+                .has(rights)
+        };
+        Ok(values.iter().all(has))
     }
 
     /// Whether the existence of an entry may be disclosed.
@@ -531,13 +597,25 @@ impl Grants {
         let rights = |slot: usize| match self.is_unlimited {
             true => Ok(Rights::ALL),
             false => decide(
-                rules.iter().copied().filter(|rule| rule.slots[slot]),
+                (rules.iter().copied()).filter(|rule| rule.slots[slot] && rule.values.is_none()),
                 (is_self, OwnValues::default()),
                 &meets,
             ),
         };
-        let rights: Result<_> = (0..self.set.slots).map(rights).collect();
-        Ok(EntryGrants::new(rights?, self.set.clone()))
+        let rights: Result<Box<[Rights]>> = (0..self.set.slots).map(rights).collect();
+        let mut by_values = Vec::new();
+        for slot in &self.set.value_slots {
+            let about = rules.iter().filter(|rule| rule.slots[slot.index()]);
+            if about.clone().any(|rule| rule.values.is_some()) {
+                let asking = (is_self, OwnValues::default());
+                let steps = about.map(|rule| step(rule, asking, &meets));
+                by_values.push(ByValue {
+                    slot: *slot,
+                    steps: steps.collect::<Result<_>>()?,
+                });
+            }
+        }
+        Ok(EntryGrants::new(rights?, by_values, self.set.clone()))
     }
 }
 
@@ -639,11 +717,48 @@ pub(super) fn decide<'r>(
     Ok(Rights::NONE)
 }
 
+/// What the clauses of a rule that apply on an entry grant on its values.
+fn step(
+    rule: &RuleFor,
+    (is_self, own): (bool, OwnValues),
+    meets: impl Fn(usize) -> Result<bool>,
+) -> Result<Step> {
+    let mut step = Step {
+        test: rule.values,
+        grants: Vec::new(),
+        stops: false,
+    };
+    for clause in &rule.clauses {
+        if (clause.of_self && !is_self) || !own.are_meant(clause) || !all(&clause.needs, &meets)? {
+            continue;
+        }
+        step.grants.push(clause.grant);
+        step.stops = clause.then == Then::Stop;
+        if clause.then != Then::Continue {
+            break;
+        }
+    }
+    Ok(step)
+}
+
+/// What is wanted for a change of an attribute.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'k> {
+    pub(crate) slot: Slot,
+    pub(crate) rights: Rights,
+    pub(crate) own: OwnValues,
+    pub(crate) known: &'k AttributeType,
+    /// The values that are added, deleted, or put in the place of all others.
+    pub(crate) values: Option<OctetStrings<'k>>,
+}
+
 /// The rights on one entry, and on all other entries that the same rules cover.
 #[derive(Debug)]
 pub(crate) struct EntryGrants {
     set: Arc<AccessRules>,
     rights: Box<[Rights]>,
+    /// The slots in which some values are treated apart, if any are.
+    by_values: Vec<ByValue>,
     visible: Visible,
 }
 
@@ -661,9 +776,12 @@ pub(crate) enum Visible {
 }
 
 impl EntryGrants {
-    fn new(rights: Box<[Rights]>, set: Arc<AccessRules>) -> EntryGrants {
+    fn new(rights: Box<[Rights]>, by_values: Vec<ByValue>, set: Arc<AccessRules>) -> EntryGrants {
         let is_protected = |at| set.protected.is_some_and(|slot| slot.index() == at);
-        let mut visible = Visible::All;
+        let mut visible = match by_values.is_empty() {
+            true => Visible::All,
+            false => Visible::These,
+        };
         for (at, rights) in rights.iter().enumerate() {
             if rights.has(Rights::READ) || at == Slot::CHILDREN.index() {
                 continue;
@@ -678,7 +796,53 @@ impl EntryGrants {
         EntryGrants {
             set,
             rights,
+            by_values,
             visible,
+        }
+    }
+
+    /// The rights on single values of a type, if some are treated apart. `None` mostly: they have those on the type.
+    #[inline]
+    pub(crate) fn single_values<'g>(
+        &'g self,
+        schema: &'g Schema,
+        attribute_type: AttributeTypeId,
+    ) -> Option<SingleValues<'g>> {
+        match self.by_values.is_empty() {
+            true => None,
+            false => self.single_values_of(schema, attribute_type),
+        }
+    }
+
+    #[cold]
+    fn single_values_of<'g>(
+        &'g self,
+        schema: &'g Schema,
+        attribute_type: AttributeTypeId,
+    ) -> Option<SingleValues<'g>> {
+        let slot = self.set.slot(attribute_type);
+        let by_value = self
+            .by_values
+            .iter()
+            .find(|by_value| by_value.slot == slot)?;
+        Some(SingleValues {
+            by_value,
+            tests: &self.set.value_tests,
+            schema,
+            known: schema.type_of(attribute_type),
+        })
+    }
+
+    /// Whether these rights are granted on a value of a type, which the entry need not have.
+    pub(crate) fn has_on_value(
+        &self,
+        (schema, attribute_type): (&Schema, AttributeTypeId),
+        value: &[u8],
+        rights: Rights,
+    ) -> bool {
+        match self.single_values(schema, attribute_type) {
+            Some(values) => values.grant(value, rights),
+            None => self.has_on(attribute_type, rights),
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `condition` | conditions of rules on an entry, besides its place in the tree |
 //! | `evaluate` | evaluates a filter for a condition |
 //! | `group`, `set`, `values` | members of groups and sets |
+//! | `single` | rules about single values of an attribute |
 //! | `grants` | the rights on all entries, and on one |
 //! | `limits` | limits of searches |
 //! | `acting` | who may act for whom |
@@ -29,6 +30,7 @@ mod group;
 mod limits;
 mod seen;
 mod set;
+mod single;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -46,17 +48,18 @@ pub(crate) use self::condition::{Asked, matches_filter};
 pub(crate) use self::evaluate::Evaluate;
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{
-    Decider, EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible,
+    Decider, EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted,
 };
 pub use self::limits::SearchLimits;
 pub(crate) use self::seen::as_seen;
+pub(crate) use self::single::SingleValues;
 use crate::engine::{CommitNo, EntryId};
 use crate::error::Result;
 pub use crate::policy::{
     Attributes, AuthzRegexp, Bound, By, DnPattern, DnScope, Grant, Group, GroupStyle, Limits,
     ListScope, Mapped, PagesBound, Peer, Policy, RULES_MAX, Rights, Rule, RuleError, RuleList,
-    SearchBounds, SocketName, Strength, Subject, TextStyle, Then, UserName, What, Who, parse_rules,
-    user_name,
+    SearchBounds, SocketName, Strength, Subject, TextStyle, Then, UserName, ValuePattern, What,
+    Who, parse_rules, user_name,
 };
 use crate::schema::Schema;
 use crate::state::State;

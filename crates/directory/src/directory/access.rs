@@ -162,8 +162,8 @@ impl<E: Engine> Snapshot<E> {
         Ok(SearchLimits::of(limits, settings))
     }
 
-    /// Which rights the requester has, and by which rules: on an attribute of an entry, on the entry itself (`entry`),
-    /// or on its children (`children`).
+    /// Which rights the requester has, and by which rules: on an attribute of an entry, as a whole or on one value, on
+    /// the entry itself (`entry`), or on its children (`children`).
     ///
     /// # Errors
     /// When there is no such entry or attribute, or the engine fails.
@@ -172,6 +172,7 @@ impl<E: Engine> Snapshot<E> {
         requester: &Arc<Requester>,
         dn: &str,
         attribute: &str,
+        value: Option<&[u8]>,
     ) -> Result<Explanation> {
         let requester = self.current(requester)?;
         let schema = self.schema();
@@ -181,11 +182,11 @@ impl<E: Engine> Snapshot<E> {
         let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
         let found = walk.and_then(|walk| walk.found());
         let found = found.ok_or_else(|| Error::Config(format!("there is no entry {dn:?}")))?;
-        let slot = match attribute {
-            "entry" => Slot::ENTRY,
-            "children" => Slot::CHILDREN,
+        let (slot, known) = match attribute {
+            "entry" => (Slot::ENTRY, None),
+            "children" => (Slot::CHILDREN, None),
             name => match schema.attribute_type(name.as_bytes()) {
-                Some(known) => requester.grants().slot(known.id()),
+                Some(known) => (requester.grants().slot(known.id()), Some(known)),
                 None => {
                     return Err(Error::Config(format!(
                         "there is no attribute type {name:?}"
@@ -199,6 +200,6 @@ impl<E: Engine> Snapshot<E> {
             dn: &normal,
             id: found.id,
         };
-        requester.grants().explain(&asked, slot)
+        requester.grants().explain(&asked, slot, known.zip(value))
     }
 }

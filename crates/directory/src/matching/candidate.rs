@@ -1,6 +1,6 @@
 //! One entry while a search looks at it.
 
-use crate::access::{EntryGrants, Grants, Rights, Visible};
+use crate::access::{EntryGrants, Grants, Rights, SingleValues, Visible};
 use crate::attributes::AttributeTable;
 use crate::collective::Collective;
 use crate::engine::{AttributeNo, EntryId, Read};
@@ -10,7 +10,7 @@ use crate::examined;
 use crate::large;
 use crate::names::Superior;
 use crate::operational::{self, EntryVersion, Vocabulary};
-use crate::schema::{AttributeType, AttributeTypeId};
+use crate::schema::{AttributeType, AttributeTypeId, Schema};
 use crate::virtual_attributes::{Subject, Values, VirtualAttribute};
 
 /// An entry that may be a result. What is not in its record is read when asked for, once.
@@ -38,9 +38,10 @@ struct Viewer<'c> {
 pub(crate) struct Seen<'c> {
     grants: &'c EntryGrants,
     attributes: &'c AttributeTable,
+    schema: &'c Schema,
 }
 
-impl Seen<'_> {
+impl<'c> Seen<'c> {
     /// How much of it may be read.
     pub(crate) fn visible(&self) -> Visible {
         self.grants.visible()
@@ -55,6 +56,31 @@ impl Seen<'_> {
     pub(crate) fn searches(&self, number: AttributeNo) -> bool {
         let grants = self.grants;
         grants.has_on_number(self.attributes, number, Rights::SEARCH)
+    }
+
+    /// Whether filters may ask for no value of an attribute.
+    pub(crate) fn hides(&self, number: AttributeNo) -> bool {
+        !self.searches(number) && self.single_values(number).is_none()
+    }
+
+    /// Whether filters may ask for a value of a type.
+    pub(crate) fn searches_value(&self, attribute_type: AttributeTypeId, value: &[u8]) -> bool {
+        (self.grants).has_on_value((self.schema, attribute_type), value, Rights::SEARCH)
+    }
+
+    /// The rights on single values of a type, if some are treated apart. `None` mostly.
+    #[inline]
+    pub(crate) fn single_values_of(
+        &self,
+        attribute_type: AttributeTypeId,
+    ) -> Option<SingleValues<'c>> {
+        self.grants.single_values(self.schema, attribute_type)
+    }
+
+    /// The same of an attribute.
+    #[inline]
+    pub(crate) fn single_values(&self, number: AttributeNo) -> Option<SingleValues<'c>> {
+        self.single_values_of(self.attributes.get(number)?.attribute_type())
     }
 
     /// Whether values of a type may be compared.
@@ -142,6 +168,7 @@ impl<'c, R: Read> Candidate<'c, R> {
         Some(Seen {
             grants,
             attributes: vocabulary.attributes,
+            schema: vocabulary.schema,
         })
     }
 

@@ -6,13 +6,14 @@ use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::OctetStrings;
 
 use super::candidate::{Candidate, Seen};
-use super::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
+use super::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth};
+use crate::access::{Rights, SingleValues};
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
 use crate::schema::{MatchingRule, Schema};
 use crate::steps;
-use crate::virtual_attributes::Values;
+use crate::virtual_attributes::{Values, VirtualAttribute};
 
 /// From this many numbers on (a supertype such as `name`, or all attributes of a rule) an entry's attributes are looked
 /// up among the numbers, which are sorted, instead of the other way round.
@@ -228,17 +229,45 @@ impl<'e> Evaluator<'e> {
             Target::Virtual(attribute) => Some(attribute.attribute_type(self.schema)),
             Target::Stored(stored) => stored.named,
         };
-        if named.is_some_and(|named| !seen.searches_type(named)) {
+        let may_ask = |named| match &item.asserted {
+            Some(value) => seen.searches_value(named, value),
+            None => seen.searches_type(named),
+        };
+        if !named.is_none_or(may_ask) {
             self.spend(ITEM_WORK);
             return Ok(Some(Truth::Undefined));
         }
-        let matches = match &item.target {
-            Target::Stored(stored) if !sees_all(seen, stored) => {
+        let single = named.and_then(|named| seen.single_values_of(named));
+        let matches = match (&item.target, single) {
+            (Target::Stored(stored), _) if !sees_all(seen, stored) => {
                 self.stored_in_steps(stored, item, candidate, Some(seen))
+            }
+            (Target::Virtual(attribute), Some(single)) => {
+                return self.single_computed(*attribute, single, item, candidate);
             }
             _ => self.matches(item, candidate),
         };
         Ok(matches?.map(truth_of))
+    }
+
+    /// An item of a computed attribute of whose values only some may be searched.
+    fn single_computed<R: Read>(
+        &mut self,
+        attribute: VirtualAttribute,
+        single: SingleValues<'_>,
+        item: &Item,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<Truth>> {
+        let mut values = std::mem::take(&mut self.values);
+        candidate.compute(attribute, &mut values)?;
+        self.spend(VIRTUAL_WORK + item.work_of(values.bytes()));
+        let mut matches = false;
+        for value in values.iter() {
+            self.spend(single.work_of(value.len()));
+            matches |= self.value_matches(&item.test, value) && single.grant(value, Rights::SEARCH);
+        }
+        self.values = values;
+        Ok(Some(truth_of(matches)))
     }
 
     #[inline]
@@ -370,7 +399,8 @@ impl<'e> Evaluator<'e> {
         next: NextValue,
         seen: Option<Seen<'_>>,
     ) -> std::result::Result<Option<bool>, Damaged> {
-        let is_hidden = |number| seen.is_some_and(|seen| !seen.searches(number));
+        let is_hidden = |number| seen.is_some_and(|seen| seen.hides(number));
+        let single = |number| seen.and_then(|seen| seen.single_values(number));
         self.spend(ITEM_WORK + record.attributes_count() as u64);
         if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
             for (at, number) in numbers.iter().enumerate().skip(next.attribute) {
@@ -378,7 +408,8 @@ impl<'e> Evaluator<'e> {
                     continue;
                 }
                 if let Some(attribute) = record.attribute(*number)? {
-                    match self.values_match(item, attribute.values(), next, at) {
+                    let single = single(*number);
+                    match self.values_match(item, (attribute.values(), single), next, at) {
                         Some(false) => {}
                         found => return Ok(found),
                     }
@@ -389,7 +420,8 @@ impl<'e> Evaluator<'e> {
                 let attribute = attribute?;
                 let number = attribute.number();
                 if numbers.binary_search(&number).is_ok() && !is_hidden(number) {
-                    match self.values_match(item, attribute.values(), next, at) {
+                    let single = single(number);
+                    match self.values_match(item, (attribute.values(), single), next, at) {
                         Some(false) => {}
                         found => return Ok(found),
                     }
@@ -400,26 +432,26 @@ impl<'e> Evaluator<'e> {
     }
 
     /// Whether one of an attribute's values matches, which is the one `at` this place of those looked at; `None` when
-    /// the work is used up.
+    /// the work is used up. Values that may not be searched do not count.
     #[inline]
     fn values_match(
         &mut self,
         item: &Item,
-        values: OctetStrings<'_>,
+        (values, single): (OctetStrings<'_>, Option<SingleValues<'_>>),
         next: NextValue,
         at: usize,
     ) -> Option<bool> {
-        if let Test::Present = item.test {
+        if let (Test::Present, None) = (&item.test, single) {
             return Some(true);
         }
         let offset = if at == next.attribute { next.offset } else { 0 };
         let work = item.work_of(values.as_ber().len() - offset.min(values.as_ber().len()));
-        if offset == 0 && work <= self.work {
+        if offset == 0 && work <= self.work && single.is_none() {
             self.spend(work);
             let mut values = values.iter();
             return Some(values.any(|value| self.value_matches(&item.test, value)));
         }
-        match self.seek(item, values, offset) {
+        match self.seek(item, (values, single), offset) {
             Sought::Found => Some(true),
             Sought::NotFound => Some(false),
             Sought::Interrupted(offset) => {
@@ -435,12 +467,17 @@ impl<'e> Evaluator<'e> {
 
     /// Looks at the values from `offset` on, at one at least, for as long as there is work.
     #[cold]
-    fn seek(&mut self, item: &Item, values: OctetStrings<'_>, offset: usize) -> Sought {
+    fn seek(
+        &mut self,
+        item: &Item,
+        (values, single): (OctetStrings<'_>, Option<SingleValues<'_>>),
+        offset: usize,
+    ) -> Sought {
         let ber = values.as_ber();
         let mut values = OctetStrings::from_checked(ber.get(offset..).unwrap_or_default()).iter();
         while let Some(value) = values.next() {
             self.spend(item.work_of(value.len()).max(1));
-            if self.value_matches(&item.test, value) {
+            if self.value_matches(&item.test, value) && self.may_search(single, value) {
                 return Sought::Found;
             }
             let rest = values.rest().as_ber().len();
@@ -460,7 +497,8 @@ impl<'e> Evaluator<'e> {
         candidate: &Candidate<'_, R>,
         seen: Option<Seen<'_>>,
     ) -> Result<Option<bool>> {
-        let is_hidden = |number| seen.is_some_and(|seen| !seen.searches(number));
+        let is_hidden = |number| seen.is_some_and(|seen| seen.hides(number));
+        let single = |number| seen.and_then(|seen| seen.single_values(number));
         let mut begun = self.interrupted.large.take();
         let is_wanted = |number: AttributeNo| match numbers.len() {
             ..=NUMBERS_TO_LOOK_UP_MAX => numbers.contains(&number),
@@ -477,7 +515,8 @@ impl<'e> Evaluator<'e> {
                 self.spend(1);
                 continue;
             }
-            if let Test::Present = item.test {
+            let single = single(large.number);
+            if let (Test::Present, None) = (&item.test, single) {
                 return Ok(Some(true));
             }
             // Each step comes further.
@@ -491,7 +530,8 @@ impl<'e> Evaluator<'e> {
                     let mut found = false;
                     for form in forms {
                         self.spend(LOOKUP_WORK);
-                        found = candidate.large_value(large.number, form)?.is_some();
+                        let value = candidate.large_value(large.number, form)?;
+                        found = value.is_some_and(|value| self.may_search(single, &value));
                         if found {
                             break;
                         }
@@ -509,7 +549,8 @@ impl<'e> Evaluator<'e> {
                             return Ok(None);
                         }
                         self.spend(item.work_of(value.len()) + NEXT_WORK);
-                        found = self.value_matches(&item.test, value);
+                        found =
+                            self.value_matches(&item.test, value) && self.may_search(single, value);
                     }
                     found
                 }
@@ -519,6 +560,15 @@ impl<'e> Evaluator<'e> {
             }
         }
         Ok(Some(false))
+    }
+
+    /// Whether a value may be searched, where rules look at single ones.
+    #[inline]
+    fn may_search(&mut self, single: Option<SingleValues<'_>>, value: &[u8]) -> bool {
+        single.is_none_or(|single| {
+            self.spend(single.work_of(value.len()));
+            single.grant(value, Rights::SEARCH)
+        })
     }
 
     fn value_matches(&mut self, test: &Test, value: &[u8]) -> bool {
@@ -563,11 +613,11 @@ impl<'e> Evaluator<'e> {
                 };
                 let counts = match types {
                     DnTypes::Of(wanted) => attribute_type.is_subtype_of(*wanted),
-                    DnTypes::Any => rule_of(test).is_some_and(|rule| fits(rule, attribute_type)),
+                    DnTypes::Any => rule_of(test).is_some_and(|rule| rule.fits(attribute_type)),
                 };
-                let counts =
-                    counts && seen.is_none_or(|seen| seen.searches_type(attribute_type.id()));
-                counts && self.value_matches(test, &ava.value())
+                let value = ava.value();
+                let searches = |seen: Seen<'_>| seen.searches_value(attribute_type.id(), &value);
+                counts && seen.is_none_or(searches) && self.value_matches(test, &value)
             })
         });
         self.text = text;
@@ -589,7 +639,7 @@ fn sees_all(seen: Seen<'_>, stored: &Stored) -> bool {
     is_few(&stored.user)
         && is_few(&stored.operational)
         && stored.in_dn.is_none()
-        && numbers.all(|number| seen.searches(*number))
+        && numbers.all(|number| seen.searches(*number) && seen.single_values(*number).is_none())
 }
 
 fn rule_of(test: &Test) -> Option<&'static MatchingRule> {

@@ -79,6 +79,9 @@ pub(crate) struct Item {
     pub(crate) target: Target,
     /// What one of them must satisfy.
     pub(crate) test: Test,
+    /// The value that is asserted, if access rules treat some values of the attribute apart: who may not ask for that
+    /// value is told nothing.
+    pub(crate) asserted: Option<Box<[u8]>>,
     /// About how many nanoseconds the test takes for each byte of a value.
     byte_work: u32,
     /// See [`Item::forms_of`]; once they are asked for.
@@ -100,6 +103,7 @@ impl Item {
         Item {
             target,
             test,
+            asserted: None,
             byte_work,
             forms: OnceCell::new(),
         }
@@ -109,7 +113,9 @@ impl Item {
     fn as_any_of(&self) -> Option<(&Stored, &Assertion)> {
         match (&self.target, &self.test) {
             (Target::Stored(stored), Test::Equal(assertion))
-                if stored.in_dn.is_none() && assertion.is_decided_by_key() =>
+                if stored.in_dn.is_none()
+                    && assertion.is_decided_by_key()
+                    && self.asserted.is_none() =>
             {
                 Some((stored, assertion))
             }
@@ -347,33 +353,44 @@ impl<'c> Compiler<'c> {
                 node => Node::Not(Box::new(node)),
             },
             FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => self
-                .on_attribute(assertion.attribute, |attribute_type| {
-                    let rule = attribute_type.equality()?;
-                    Some(Test::Equal(
-                        rule.assertion(self.schema, assertion.value).ok()?,
-                    ))
-                }),
-            FilterView::GreaterOrEqual(assertion) => {
-                self.on_attribute(assertion.attribute, |attribute_type| {
+                .on_attribute(
+                    assertion.attribute,
+                    Some(assertion.value),
+                    |attribute_type| {
+                        let rule = attribute_type.equality()?;
+                        Some(Test::Equal(
+                            rule.assertion(self.schema, assertion.value).ok()?,
+                        ))
+                    },
+                ),
+            FilterView::GreaterOrEqual(assertion) => self.on_attribute(
+                assertion.attribute,
+                Some(assertion.value),
+                |attribute_type| {
                     let rule = attribute_type.ordering()?;
                     Some(Test::AtLeast(
                         rule.assertion(self.schema, assertion.value).ok()?,
                     ))
-                })
-            }
-            FilterView::LessOrEqual(assertion) => {
-                self.on_attribute(assertion.attribute, |attribute_type| {
+                },
+            ),
+            FilterView::LessOrEqual(assertion) => self.on_attribute(
+                assertion.attribute,
+                Some(assertion.value),
+                |attribute_type| {
                     let rule = attribute_type.ordering()?;
                     Some(Test::AtMost(
                         rule.assertion(self.schema, assertion.value).ok()?,
                     ))
+                },
+            ),
+            FilterView::Substrings(substrings) => {
+                self.on_attribute(substrings.attribute, None, |attribute_type| {
+                    self.substrings(attribute_type, substrings)
                 })
             }
-            FilterView::Substrings(substrings) => self
-                .on_attribute(substrings.attribute, |attribute_type| {
-                    self.substrings(attribute_type, substrings)
-                }),
-            FilterView::Present(attribute) => self.on_attribute(attribute, |_| Some(Test::Present)),
+            FilterView::Present(attribute) => {
+                self.on_attribute(attribute, None, |_| Some(Test::Present))
+            }
             FilterView::ExtensibleMatch(matched) => self.extensible(matched),
             FilterView::Unknown => Node::Constant(Truth::Undefined),
         }
@@ -382,6 +399,7 @@ impl<'c> Compiler<'c> {
     fn on_attribute(
         &self,
         description: &[u8],
+        asserted: Option<&[u8]>,
         test: impl FnOnce(&AttributeType) -> Option<Test>,
     ) -> Node {
         let Some((attribute_type, description)) = self.describe(description) else {
@@ -390,7 +408,21 @@ impl<'c> Compiler<'c> {
         let Some(test) = test(attribute_type) else {
             return Node::Constant(Truth::Undefined);
         };
-        self.item(attribute_type, &description, test, None)
+        let node = self.item(attribute_type, &description, test, None);
+        self.asserting(node, attribute_type, asserted)
+    }
+
+    /// The same node, which keeps the value that is asserted if access rules look at it.
+    fn asserting(&self, node: Node, known: &AttributeType, asserted: Option<&[u8]>) -> Node {
+        match node {
+            Node::Item(mut item)
+                if self.sight == Sight::Decided && self.grants.looks_at_values_of(known.id()) =>
+            {
+                item.asserted = asserted.map(Box::from);
+                Node::Item(item)
+            }
+            node => node,
+        }
     }
 
     fn item(
@@ -637,7 +669,7 @@ impl<'c> Compiler<'c> {
             Some(rule) => MatchingRule::find(rule)?,
             None => attribute_type.equality()?,
         };
-        if !fits(rule, attribute_type) {
+        if !rule.fits(attribute_type) {
             return None;
         }
         let test = self.extensible_test(rule, matched.value)?;
@@ -651,7 +683,7 @@ impl<'c> Compiler<'c> {
         {
             stored.indexed_type = None;
         }
-        Some(node)
+        Some(self.asserting(node, attribute_type, Some(matched.value)))
     }
 
     fn extensible_on_all(
@@ -663,7 +695,7 @@ impl<'c> Compiler<'c> {
         let test = self.extensible_test(rule, matched.value)?;
         let types = self.schema.attribute_types().iter();
         let types = types
-            .filter(|known| fits(rule, known))
+            .filter(|known| rule.fits(known))
             .map(AttributeType::id);
         let Places { user, operational } = self.many(Naming::Rule(rule.oid()), types);
         let stored = Stored {
@@ -684,45 +716,6 @@ impl<'c> Compiler<'c> {
             RuleKind::Substrings => Test::Substrings(SubstringPattern::parse(rule, value).ok()?),
         })
     }
-}
-
-const DIRECTORY_STRING: &str = "1.3.6.1.4.1.1466.115.121.1.15";
-
-/// Printable String, Country String, Telephone Number: what rules for Directory String are for as well (RFC 4517
-/// §4.2.4, §4.2.11).
-const DIRECTORY_STRINGS: [&str; 3] = [
-    "1.3.6.1.4.1.1466.115.121.1.44",
-    "1.3.6.1.4.1.1466.115.121.1.11",
-    "1.3.6.1.4.1.1466.115.121.1.50",
-];
-
-/// Whether a rule may be applied to values of a type: it is one of the type's own rules, or takes the same syntax as
-/// one of them (RFC 4512 §4.1.4).
-pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
-    is_rule_of(rule, attribute_type)
-        || attribute_type.syntax().is_some_and(|syntax| {
-            syntax.oid() == rule.syntax().oid()
-                || (rule.syntax().oid() == DIRECTORY_STRING
-                    && rule.is_textual()
-                    && DIRECTORY_STRINGS.contains(&syntax.oid()))
-        })
-        || [attribute_type.equality(), attribute_type.substrings()]
-            .into_iter()
-            .flatten()
-            .any(|own| {
-                own.syntax().oid() == rule.syntax().oid() && own.is_textual() == rule.is_textual()
-            })
-}
-
-fn is_rule_of(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
-    [
-        attribute_type.equality(),
-        attribute_type.ordering(),
-        attribute_type.substrings(),
-    ]
-    .into_iter()
-    .flatten()
-    .any(|own| own.oid() == rule.oid())
 }
 
 fn conjunction(parts: impl Iterator<Item = Node>) -> Node {

@@ -13,7 +13,7 @@ use super::filter::Item;
 use super::shaping::{Shape, Shaped};
 use super::sink::{EntrySink, Sink, WireEntry};
 use super::value_range::{RANGE_BYTES_MAX, ranged};
-use crate::access::{Sight, Visible};
+use crate::access::{Rights, Sight, SingleValues, Visible};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
@@ -284,7 +284,18 @@ impl Selection {
     }
 
     fn wants_number(&self, all: bool, number: AttributeNo, seen: Option<Seen<'_>>) -> bool {
-        (all || self.named.contains(number)) && seen.is_none_or(|seen| seen.reads(number))
+        let is_seen =
+            |seen: Seen<'_>| seen.reads(number) || self.single_values(Some(seen), number).is_some();
+        (all || self.named.contains(number)) && seen.is_none_or(is_seen)
+    }
+
+    /// What tells which values of an attribute are sent, where rules look at single ones.
+    pub(super) fn single_values<'c>(
+        &self,
+        seen: Option<Seen<'c>>,
+        number: AttributeNo,
+    ) -> Option<SingleValues<'c>> {
+        seen?.single_values(number).filter(|_| !self.types_only)
     }
 
     /// Whether a large attribute is sent.
@@ -540,6 +551,7 @@ impl<'s> Sender<'s> {
                 let damaged = || candidate.not_as_told(large.number);
                 let bytes = usize::try_from(large.bytes).map_err(|_| damaged())?;
                 let end = start.checked_add(bytes).ok_or_else(damaged)?;
+                let single = self.selection.single_values(candidate.seen(), large.number);
                 let from = gathered.next.take();
                 if from.is_none() {
                     gathered.ber.reserve_exact(bytes);
@@ -552,16 +564,22 @@ impl<'s> Sender<'s> {
                     }
                     steps::count(1);
                     *work = work.saturating_sub(VALUE_WORK + value.len() as u64 / 16);
+                    if let Some(single) = single {
+                        *work = work.saturating_sub(single.work_of(value.len()));
+                        if !single.grant(value, Rights::READ) {
+                            continue;
+                        }
+                    }
                     // No message is longer than there is room for.
                     if gathered.ber.len() + ber::element_len(value.len()) > end {
                         return Err(damaged());
                     }
                     ber::put_octets(&mut gathered.ber, ber::OCTET_STRING, value);
                 }
-                if gathered.ber.len() != end {
+                if gathered.ber.len() != end && single.is_none() {
                     return Err(damaged());
                 }
-                gathered.ends.push(end);
+                gathered.ends.push(gathered.ber.len());
             }
             gathered.attributes += 1;
         }
@@ -695,7 +713,11 @@ impl<'s> Sender<'s> {
                 sink.put_attribute(description, []);
                 continue;
             }
-            sink.put_values(description, gathered.next().ok_or_else(damaged)?);
+            let values = gathered.next().ok_or_else(damaged)?;
+            let single = selection.single_values(candidate.seen(), large.number);
+            if !values.is_empty() || single.is_none() {
+                sink.put_values(description, values);
+            }
         }
         Ok(())
     }
@@ -712,13 +734,33 @@ impl<'s> Sender<'s> {
             if !self.selection.wants(record, all, &attribute, seen) {
                 continue;
             }
-            if !self.selection.types_only {
+            if let Some(single) = self.selection.single_values(seen, attribute.number()) {
+                self.put_single(&attribute, single, sink);
+            } else if !self.selection.types_only {
                 sink.put_ber(attribute.ber());
             } else if let Some(known) = self.attributes.get(attribute.number()) {
                 sink.put_attribute(known.text().as_bytes(), []);
             }
         }
         Ok(())
+    }
+
+    /// Sends those values of an attribute that may be read. Without any, it is as if it were not there.
+    #[cold]
+    fn put_single(
+        &self,
+        attribute: &StoredAttribute<'_>,
+        single: SingleValues<'_>,
+        sink: &mut impl EntrySink,
+    ) {
+        let values = attribute.values();
+        let read = |value: &&[u8]| single.grant(value, Rights::READ);
+        let mut read = values.iter().filter(read).peekable();
+        if let Some(known) = self.attributes.get(attribute.number())
+            && read.peek().is_some()
+        {
+            sink.put_attribute(known.text().as_bytes(), read);
+        }
     }
 
     fn put_operational<R: Read>(
@@ -732,8 +774,13 @@ impl<'s> Sender<'s> {
         let mut computed = std::mem::take(&mut self.values);
         for (attribute, known) in self.computed(seen) {
             candidate.compute(attribute, &mut computed)?;
-            if !computed.is_empty() {
-                let values = computed.iter().filter(|_| !self.selection.types_only);
+            let single = seen.and_then(|seen| seen.single_values_of(known.id()));
+            let single = single.filter(|_| !self.selection.types_only);
+            let read =
+                |value: &&[u8]| single.is_none_or(|single| single.grant(value, Rights::READ));
+            let mut read = computed.iter().filter(read).peekable();
+            if read.peek().is_some() {
+                let values = read.filter(|_| !self.selection.types_only);
                 sink.put_attribute(known.name().as_bytes(), values);
             }
         }
@@ -749,7 +796,11 @@ impl<'s> Sender<'s> {
         let schema = self.schema;
         let all = self.selection.virtual_attributes.iter().copied();
         let typed = all.map(|attribute| (attribute, attribute.attribute_type(schema)));
-        let read = typed.filter(move |(_, id)| seen.is_none_or(|seen| seen.reads_type(*id)));
+        let types_only = self.selection.types_only;
+        let is_read = move |seen: Seen<'_>, id| {
+            seen.reads_type(id) || (!types_only && seen.single_values_of(id).is_some())
+        };
+        let read = typed.filter(move |(_, id)| seen.is_none_or(|seen| is_read(seen, *id)));
         read.map(|(attribute, id)| (attribute, schema.type_of(id)))
     }
 }

@@ -15,6 +15,7 @@ use super::evaluate::Evaluator;
 use super::filter::{Compiler, Item, Node, Target, Test};
 use super::selection::Sender;
 use super::value_range::ValueRange;
+use crate::access::{Rights, SingleValues};
 use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry, LargeAttribute};
 use crate::error::Result;
@@ -35,6 +36,8 @@ struct Choice<'s> {
     /// One of these must match, if there are any conditions.
     items: Option<Vec<&'s Item>>,
     range: Option<ValueRange>,
+    /// Which of them may be read, where rules look at single ones.
+    single: Option<SingleValues<'s>>,
 }
 
 /// What becomes of a value.
@@ -68,7 +71,12 @@ impl Shape {
     }
 
     /// What is asked of the values of a stored attribute.
-    fn of_stored(&self, number: AttributeNo, is_operational: bool) -> Choice<'_> {
+    fn of_stored<'s>(
+        &'s self,
+        number: AttributeNo,
+        is_operational: bool,
+        single: Option<SingleValues<'s>>,
+    ) -> Choice<'s> {
         let asks = |item: &&Item| match &item.target {
             Target::Stored(stored) if is_operational => stored.operational.has(number),
             Target::Stored(stored) => stored.user.has(number),
@@ -80,11 +88,16 @@ impl Shape {
                 .as_ref()
                 .map(|items| items.iter().filter(asks).collect()),
             range: self.ranges.get(&number).copied(),
+            single,
         }
     }
 
     /// The same of an attribute that is computed: it has no ranges.
-    fn of_virtual(&self, attribute: VirtualAttribute) -> Choice<'_> {
+    fn of_virtual<'s>(
+        &'s self,
+        attribute: VirtualAttribute,
+        single: Option<SingleValues<'s>>,
+    ) -> Choice<'s> {
         let asks =
             |item: &&Item| matches!(item.target, Target::Virtual(asked) if asked == attribute);
         Choice {
@@ -93,11 +106,21 @@ impl Shape {
                 .as_ref()
                 .map(|items| items.iter().filter(asks).collect()),
             range: None,
+            single,
         }
     }
 }
 
 impl Choice<'_> {
+    /// Whether a value may be read.
+    fn may_read(&self, value: &[u8], evaluator: &mut Evaluator<'_>) -> bool {
+        self.single.is_none_or(|single| {
+            let work = evaluator.work_left();
+            *work = work.saturating_sub(single.work_of(value.len()));
+            single.grant(value, Rights::READ)
+        })
+    }
+
     /// Whether no value can match.
     fn is_of_none(&self) -> bool {
         self.items.as_ref().is_some_and(Vec::is_empty)
@@ -106,6 +129,9 @@ impl Choice<'_> {
     /// What becomes of a value behind `place` others that match.
     fn decide(&self, value: &[u8], place: &mut u64, evaluator: &mut Evaluator<'_>) -> Fate {
         evaluator.spend_next();
+        if !self.may_read(value, evaluator) {
+            return Fate::LeftOut;
+        }
         let matches = |items: &Vec<&Item>| items.iter().any(|item| evaluator.is_of(item, value));
         if !self.items.as_ref().is_none_or(matches) {
             return Fate::LeftOut;
@@ -197,9 +223,14 @@ impl Shaped {
     }
 
     /// Ends an attribute, which is sent without values if it has none.
-    fn end_attribute(&mut self, description: &str, range: Option<ValueRange>) {
+    fn end_attribute(&mut self, description: &str, choice: &Choice<'_>) {
+        if choice.single.is_some() && self.values.is_empty() {
+            // Perhaps no value may be read: then it is as if it were not there.
+            (self.place, self.goes_on) = (0, false);
+            return;
+        }
         let mut ranged = description.to_owned();
-        if let Some(range) = range {
+        if let Some(range) = choice.range {
             range.describe(&mut ranged, self.goes_on);
         }
         let description = ranged.as_str();
@@ -257,7 +288,9 @@ impl Shaped {
         if let Some(forms) = items.and_then(|items| forms_of(items, known)) {
             for form in forms {
                 evaluator.spend_lookup();
-                if let Some(value) = candidate.large_value(number, form)? {
+                if let Some(value) = candidate.large_value(number, form)?
+                    && choice.may_read(&value, evaluator)
+                {
                     self.push(&value);
                 }
             }
@@ -354,11 +387,12 @@ impl Sender<'_> {
             if self.selection().wants(record, all, &attribute, seen) {
                 let known = self.attributes().get(attribute.number());
                 let description = known.ok_or(Damaged)?.text();
-                let choice = shape.of_stored(attribute.number(), is_operational);
+                let single = self.selection().single_values(seen, attribute.number());
+                let choice = shape.of_stored(attribute.number(), is_operational, single);
                 if !shaped.take_values(attribute.values(), &choice, evaluator) {
                     return Ok(false);
                 }
-                shaped.end_attribute(description, choice.range);
+                shaped.end_attribute(description, &choice);
             }
             shaped.attributes += 1;
         }
@@ -381,11 +415,12 @@ impl Sender<'_> {
             if self.selection().wants_large(number, candidate.seen()) {
                 let known = self.attributes().get(number);
                 let known = known.ok_or_else(|| candidate.not_as_told(number))?;
-                let choice = shape.of_stored(number, false);
+                let single = self.selection().single_values(candidate.seen(), number);
+                let choice = shape.of_stored(number, false, single);
                 if !shaped.take_large(candidate, number, &choice, evaluator)? {
                     return Ok(false);
                 }
-                shaped.end_attribute(known.text(), choice.range);
+                shaped.end_attribute(known.text(), &choice);
             }
             shaped.attributes += 1;
         }
@@ -406,11 +441,13 @@ impl Sender<'_> {
             if values.is_empty() {
                 continue;
             }
-            let choice = shape.of_virtual(attribute);
+            let seen = candidate.seen();
+            let single = seen.and_then(|seen| seen.single_values_of(attribute_type.id()));
+            let choice = shape.of_virtual(attribute, single);
             for value in values.iter() {
                 shaped.take(value, &choice, evaluator);
             }
-            shaped.end_attribute(attribute_type.name(), None);
+            shaped.end_attribute(attribute_type.name(), &choice);
         }
         Ok(())
     }

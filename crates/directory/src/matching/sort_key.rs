@@ -4,8 +4,8 @@ use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::result::ResultCode;
 
 use super::candidate::Candidate;
-use super::filter::{Compiler, Places, Stored, Target, fits};
-use crate::access::Everywhere;
+use super::filter::{Compiler, Places, Stored, Target};
+use crate::access::{Everywhere, Rights, SingleValues};
 use crate::engine::{AttributeNo, Cursor, Read, append_escaped};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
@@ -50,7 +50,7 @@ impl Compiler<'_> {
         let described = self.describe(attribute);
         let (known, description) = described.ok_or(ResultCode::NoSuchAttribute)?;
         let rule = match rule {
-            Some(name) => MatchingRule::find(name).filter(|rule| fits(rule, known)),
+            Some(name) => MatchingRule::find(name).filter(|rule| rule.fits(known)),
             None => known.ordering().or_else(|| known.equality()),
         };
         let rule = rule.filter(|rule| rule.is_indexable() && !rule.is_of_parts());
@@ -98,6 +98,18 @@ struct Least<'l> {
 }
 
 impl Least<'_> {
+    /// Looks at a value, if it may be searched where rules look at single ones; whether it may.
+    fn look_at(&mut self, value: &[u8], single: Option<SingleValues<'_>>) -> bool {
+        let may_look = single.is_none_or(|single| {
+            self.work += single.work_of(value.len());
+            single.grant(value, Rights::SEARCH)
+        });
+        if may_look {
+            self.look(value);
+        }
+        may_look
+    }
+
     /// Looks at a value. One that the rule does not fit is passed over.
     fn look(&mut self, value: &[u8]) {
         let value = beginning(value);
@@ -152,13 +164,14 @@ impl SortKey {
         match &self.target {
             Target::Virtual(attribute) => {
                 let of_type = attribute.attribute_type(schema);
-                if candidate
-                    .seen()
-                    .is_none_or(|seen| seen.searches_type(of_type))
-                {
-                    let mut values = Values::default();
+                let mut values = Values::default();
+                let seen = candidate.seen();
+                let single = seen.and_then(|seen| seen.single_values_of(of_type));
+                if single.is_some() || seen.is_none_or(|seen| seen.searches_type(of_type)) {
                     candidate.compute(*attribute, &mut values)?;
-                    values.iter().for_each(|value| least.look(value));
+                    for value in values.iter() {
+                        least.look_at(value, single);
+                    }
                 }
             }
             Target::Stored(stored) => look_at_stored(stored, candidate, &mut least)?,
@@ -204,15 +217,17 @@ fn look_at_stored<R: Read>(
     least: &mut Least<'_>,
 ) -> Result<()> {
     let seen = candidate.seen();
-    let may_look = |number: AttributeNo| seen.is_none_or(|seen| seen.searches(number));
+    let may_look = |number: AttributeNo| seen.is_none_or(|seen| !seen.hides(number));
+    let single = |number: AttributeNo| seen.and_then(|seen| seen.single_values(number));
     let look = |record: &Entry<'_>, has: &dyn Fn(AttributeNo) -> bool, least: &mut Least<'_>| {
         for attribute in record.attributes() {
             let attribute = attribute?;
             if has(attribute.number()) && may_look(attribute.number()) {
-                attribute
-                    .values()
-                    .iter()
-                    .for_each(|value| least.look(value));
+                let single = single(attribute.number());
+                let values = attribute.values();
+                for value in values.iter() {
+                    least.look_at(value, single);
+                }
             }
         }
         Ok::<(), Damaged>(())
@@ -227,13 +242,15 @@ fn look_at_stored<R: Read>(
                 let is_in_order = known
                     .and_then(AttributeType::equality)
                     .is_some_and(|equality| equality.has_forms_of(least.rule));
-                let most = if is_in_order { 1 } else { VALUES_MAX };
+                let single = single(large.number);
                 let mut values = candidate.large_values(large.number, None)?;
-                for _ in 0..most {
+                for _ in 0..VALUES_MAX {
                     let Some((_, value)) = values.next()? else {
                         break;
                     };
-                    least.look(value);
+                    if least.look_at(value, single) && is_in_order {
+                        break;
+                    }
                 }
             }
         }

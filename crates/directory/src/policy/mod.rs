@@ -82,6 +82,19 @@ pub struct What {
     pub filter: Option<String>,
     /// The attributes. An empty list means all, with [`Attributes::Entry`] and [`Attributes::Children`].
     pub attributes: Vec<Attributes>,
+    /// The values of the attribute, if only some are meant. There is only one attribute then, a type.
+    pub values: Option<ValuePattern>,
+}
+
+/// Some values of an attribute: `val[/matchingRule][.style]=…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValuePattern {
+    /// The matching rule that compares them, instead of the attribute's equality rule.
+    pub matching_rule: Option<String>,
+    /// How they relate to the given value. Where values are no DNs, there are [`DnScope::Base`] and [`DnScope::Regex`].
+    pub scope: DnScope,
+    /// The value, or the regular expression.
+    pub value: String,
 }
 
 /// A set of entries, by the relation of their DNs to a given one.
@@ -93,7 +106,7 @@ pub struct DnPattern {
     pub dn: String,
 }
 
-/// The relation of an entry to a DN.
+/// The relation of an entry, or of a value, to a DN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnScope {
     /// It has the DN.

@@ -13,8 +13,8 @@ use sapwood_ldap::filter_text;
 
 pub(crate) use self::set::read_set;
 pub(super) use self::who::who;
-use self::words::Word;
 pub(super) use self::words::Words;
+use self::words::{Field, Word};
 use super::print::{LEVELS, PRIVILEGES};
 use super::*;
 
@@ -121,16 +121,20 @@ fn what(words: &mut Words) -> Parsed<What> {
             "attr" | "attrs" if what.attributes.is_empty() && field.style.is_none() => {
                 what.attributes = attributes(word, field.value)?;
             }
-            "val" | "value" => {
-                let why = "rules about single values (val) are not there: name the whole attribute";
-                return Err(word.error(why));
+            "val" | "value" if what.values.is_none() => {
+                if !matches!(what.attributes[..], [Attributes::Type(_)]) {
+                    let why =
+                        "val is about values of one attribute: write attrs= and its name before";
+                    return Err(word.error(why));
+                }
+                what.values = Some(values(word, &field)?);
             }
-            "dn" | "filter" | "attr" | "attrs" => {
+            "dn" | "filter" | "attr" | "attrs" | "val" | "value" => {
                 let name = field.name;
                 return Err(word.error(format!("{name} is given twice, or takes no style")));
             }
             name => {
-                let why = format!("{name} names nothing: write *, dn, filter or attrs");
+                let why = format!("{name} names nothing: write *, dn, filter, attrs or val");
                 return Err(word.error(why));
             }
         }
@@ -183,6 +187,22 @@ fn dn_of_entries(word: &Word, style: Option<&str>, dn: &str) -> Parsed<Option<Dn
         check_dn(word, dn)?;
     }
     Ok(Some(DnPattern::new(scope, dn)))
+}
+
+fn values(word: &Word, field: &Field<'_>) -> Parsed<ValuePattern> {
+    let scope = scope(field.style).filter(|scope| !matches!(scope, DnScope::Level(_)));
+    let scope = scope.ok_or_else(|| unknown_style(word, field.style))?;
+    if field.option.is_some() && scope != DnScope::Base {
+        return Err(word.error("a matching rule compares whole values: leave it or the style out"));
+    }
+    if field.option.is_some_and(|rule| !is_name(rule)) {
+        return Err(word.error("behind val/ stands the name of a matching rule"));
+    }
+    Ok(ValuePattern {
+        matching_rule: field.option.map(str::to_owned),
+        scope,
+        value: field.value.to_owned(),
+    })
 }
 
 /// Whether text can be the name or the OID of something in the schema, perhaps with options.

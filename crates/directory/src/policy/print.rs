@@ -100,6 +100,16 @@ impl Display for Attributes {
     }
 }
 
+impl Display for ValuePattern {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str("val")?;
+        if let Some(rule) = &self.matching_rule {
+            write!(out, "/{rule}")?;
+        }
+        write!(out, ".{}={}", self.scope, Quoted(&self.value))
+    }
+}
+
 impl Display for What {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let mut before = "";
@@ -117,6 +127,9 @@ impl Display for What {
                 _ => write!(out, ",{attribute}")?,
             }
             before = " ";
+        }
+        if let Some(values) = &self.values {
+            write!(out, " {values}")?;
         }
         match before {
             "" => out.write_char('*'),

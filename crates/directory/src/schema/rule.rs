@@ -2,6 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod fits;
+
 use super::prepare::{Case, Part, Shape, Unpreparable, prepare};
 use super::syntax::{self, At};
 use super::{Assertion, InvalidValue, NormalDn, Schema, Syntax};

@@ -6,7 +6,7 @@
 //! | add | add | add |
 //! | delete | delete | delete |
 //! | tree delete | delete, on each entry that goes | delete, for each entry that goes |
-//! | modify | of each attribute: add, delete, or both where values are replaced | |
+//! | modify | of each attribute, or of each value that is named: add, delete, or both where values are replaced | |
 //! | modify DN | write; on the names' attributes: add, and delete if the old one goes | delete; add at the new one |
 //! | password | write on userPassword | |
 //!
@@ -14,14 +14,14 @@
 //! disclosed is reported as missing.
 
 use sapwood_ldap::dn::{Dn, Rdn};
-use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::list::{OctetStrings, OctetStringsBuf};
 use sapwood_ldap::result::ResultCode;
 
 use super::rules::Origin;
 use super::{Run, rdn_of, read};
 use crate::access::{
     ACTING_WORK_MAX, Asked, Everywhere, Identity, NOT_AUTHORIZED, OwnValues, Requester, Rights,
-    Slot,
+    Slot, Wanted,
 };
 use crate::engine::{EntryId, Table, Write};
 use crate::names::{self, NamingContext};
@@ -221,9 +221,27 @@ impl<'r, T: Write> Run<'r, T> {
                 // The schema check refuses unknown types.
                 let known = self.schema.attribute_type(ava.attribute().as_bytes());
                 let Some(known) = known else { continue };
-                let slot = requester.grants().slot(known.id());
-                let what = format!("change {} of this entry, which names it", known.name());
-                self.require(normal, entry.id, (slot, rights), &what)?;
+                let values = OctetStringsBuf::from_iter([ava.value()]);
+                let asked = Asked {
+                    view: &*self.txn,
+                    schema: self.schema,
+                    dn: normal,
+                    id: entry.id,
+                };
+                let wanted = Wanted {
+                    slot: requester.grants().slot(known.id()),
+                    rights,
+                    own: OwnValues::default(),
+                    known,
+                    values: Some(values.view()),
+                };
+                let missing = requester
+                    .grants()
+                    .missing(&asked, std::iter::once(wanted))?;
+                if missing.is_some() {
+                    let what = format!("change {} of this entry, which names it", known.name());
+                    return Err(may_not(&what));
+                }
             }
         }
         Ok(())
@@ -236,7 +254,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Refuses a requester who may not make these changes of an entry. Each names a type and the rights that it needs,
-    /// and the values if it only adds or deletes some.
+    /// and the values that it adds, deletes, or puts in the place of all others.
     pub(super) fn require_changes<'k>(
         &self,
         target: &Target,
@@ -257,11 +275,17 @@ impl<'r, T: Write> Run<'r, T> {
             false => None,
         };
         let wanted = changes.clone().map(|(known, rights, values)| {
-            let own = own.as_ref().zip(values);
+            let own = own.as_ref().zip(values.filter(|_| rights != Rights::WRITE));
             let own = own.map_or_else(OwnValues::default, |(own, values)| {
                 own_values(self.schema, known, values, own)
             });
-            (grants.slot(known.id()), rights, own)
+            Wanted {
+                slot: grants.slot(known.id()),
+                rights,
+                own,
+                known,
+                values,
+            }
         });
         let missing = grants.missing(&asked, wanted)?;
         match missing.and_then(|at| changes.clone().nth(at)) {

@@ -95,9 +95,13 @@ impl<T: Write> Run<'_, T> {
                 let target = self.find(request.dn, normal, manage_dsa_it)?;
                 let wanted = changes.iter();
                 let wanted = wanted.map(|change| {
-                    let adds_or_deletes =
-                        matches!(change.kind, Modification::Add | Modification::Delete);
-                    let values = adds_or_deletes.then_some(change.values);
+                    // An increment names no value, and without values all are deleted.
+                    let names_values = match change.kind {
+                        Modification::Increment => false,
+                        Modification::Delete => !change.values.is_empty(),
+                        Modification::Add | Modification::Replace => true,
+                    };
+                    let values = names_values.then_some(change.values);
                     (change.known, Rights::of_change(change.kind), values)
                 });
                 self.require_changes(&target, wanted)?;

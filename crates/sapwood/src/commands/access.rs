@@ -50,11 +50,14 @@ pub(crate) fn run(args: &Access, out: &mut Output) -> Result<ExitCode> {
             identity,
             entry,
             attribute,
+            value,
             operation,
         } => {
             let of = attribute.clone().unwrap_or_else(|| "entry".into());
             let who = identity.clone().unwrap_or_default();
-            vec!["explain".into(), who, entry.clone(), of, operation.clone()]
+            let mut words = vec!["explain".into(), who, entry.clone(), of, operation.clone()];
+            words.extend(value.clone());
+            words
         }
         AccessAction::Test { file } => vec!["test".into(), read(file)?],
     };
@@ -122,11 +125,12 @@ pub(crate) fn by_command(
             show(directory, note)?;
             Ok(String::new())
         }
-        ["explain", who, entry, attribute, operation] => {
+        ["explain", who, entry, attribute, operation, ref value @ ..] if value.len() <= 1 => {
             let question = Question {
                 who,
                 entry,
                 attribute,
+                value: value.first().copied(),
                 operation,
             };
             question.explain(directory, administrator, note)?;
@@ -242,6 +246,8 @@ struct Question<'q> {
     who: &'q str,
     entry: &'q str,
     attribute: &'q str,
+    /// One value of it, if not the attribute as a whole is meant.
+    value: Option<&'q str>,
     operation: &'q str,
 }
 
@@ -296,7 +302,8 @@ impl Question<'_> {
         let wanted = self.wanted()?;
         let requester = self.requester(directory, administrator)?;
         let snapshot = directory.snapshot().map_err(|error| error.to_string())?;
-        let explained = snapshot.explain_access(&requester, self.entry, self.attribute);
+        let value = self.value.map(str::as_bytes);
+        let explained = snapshot.explain_access(&requester, self.entry, self.attribute, value);
         let explained = explained.map_err(|error| error.to_string())?;
         Ok((explained.rights.has(wanted), explained))
     }
@@ -318,6 +325,8 @@ impl Question<'_> {
             match &tried.what {
                 Tried::OtherEntries => note("    is about other entries"),
                 Tried::OtherAttributes => note("    is about other attributes"),
+                Tried::OtherValues if self.value.is_none() => note("    is about single values"),
+                Tried::OtherValues => note("    is about other values"),
                 Tried::Applied(clauses) => {
                     for clause in clauses {
                         note(&format!("    {}", clause_text(&tried.rule, *clause)));
@@ -356,8 +365,8 @@ fn clause_text(rule: &Rule, clause: usize) -> String {
     }
 }
 
-/// Runs expectations: lines `allow|deny OPERATION WHO ENTRY [ATTRIBUTE]`; a word with white space stands in quotation
-/// marks, and who asks may be `anonymous`.
+/// Runs expectations: lines `allow|deny OPERATION WHO ENTRY [ATTRIBUTE [VALUE]]`; a word with white space stands in
+/// quotation marks, and who asks may be `anonymous`.
 fn test(directory: &Directory, administrator: &str, expectations: &str) -> Result<String, String> {
     let mut done = 0;
     let mut failures = Vec::new();
@@ -369,16 +378,14 @@ fn test(directory: &Directory, administrator: &str, expectations: &str) -> Resul
         let number = number + 1;
         let words = words(line).map_err(|why| format!("line {number}: {why}"))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (expected, operation, who, entry, attribute) = match words[..] {
-            [expected, operation, who, entry] => (expected, operation, who, entry, "entry"),
-            [expected, operation, who, entry, attribute] => {
-                (expected, operation, who, entry, attribute)
-            }
-            _ => {
-                return Err(format!(
-                    "line {number}: write allow|deny OPERATION WHO ENTRY [ATTRIBUTE]"
-                ));
-            }
+        let [expected, operation, who, entry, ref of @ ..] = words[..] else {
+            return Err(misread(number));
+        };
+        let (attribute, value) = match of {
+            [] => ("entry", None),
+            [attribute] => (*attribute, None),
+            [attribute, value] => (*attribute, Some(*value)),
+            _ => return Err(misread(number)),
         };
         let expected = match expected {
             "allow" => true,
@@ -389,6 +396,7 @@ fn test(directory: &Directory, administrator: &str, expectations: &str) -> Resul
             who: if who == "anonymous" { "" } else { who },
             entry,
             attribute,
+            value,
             operation,
         };
         let answered = question.answer(directory, administrator);
@@ -411,6 +419,10 @@ fn test(directory: &Directory, administrator: &str, expectations: &str) -> Resul
             failures.join("\n")
         )),
     }
+}
+
+fn misread(number: usize) -> String {
+    format!("line {number}: write allow|deny OPERATION WHO ENTRY [ATTRIBUTE [VALUE]]")
 }
 
 /// The words of a line; one with white space stands in quotation marks.

@@ -68,6 +68,20 @@ fn attributes() -> BoxedStrategy<Vec<Attributes>> {
     prop::collection::vec(one, 0..3).boxed()
 }
 
+fn values() -> BoxedStrategy<ValuePattern> {
+    let pattern = |(matching_rule, scope, value)| ValuePattern {
+        matching_rule,
+        scope,
+        value,
+    };
+    prop_oneof![
+        (Just(None), entries_scope(), text()).prop_map(pattern),
+        (Just(None), Just(DnScope::Regex), text()).prop_map(pattern),
+        (name().prop_map(Some), Just(DnScope::Base), text()).prop_map(pattern),
+    ]
+    .boxed()
+}
+
 fn what() -> BoxedStrategy<What> {
     let filter = prop_oneof![
         Just("(cn=a b)".to_owned()),
@@ -77,10 +91,13 @@ fn what() -> BoxedStrategy<What> {
         prop::option::of(entries()),
         prop::option::of(filter),
         attributes(),
+        prop::option::of(values()),
     );
-    all.prop_map(|(entries, filter, attributes)| What {
+    all.prop_map(|(entries, filter, attributes, values)| What {
         entries,
         filter,
+        // Only one type has values.
+        values: values.filter(|_| matches!(attributes[..], [Attributes::Type(_)])),
         attributes,
     })
     .boxed()
@@ -302,7 +319,15 @@ fn errors_name_line_and_column() {
         ("access to dn.base=x by * read", 1, 11),
         ("access to dn.base=dc=x dn.base=dc=y by * read", 1, 24),
         ("access to attrs=a,b val=x by * read", 1, 21),
-        ("access to attrs=sn val.regex=x by * read", 1, 20),
+        ("access to val=x attrs=sn by * read", 1, 11),
+        ("access to attrs=@person val=x by * read", 1, 25),
+        ("access to attrs=sn val.near=x by * read", 1, 20),
+        (
+            "access to attrs=sn val/caseExactMatch.regex=x by * read",
+            1,
+            20,
+        ),
+        ("access to attrs=sn val=x val=y by * read", 1, 26),
         (
             "access to * by set=\"[ldap:///o=x]/member & user\" read",
             1,

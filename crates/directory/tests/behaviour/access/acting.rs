@@ -112,7 +112,7 @@ fn rules_tell_who_has_authenticated_from_who_they_act_as() {
             .flat_map(|who| entries.map(|entry| (who.clone(), entry)))
             .map(|(who, entry)| {
                 let snapshot = directory.snapshot().unwrap();
-                let explained = snapshot.through(|it| it.explain_access(&who, entry, "mail"));
+                let explained = snapshot.through(|it| it.explain_access(&who, entry, "mail", None));
                 explained.unwrap().rights.has(Rights::READ)
             })
             .collect()

@@ -164,6 +164,19 @@ struct Asker {
 const OF_PERSON: [&str; 4] = ["objectClass", "sn", "cn", "description"];
 const ALSO_OF_PERSON: &str = "seeAlso";
 
+/// "access to a particular value of a single attribute": a rule about values is not about the attribute as a whole. The
+/// values here are equal but for the case of letters.
+fn is_about_value(what: &What, value: Option<&str>) -> bool {
+    let Some(pattern) = &what.values else {
+        return true;
+    };
+    value.is_some_and(|value| match pattern.scope {
+        DnScope::Regex => value.starts_with('a') || value.starts_with('r'),
+        DnScope::Base => value.eq_ignore_ascii_case(&pattern.value),
+        scope => stands(value, scope, &pattern.value),
+    })
+}
+
 fn is_about(what: &What, entry: &Entry, attribute: &str) -> bool {
     let is_here = what
         .entries
@@ -277,11 +290,14 @@ fn is_in_set(pattern: &str, dn: &str, entry: &Entry) -> bool {
     }
 }
 
+/// What rights are on: an attribute, and one of its values if not all of it is meant.
+type Of<'o> = (&'o str, Option<&'o str>);
+
 /// "The ordering of access directives": the first that is about the entry and the attribute counts.
-fn rights(rules: &[Rule], asker: &Asker, entry: &Entry, attribute: &str) -> Rights {
+fn rights(rules: &[Rule], asker: &Asker, entry: &Entry, (attribute, value): Of<'_>) -> Rights {
     let mut granted = Rights::NONE;
     'rules: for rule in rules {
-        if !is_about(&rule.to, entry, attribute) {
+        if !is_about(&rule.to, entry, attribute) || !is_about_value(&rule.to, value) {
             continue;
         }
         for By {
@@ -379,7 +395,22 @@ fn generated(random: &mut Random) -> String {
             let filters = ["(objectClass=person)", "(description=*)", "(!(sn=anne))"];
             text.push_str(&format!(" filter={}", random.of(&filters)));
         }
-        if random.once_in(2) {
+        if random.once_in(4) {
+            let dn = random.of(&dns);
+            let style = random.of(&["exact", "one", "subtree", "children"]);
+            let names = format!("{} val.{style}=\"{dn}\"", random.of(&["seeAlso", "member"]));
+            let values = [
+                "description val=RED",
+                "sn val/caseIgnoreMatch=Bert",
+                "cn val.exact=anne",
+                "description val.regex=\"^(a|r)\"",
+                "cn val.regex=^[ar]",
+                "uid val.regex=^[ar]",
+                &names,
+                &names,
+            ];
+            text.push_str(&format!(" attrs={}", random.of(&values)));
+        } else if random.once_in(2) {
             let named = ["@person", "!person"];
             let all = || ASKED.iter().chain(&named).copied().collect::<Vec<_>>();
             let names: Vec<_> = (0..1 + random.below(3))
@@ -477,15 +508,19 @@ fn compiled_rules_agree_with_the_words_of_slapd() {
         ));
         for (asker, requester) in &askers {
             for entry in &ENTRIES {
-                let expected = |attribute: &str| rights(&rules, asker, entry, attribute);
-                for attribute in ASKED {
+                let expected = |of: Of<'_>| rights(&rules, asker, entry, of);
+                let whole = ASKED.iter().map(|name| (*name, None));
+                let values = entry.attributes.iter();
+                let values = values.map(|(name, value)| (*name, Some(*value)));
+                for (attribute, value) in whole.chain(values) {
+                    let of = value.map(str::as_bytes);
                     let explained = snapshot.through(|snapshot| {
-                        snapshot.explain_access(requester, entry.dn, attribute)
+                        snapshot.explain_access(requester, entry.dn, attribute, of)
                     });
                     assert_eq!(
                         explained.unwrap().rights,
-                        expected(attribute),
-                        "{}, acted as by {:?}, on {attribute} of {}:\n{text}",
+                        expected((attribute, value)),
+                        "{}, acted as by {:?}, on {attribute} ({value:?}) of {}:\n{text}",
                         asker.dn,
                         asker.real,
                         entry.dn
@@ -497,12 +532,12 @@ fn compiled_rules_agree_with_the_words_of_slapd() {
     }
 }
 
-/// An entry is found by who may search it and its class, and read by who may read it: with the attributes that may be.
+/// An entry is found by who may search it and its class, and read by who may read it: with the values that may be.
 fn found_as_granted<E: Engine>(
     snapshot: &sapwood_directory::Snapshot<E>,
     requester: &Arc<Requester>,
     entry: &Entry,
-    rights: &dyn Fn(&str) -> Rights,
+    rights: &dyn Fn(Of<'_>) -> Rights,
     text: &str,
 ) {
     let filter = filter_text::parse(EVERYTHING).unwrap();
@@ -528,8 +563,8 @@ fn found_as_granted<E: Engine>(
         }
     }
     let answers = Answer::all(&found);
-    let is_found = rights("entry").has(Rights::SEARCH | Rights::READ)
-        && rights("objectClass").has(Rights::SEARCH);
+    let is_found = rights(("entry", None)).has(Rights::SEARCH | Rights::READ)
+        && rights(("objectClass", None)).has(Rights::SEARCH);
     assert_eq!(
         answers.len(),
         usize::from(is_found),
@@ -537,20 +572,23 @@ fn found_as_granted<E: Engine>(
         entry.dn
     );
     for answer in &answers {
-        let mut shown: Vec<&str> = answer
-            .attributes
-            .iter()
-            .map(|(name, _)| name.as_str())
+        let attributes = answer.attributes.iter();
+        let mut shown: Vec<(&str, &[u8])> = attributes
+            .flat_map(|(name, values)| values.iter().map(|value| (name.as_str(), value.as_slice())))
             .collect();
-        let mut expected: Vec<&str> = entry
-            .attributes
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| rights(name).has(Rights::READ))
+        let attributes = entry.attributes.iter();
+        let mut expected: Vec<(&str, &[u8])> = attributes
+            .filter(|(name, value)| rights((name, Some(value))).has(Rights::READ))
+            .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
-        shown.sort_unstable();
-        expected.sort_unstable();
-        expected.dedup();
+        for list in [&mut shown, &mut expected] {
+            // Of a class there are those above it as well.
+            list.iter_mut()
+                .filter(|(name, _)| *name == "objectClass")
+                .for_each(|(_, value)| *value = b"");
+            list.sort_unstable();
+            list.dedup();
+        }
         assert_eq!(shown, expected, "{}:\n{text}", entry.dn);
     }
 }

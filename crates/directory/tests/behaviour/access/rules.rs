@@ -190,7 +190,7 @@ fn explanations_name_the_rules_that_were_tried() {
         let requester = directory.requester(anne.clone());
         let snapshot = directory.snapshot().unwrap();
         let explained =
-            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, attribute));
+            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, attribute, None));
         explained.unwrap()
     };
     use sapwood_directory::access::Tried;
@@ -347,7 +347,7 @@ fn a_naming_context_has_rules_of_its_own() {
     let snapshot = directory.snapshot().unwrap();
     let explained = |dn: &str| {
         let explained =
-            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, "mail"));
+            snapshot.through(|snapshot| snapshot.explain_access(&requester, dn, "mail", None));
         let tried = explained.unwrap().tried.into_iter();
         tried
             .map(|tried| (tried.list, tried.number))
@@ -511,4 +511,99 @@ fn rules_of_passwords_hold_for_the_secrets_beside_them() {
         let refused = refused(&directory, change, ResultCode::UnwillingToPerform);
         assert!(refused.diagnostic.contains("userPassword"), "{refused:?}");
     }
+}
+
+/// What a rule about values hides is as if the entry did not have it, in everything that is asked.
+#[test]
+fn single_values_are_hidden_and_kept() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let values = ["public", "Secret one", "secret two"];
+    succeed(&directory, modify(BERT, &[(Add, "description", &values)]));
+    succeed(
+        &directory,
+        modify(CARL, &[(Add, "description", &["secret"])]),
+    );
+    put(
+        &directory,
+        &[
+            "to attrs=description val.regex=\"^secret\" by * none",
+            "to * by users write",
+        ],
+    );
+    let finds = |filter: &str| {
+        let found = search(&directory, &tree(&anne, filter));
+        let mut dns: Vec<String> = found.entries.into_iter().map(|(dn, _)| dn).collect();
+        dns.sort();
+        dns
+    };
+    assert_eq!(finds("(description=public)"), [BERT]);
+    // Carl has a secret only.
+    assert_eq!(finds("(description=*)"), [BERT]);
+    // A secret that is asked for is told of nobody, not even of those who have none.
+    for filter in [
+        "(description=secret one)",
+        "(!(description=secret one))",
+        "(description=secret*)",
+        "(description=*two)",
+        "(:caseIgnoreMatch:=secret one)",
+        "(description:caseExactMatch:=Secret one)",
+    ] {
+        assert!(finds(filter).is_empty(), "{filter}");
+    }
+    let shown = |who: &Identity, dn: &str| {
+        let found = search(&directory, &by(who, dn, Scope::Base, EVERYTHING));
+        let lines = found.entries.into_iter().flat_map(|(_, lines)| lines);
+        lines
+            .filter(|line| line.starts_with("description"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&anne, BERT), ["description: public"]);
+    assert!(shown(&anne, CARL).is_empty());
+    let compared = |value: &str| {
+        let options = CompareOptions::default();
+        compare_as(&directory, &anne, BERT, "description", value, options).code
+    };
+    assert_eq!(compared("PUBLIC"), ResultCode::CompareTrue);
+    assert_eq!(compared("other"), ResultCode::CompareFalse);
+    let refused = ResultCode::InsufficientAccessRights;
+    assert_eq!(compared("secret one"), refused);
+    assert_eq!(compared("secret three"), refused);
+    let changes = |kind, values: &[&str]| {
+        let change = modify(BERT, &[(kind, "description", values)]);
+        apply_as(&directory, anne.clone(), change).code
+    };
+    assert_eq!(changes(Add, &["secret three"]), refused);
+    assert_eq!(changes(Add, &["fine", "secret three"]), refused);
+    assert_eq!(changes(Delete, &["secret one"]), refused);
+    assert_eq!(changes(Replace, &["fine", "secret three"]), refused);
+    assert_eq!(changes(Add, &["fine"]), ResultCode::Success);
+    assert_eq!(changes(Delete, &["fine"]), ResultCode::Success);
+    assert_eq!(shown(&admin(), BERT).len(), 3);
+    // To take away what is there, whatever it is, takes the right on the attribute as a whole.
+    assert_eq!(changes(Replace, &["fine"]), ResultCode::Success);
+    assert_eq!(shown(&admin(), BERT), ["description: fine"]);
+}
+
+/// Rules about values name one attribute, whose values can be compared so.
+#[test]
+fn values_that_cannot_be_compared_are_refused() {
+    let directory = directory();
+    for wrong in [
+        "to attrs=userPassword val.regex=x by * read",
+        "to attrs=person val=x by * read",
+        "to attrs=sn val.children=\"dc=com\" by * read",
+        "to attrs=sn val.regex=\"(\" by * read",
+        "to attrs=sn val/integerMatch=1 by * read",
+        "to attrs=sn val/nonsense=1 by * read",
+        "to attrs=member val=nonsense by * read",
+        "to attrs=jpegPhoto val=x by * read",
+    ] {
+        let refused = apply(&directory, modify(DATA, &[(Add, "olcAccess", &[wrong])]));
+        assert_ne!(refused.code, ResultCode::Success, "{wrong}");
+    }
+    let rule = "to attrs=sn val=x by * read";
+    let many = vec![rule; 101];
+    let refused = apply(&directory, modify(DATA, &[(Replace, "olcAccess", &many)]));
+    assert!(refused.diagnostic.contains("100 rules"), "{refused:?}");
 }
