@@ -8,6 +8,7 @@
 //! | `group`, `set`, `values` | members of groups and sets |
 //! | `single` | rules about single values of an attribute |
 //! | `grants` | the rights on all entries, and on one |
+//! | `decider` | the rights on the entries of a search |
 //! | `limits` | limits of searches |
 //! | `acting` | who may act for whom |
 //! | `explain` | why an identity has its rights |
@@ -23,6 +24,7 @@ mod acting;
 mod children;
 mod compile;
 mod condition;
+mod decider;
 mod evaluate;
 mod explain;
 mod grants;
@@ -45,11 +47,10 @@ pub(crate) use self::acting::{Acting, take};
 pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::{Asked, matches_filter};
+pub(crate) use self::decider::Decider;
 pub(crate) use self::evaluate::Evaluate;
 pub use self::explain::{Explanation, Tried, TriedRule};
-pub(crate) use self::grants::{
-    Decider, EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted,
-};
+pub(crate) use self::grants::{EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted};
 pub use self::limits::SearchLimits;
 pub(crate) use self::seen::as_seen;
 pub(crate) use self::single::SingleValues;

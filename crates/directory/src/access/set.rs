@@ -3,7 +3,7 @@
 //! ```text
 //!  set   part, or set & part (both), set | part (either), set + part (each of the one before each of the other);
 //!        from left to right, none before another
-//!  part  this (the entry), user (who asks), [text], or (set); behind it as many steps as there are
+//!  part  this (the entry), user (who asks, nobody if anonymous), [text], or (set); behind it as many steps as there are
 //!  step  /attribute, or ->attribute: the values of the entries that the texts name
 //!        /attribute*: the same, and those of the entries that these values name, and so on
 //!        /-2: the names so many above; /-*: all names above, and itself
@@ -187,6 +187,8 @@ impl<R: Evaluate> Asking<'_, R> {
     ) -> std::result::Result<Texts, Stop> {
         let mut texts = match origin {
             OriginOf::This => Texts::from([self.this.clone().into_bytes()]),
+            // Who is anonymous has no name.
+            OriginOf::User if self.user.is_empty() => Texts::new(),
             OriginOf::User => Texts::from([self.user.as_bytes().to_vec()]),
             OriginOf::Text(Text::Constant(text)) => Texts::from([text.clone().into_bytes()]),
             OriginOf::Text(Text::Expanded(text)) => {

@@ -271,8 +271,7 @@ fn is_in_set(pattern: &str, dn: &str, entry: &Entry) -> bool {
             .map_or(String::new(), |(_, above)| above.to_owned())
     };
     match SETS.iter().position(|known| *known == pattern) {
-        // Nobody has a name, too: the empty one.
-        Some(0) => true,
+        Some(0) => !dn.is_empty(),
         Some(1) => entry.has("seeAlso", dn),
         Some(2) => sees(dn, entry.dn),
         Some(3) => [CARL, GROUP, OUTER].contains(&dn),
