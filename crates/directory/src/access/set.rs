@@ -3,7 +3,7 @@
 //! ```text
 //!  set   part, or set & part (both), set | part (either), set + part (each of the one before each of the other);
 //!        from left to right, none before another
-//!  part  this (the entry), user (who asks, nobody if anonymous), [text], or (set); behind it as many steps as there are
+//!  part  this (the entry), user (who asks, if bound), [text], or (set); behind it as many steps as there are
 //!  step  /attribute, or ->attribute: the values of the entries that the texts name
 //!        /attribute*: the same, and those of the entries that these values name, and so on
 //!        /-2: the names so many above; /-*: all names above, and itself
