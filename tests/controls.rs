@@ -1,8 +1,10 @@
-//! Controls, asked for by the clients that people use: those of ldap-utils, and python-ldap.
+//! Controls, asked for by the clients that people use: those of ldap-utils, python-ldap, and the
+//! UnboundID LDAP SDK.
 
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use sapwood_testkit::folder::{Folder, Running};
@@ -221,4 +223,22 @@ fn relaxed_rules() {
         &["(cn=Ann)", "+"],
     );
     assert_eq!(values(&output, "createTimestamp"), ["20060101000000Z"]);
+}
+
+#[test]
+fn controls_of_pingdirectory() {
+    let (_folder, server) = serve();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let jar = tests.join("target/jars/unboundid-ldapsdk-7.0.1.jar");
+    assert!(
+        jar.is_file(),
+        "{} is missing: cargo xtask test fetches it",
+        jar.display()
+    );
+    let mut java = program("java", "default-jdk-headless");
+    java.arg("-cp").arg(jar);
+    java.arg(tests.join("tests/java/Controls.java"));
+    let port = server.port().to_string();
+    java.args(["127.0.0.1", &port, ADMIN, PASSWORD, SUFFIX]);
+    assert!(succeeded(java.output().unwrap()).contains("all is well"));
 }
