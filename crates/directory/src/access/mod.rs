@@ -78,15 +78,15 @@ pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
 pub enum Identity {
     /// Nobody has bound.
     Anonymous,
-    /// An entry of the directory.
+    /// An entry of the directory. A client's certificate stands for one, too, or for nobody.
     User {
         /// Its id.
         entry: EntryId,
         /// Its DN as it was at bind time.
         dn: String,
     },
-    /// An identity without an entry, for which something outside the directory vouches: the kernel does for a user of
-    /// this machine.
+    /// An identity without an entry, for which something outside the directory vouches: the kernel for a user of this
+    /// machine, Kerberos for a principal. Access rules name it by its DN.
     External {
         /// Its DN. No entry needs to have it.
         dn: String,
