@@ -267,7 +267,7 @@ impl Age<'_> {
             if let Some(version) = version {
                 expected.add_value(records.data.value(0, version));
             }
-            let mut beside = None;
+            let mut overwrites = None;
             engine.read(&mut |reader| {
                 // From the first read on, the transaction sees one state.
                 let mut sum = Sum::default();
@@ -275,7 +275,7 @@ impl Age<'_> {
                 let step = || some(&mut records, Changes::Uniform);
                 let work = || files.phase("overwrites beside a reader", Bound::None, time, step);
                 // A thread has one transaction at a time.
-                beside = Some(std::thread::scope(|scope| {
+                overwrites = Some(std::thread::scope(|scope| {
                     scope.spawn(work).join().expect("changes do not panic")
                 })?);
                 let mut again = Sum::default();
@@ -283,7 +283,7 @@ impl Age<'_> {
                 ensure!(sum == expected && again == expected, "{again:?} was read");
                 Ok(())
             })?;
-            phases.extend(beside);
+            phases.extend(overwrites);
         }
         let step = || some(&mut records, Changes::Uniform);
         phases.push(files.phase("overwrites, once it is gone", Bound::None, time, step)?);

@@ -21,7 +21,7 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use buffer::Buffer;
 use merge::Merge;
-use run::{READ_BYTES_MIN, Run, RunReader, TemporaryFile, WRITE_BYTES};
+use run::{READ_BYTES_MIN, RunReader, SortedRun, TemporaryFile, WRITE_BYTES};
 
 /// The least memory a sorter works with.
 pub const SORT_MEMORY_BYTES_MIN: usize = 64 << 10;
@@ -41,7 +41,7 @@ pub struct Sorter {
 struct Workers {
     full: SyncSender<Buffer>,
     empty: Receiver<Buffer>,
-    threads: Vec<JoinHandle<Result<Vec<Run>>>>,
+    threads: Vec<JoinHandle<Result<Vec<SortedRun>>>>,
     /// Set by the first thread that cannot write.
     failed: Arc<AtomicBool>,
 }
@@ -181,7 +181,7 @@ impl Workers {
     }
 
     /// Waits for all that was sent to be written.
-    fn finish(self) -> Result<Vec<Run>> {
+    fn finish(self) -> Result<Vec<SortedRun>> {
         drop(self.full);
         let mut runs = Vec::new();
         for thread in self.threads {
@@ -194,7 +194,7 @@ impl Workers {
     }
 }
 
-fn write_run(buffer: &mut Buffer, folder: &Path) -> Result<Run> {
+fn write_run(buffer: &mut Buffer, folder: &Path) -> Result<SortedRun> {
     buffer.sort();
     let mut run = TemporaryFile::create(folder)?;
     for entry in 0..buffer.len() {
@@ -204,13 +204,13 @@ fn write_run(buffer: &mut Buffer, folder: &Path) -> Result<Run> {
     Ok(run.finish()?)
 }
 
-fn open_runs(runs: Vec<Run>, memory_bytes: usize) -> Result<Vec<RunReader>> {
+fn open_runs(runs: Vec<SortedRun>, memory_bytes: usize) -> Result<Vec<RunReader>> {
     let each = memory_bytes / runs.len().max(1);
     runs.into_iter().map(|run| Ok(run.read(each)?)).collect()
 }
 
 /// Makes one run of several, when they are too many to be merged at once.
-fn merge_runs(runs: Vec<Run>, memory_bytes: usize, folder: &Path) -> Result<Run> {
+fn merge_runs(runs: Vec<SortedRun>, memory_bytes: usize, folder: &Path) -> Result<SortedRun> {
     let mut merge = Merge::new(open_runs(runs, memory_bytes)?, None)?;
     let mut run = TemporaryFile::create(folder)?;
     while let Some((key, value)) = merge.next()? {

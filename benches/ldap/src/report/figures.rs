@@ -181,7 +181,7 @@ impl Report {
                 }
             }
             Required::Beside { alone, cpu, p99 } => {
-                let (costs, lasts) = self.beside(row, alone);
+                let (costs, lasts) = self.ratios_to_reads_alone(row, alone);
                 let is_met = costs.zip(lasts);
                 Figure {
                     name: row.name,
@@ -240,7 +240,7 @@ impl Report {
 
     /// What the threads of sessions take for a request, and how long the 99th percentile of the reads lasts, through
     /// the same of reads alone.
-    fn beside(&self, row: &Row, alone: &str) -> (Option<f64>, Option<f64>) {
+    fn ratios_to_reads_alone(&self, row: &Row, alone: &str) -> (Option<f64>, Option<f64>) {
         let through = |of: &dyn Fn(&Sample) -> f64| {
             let sapwood = |name| self.row_median(name, of).and_then(|median| median.sapwood);
             let ratio = sapwood(row.name)? / sapwood(alone)?;

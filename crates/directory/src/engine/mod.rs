@@ -287,7 +287,7 @@ pub trait Read {
         Self: 'r;
 
     /// So many candidates behind one that is not here are [wanted](Read::want) with it; none where all is here.
-    const AHEAD: usize = 0;
+    const PREFETCHED_CANDIDATES: usize = 0;
 
     /// Notes that the values of these keys are going to be asked for, so that the next fetch brings them.
     fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {

@@ -421,9 +421,9 @@ mod tests {
             ),
         ) {
             let (mut tree, mut expected) = (Map::default(), Vec::new());
-            let beside = posting((0, 7, true));
+            let others = posting((0, 7, true));
             for neighbour in [AttributeNo(3), AttributeNo(5)] {
-                prop_assert!(append(neighbour, &mut tree, &[beside]).unwrap());
+                prop_assert!(append(neighbour, &mut tree, &[others]).unwrap());
             }
             for batch in &batches {
                 let batch: Vec<_> = batch.iter().copied().map(posting).collect();

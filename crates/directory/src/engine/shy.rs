@@ -577,7 +577,7 @@ where
     where
         Self: 'r;
 
-    const AHEAD: usize = 8;
+    const PREFETCHED_CANDIDATES: usize = 8;
 
     fn rely_on(&self, table: Table, key: &[u8]) {
         self.known

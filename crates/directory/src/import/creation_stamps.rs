@@ -40,11 +40,11 @@ pub(super) struct CreationStamps<'b, E: Engine> {
     /// Those of them that are spelled out.
     spelled: Vec<(OperationalAttribute, AttributeNo)>,
     /// By the position of the structural class in the schema.
-    forms: HashMap<usize, Form>,
+    templates: HashMap<usize, RecordTemplate>,
 }
 
 /// The spelled part of the record of one class, and where in it stands what is each entry's own.
-struct Form {
+struct RecordTemplate {
     class: String,
     record: Vec<u8>,
     /// Attribute, where its value begins, and the value's length.
@@ -78,7 +78,7 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
             attributes,
             spelled: numbers.iter().filter(is_spelled).copied().collect(),
             numbers,
-            forms: HashMap::new(),
+            templates: HashMap::new(),
         })
     }
 
@@ -125,13 +125,13 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
                 .next(options.clock.now_micros()),
         };
         let uuid = options.uuids.uuid();
-        let form = match self.forms.get(&prepared.class) {
-            Some(form) if self.fill(form, csn, uuid, out) => form,
+        let template = match self.templates.get(&prepared.class) {
+            Some(template) if self.fill(template, csn, uuid, out) => template,
             _ => {
-                let form = self.form(prepared.class, csn, uuid, &self.spelled)?;
-                out.clone_from(&form.record);
-                self.forms.insert(prepared.class, form);
-                &self.forms[&prepared.class]
+                let template = self.template(prepared.class, csn, uuid, &self.spelled)?;
+                out.clone_from(&template.record);
+                self.templates.insert(prepared.class, template);
+                &self.templates[&prepared.class]
             }
         };
         let creator = self.shared.options.creator.as_bytes();
@@ -140,23 +140,23 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
             uuid,
             created: seconds.unwrap_or_default(),
             modified: csn,
-            class: form.class.as_bytes(),
+            class: template.class.as_bytes(),
             creator,
             modifier: creator,
         };
         if brief.fits() && seconds.is_ok() {
             brief.put(stored);
         } else {
-            let whole = self.form(prepared.class, csn, uuid, &self.numbers)?;
+            let whole = self.template(prepared.class, csn, uuid, &self.numbers)?;
             Operational::put(vocabulary, &whole.record, stored);
         }
         Ok(())
     }
 
-    /// Replaces `out` by a form's record with an entry's own values; `false` if they are longer or shorter.
-    fn fill(&self, form: &Form, csn: Csn, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
-        out.clone_from(&form.record);
-        form.places.iter().all(|(attribute, at, length)| {
+    /// Replaces `out` by the record of a template with an entry's own values; `false` if they are longer or shorter.
+    fn fill(&self, template: &RecordTemplate, csn: Csn, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
+        out.clone_from(&template.record);
+        template.places.iter().all(|(attribute, at, length)| {
             let value = own_value(*attribute, csn, uuid);
             let place = out.get_mut(*at..at + length);
             match value.as_bytes() {
@@ -168,13 +168,13 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
         })
     }
 
-    fn form(
+    fn template(
         &self,
         class: usize,
         csn: Csn,
         uuid: [u8; 16],
         numbers: &[(OperationalAttribute, AttributeNo)],
-    ) -> Result<Form> {
+    ) -> Result<RecordTemplate> {
         let schema = &self.shared.directory.schema();
         let damaged = || Error::corrupt("a sorted entry has no structural class");
         let class = schema.object_classes().get(class).ok_or_else(damaged)?;
@@ -212,7 +212,7 @@ impl<'b, E: Engine> CreationStamps<'b, E> {
                 .finish(EntryId::ROOT, EntryFlags::default(), "", &mut record)
                 .map_err(|error| Error::State(error.to_string()))?;
         }
-        Ok(Form {
+        Ok(RecordTemplate {
             class: class.name().to_owned(),
             record,
             places,

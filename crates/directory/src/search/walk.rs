@@ -203,12 +203,12 @@ fn postings<R: Read, S: Sink>(
     }
     lists.kept = stream.close();
     if let (Err(error), Some(id)) = (&flow, visited)
-        && R::AHEAD > 0
+        && R::PREFETCHED_CANDIDATES > 0
         && error.is_not_here()
     {
-        // The next step has to go on from here: what is read ahead is read of a copy.
-        let mut ahead = Stream::open(view, term, lists.kept.clone(), &pace);
-        want_next(view, id, |id| match ahead.seek(EntryId(id.0 + 1))? {
+        // The next step has to go on from here: what follows is looked at in a copy of the stream.
+        let mut following = Stream::open(view, term, lists.kept.clone(), &pace);
+        want_next(view, id, |id| match following.seek(EntryId(id.0 + 1))? {
             Next::At(id) => Ok(Some(id)),
             Next::From(_) | Next::End => Ok(None),
         });
@@ -286,7 +286,7 @@ fn want_next<R: Read>(
     mut last: EntryId,
     mut next: impl FnMut(EntryId) -> Result<Option<EntryId>>,
 ) {
-    for _ in 0..R::AHEAD {
+    for _ in 0..R::PREFETCHED_CANDIDATES {
         // What is not here of them is told in its turn.
         let Ok(Some(id)) = next(last) else {
             return;
@@ -341,7 +341,7 @@ fn names<R: Read, S: Sink>(
             // Asked first: a child that was dealt with is not visited again when this is not here.
             let has_children = deep && view.has_children(child.id)?;
             let flow = match visitor.visit_id(child.id) {
-                Err(error) if R::AHEAD > 0 && error.is_not_here() => {
+                Err(error) if R::PREFETCHED_CANDIDATES > 0 && error.is_not_here() => {
                     want_next(view, child.id, |_| match children.next()? {
                         Some((_, value)) => Ok(Some(Child::from_value(value)?.id)),
                         None => Ok(None),

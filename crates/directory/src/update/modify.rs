@@ -158,10 +158,10 @@ impl<T: Write> Run<'_, T> {
             },
         };
         let own = replacing((known.name().as_bytes(), values.view()));
-        let beside = replacing((auth_password.name().as_bytes(), verifiers.view()));
-        let changes = [own, beside].map(|change| resolve(schema, &self.state.attributes, change));
-        let [own, beside] = changes;
-        let changes = [own?, beside?];
+        let derived = replacing((auth_password.name().as_bytes(), verifiers.view()));
+        let changes = [own, derived].map(|change| resolve(schema, &self.state.attributes, change));
+        let [own, derived] = changes;
+        let changes = [own?, derived?];
         self.change(id, &changes)
     }
 

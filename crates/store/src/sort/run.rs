@@ -56,14 +56,14 @@ impl TemporaryFile {
         self.file.write_all(value)
     }
 
-    pub(super) fn finish(self) -> io::Result<Run> {
+    pub(super) fn finish(self) -> io::Result<SortedRun> {
         let mut file = self
             .file
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         let bytes = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
-        Ok(Run {
+        Ok(SortedRun {
             file,
             bytes,
             last_key: self.last_key,
@@ -72,13 +72,13 @@ impl TemporaryFile {
 }
 
 /// A written run.
-pub(super) struct Run {
+pub(super) struct SortedRun {
     file: File,
     bytes: u64,
     last_key: Vec<u8>,
 }
 
-impl Run {
+impl SortedRun {
     /// Begins to read the run through a buffer of about `memory_bytes`.
     pub(super) fn read(self, memory_bytes: usize) -> io::Result<RunReader> {
         let buffer_bytes = memory_bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX);

@@ -84,7 +84,7 @@ pub(super) fn put_value(before: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let end = value.len() - back;
     runs.put_new(front..end);
     if back > 0 {
-        runs.put(end..value.len(), Run::From(before.len() - back));
+        runs.put(end..value.len(), Patch::From(before.len() - back));
     }
     runs.end();
 }
@@ -182,17 +182,17 @@ impl<'a> Runs<'a> {
         }
     }
 
-    fn put(&mut self, at: Range<usize>, run: Run<'_>) {
+    fn put(&mut self, at: Range<usize>, run: Patch<'_>) {
         let form = match run {
-            Run::New(_) => 0,
-            Run::From(_) | Run::Zeroes => 1,
+            Patch::New(_) => 0,
+            Patch::From(_) | Patch::Zeroes => 1,
         };
         varint::put((at.start - self.written) as u64, self.out);
         varint::put(at.len() as u64 * 2 + form, self.out);
         match run {
-            Run::New(bytes) => self.out.extend_from_slice(bytes),
-            Run::Zeroes => self.out.push(0),
-            Run::From(from) => varint::put(shift(from, at.start), self.out),
+            Patch::New(bytes) => self.out.extend_from_slice(bytes),
+            Patch::Zeroes => self.out.push(0),
+            Patch::From(from) => varint::put(shift(from, at.start), self.out),
         }
         self.written = at.end;
     }
@@ -200,7 +200,7 @@ impl<'a> Runs<'a> {
     fn put_new(&mut self, at: Range<usize>) {
         let after = self.after;
         if let Some(bytes) = after.get(at.clone()).filter(|bytes| !bytes.is_empty()) {
-            self.put(at, Run::New(bytes));
+            self.put(at, Patch::New(bytes));
         }
     }
 
@@ -241,13 +241,13 @@ impl<'a> Runs<'a> {
             misses = 0;
             self.put_changed(new..found.start);
             let run = match from {
-                0 => Run::Zeroes,
-                from => Run::From(from + found.start - at),
+                0 => Patch::Zeroes,
+                from => Patch::From(from + found.start - at),
             };
             at = found.end;
             new = found.end;
             // What happens to stand where it stood is not told.
-            if !matches!(run, Run::From(from) if from == found.start) {
+            if !matches!(run, Patch::From(from) if from == found.start) {
                 self.put(found, run);
             }
         }
@@ -290,7 +290,7 @@ fn shift(from: usize, at: usize) -> u64 {
 
 /// What became of some bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Run<'a> {
+pub(super) enum Patch<'a> {
     /// They are these now.
     New(&'a [u8]),
     /// They are what stood here.
@@ -304,9 +304,9 @@ pub(super) fn apply(mut runs: &[u8], before: &[u8], after: &mut [u8]) -> Result<
     walk(&mut runs, after.len(), |at, run| {
         let place = after.get_mut(at).unwrap_or_default();
         match run {
-            Run::New(bytes) => place.copy_from_slice(bytes),
-            Run::Zeroes => place.fill(0),
-            Run::From(from) => {
+            Patch::New(bytes) => place.copy_from_slice(bytes),
+            Patch::Zeroes => place.fill(0),
+            Patch::From(from) => {
                 let end = from.saturating_add(place.len());
                 if let Some(moved) = before.get(from..end) {
                     place.copy_from_slice(moved);
@@ -320,7 +320,7 @@ pub(super) fn apply(mut runs: &[u8], before: &[u8], after: &mut [u8]) -> Result<
 pub(super) fn walk<'a>(
     input: &mut &'a [u8],
     bytes: usize,
-    mut each: impl FnMut(Range<usize>, Run<'a>),
+    mut each: impl FnMut(Range<usize>, Patch<'a>),
 ) -> Result<()> {
     let mut at = 0;
     loop {
@@ -337,10 +337,10 @@ pub(super) fn walk<'a>(
         let start = at + unchanged as usize;
         at = start + changed as usize;
         let run = match form {
-            0 => Run::New(take(input, changed as usize)?),
+            0 => Patch::New(take(input, changed as usize)?),
             _ => match take_number(input)? {
-                0 => Run::Zeroes,
-                shift => Run::From(moved(start, shift)?),
+                0 => Patch::Zeroes,
+                shift => Patch::From(moved(start, shift)?),
             },
         };
         each(start..at, run);

@@ -4,7 +4,7 @@
 //! A record that is replaced is there as long as a replay may ask for it: its segment is not used again before a meta
 //! page holds a commit that is no earlier than the one which freed it.
 
-use super::difference::{self, Run};
+use super::difference::{self, Patch};
 use super::{TAG_VALUE_DELTAS, damaged, take, take_number};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
@@ -174,7 +174,7 @@ impl<'a> Told<'a> {
         let begin = *input;
         let mut new_bytes = 0;
         difference::walk(input, length as usize, |_, run| {
-            if let Run::New(bytes) = run {
+            if let Patch::New(bytes) = run {
                 new_bytes += bytes.len();
             }
         })?;

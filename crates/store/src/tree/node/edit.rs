@@ -15,7 +15,7 @@ use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::insertions::RUN_AT;
 
 /// Where an entry stands in its page.
-struct Place {
+struct EntryLayout {
     cell: Range<usize>,
     payload: Range<usize>,
     mark: Mark,
@@ -316,7 +316,7 @@ impl<'a> NodeMut<'a> {
         if self.kind.has_equal_entries() {
             return self.remove_packed(slot);
         }
-        let cell = self.place(slot)?.cell;
+        let cell = self.layout(slot)?.cell;
         let n = self.n;
         let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n - 1));
         let page = &mut *self.page;
@@ -358,12 +358,12 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Where an entry of a page with slots stands.
-    fn place(&self, slot: usize) -> Result<Place> {
-        self.find_place(slot).ok_or_else(|| self.corrupt())
+    fn layout(&self, slot: usize) -> Result<EntryLayout> {
+        self.find_layout(slot).ok_or_else(|| self.corrupt())
     }
 
     #[inline]
-    fn find_place(&self, slot: usize) -> Option<Place> {
+    fn find_layout(&self, slot: usize) -> Option<EntryLayout> {
         let offset = self.offsets_at(self.n) + 2 * slot;
         let has_place = slot < self.n && !self.kind.has_equal_entries();
         let at = usize::from(has_place.then(|| self.page.u16_at(offset))?);
@@ -375,7 +375,7 @@ impl<'a> NodeMut<'a> {
             (Mark::Inline, child_bytes(self.kind), 2)
         };
         let end = at + cell_bytes(self.kind, suffix_len, len);
-        (end <= PAGE_BYTES).then_some(Place {
+        (end <= PAGE_BYTES).then_some(EntryLayout {
             cell: at..end,
             payload: at + skip..at + skip + len,
             mark,
@@ -391,7 +391,7 @@ impl<'a> NodeMut<'a> {
                 .then_some(range)
                 .ok_or_else(|| self.corrupt());
         }
-        Ok(self.place(slot)?.payload)
+        Ok(self.layout(slot)?.payload)
     }
 
     /// The payload of an entry, to be changed.
@@ -442,7 +442,7 @@ impl<'a> NodeMut<'a> {
         len: usize,
         mark: Mark,
     ) -> Result<Option<&mut [u8]>> {
-        let old = self.place(slot)?;
+        let old = self.layout(slot)?;
         let Range { start, end } = old.payload;
         if (old.mark, end - start) != (mark, len) {
             let cells = self.cells();
