@@ -77,7 +77,7 @@ fn acknowledged_means_durable(guards: Guards) {
     assert_eq!(log.durable(), log.end());
 }
 
-/// The only sync there is fails, whoever leads it.
+/// The only sync there is fails. Any of the threads may lead it.
 fn a_failure_is_known_to_all() {
     let disk = Disk::new();
     let log = Arc::new(new_log(&disk, Guards::default()));

@@ -276,7 +276,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
                         let is_dn = named.parse(self.schema, dn.as_bytes()).is_ok();
                         Ok(is_dn && named == whom.dn)
                     }
-                    // A search finds whoever has given the name to themselves.
+                    // Users may give themselves a name, and a search would find them by it.
                     Some(Mapped::Search { .. }) | None => Ok(false),
                 }
             }

@@ -98,7 +98,7 @@ impl<T: Write> Run<'_, T> {
         self.make(id, &changes)
     }
 
-    /// Changes attributes of an entry, whoever may do that otherwise. What a password policy says is not asked.
+    /// Changes attributes of an entry. Asks neither the access rules nor the password policy.
     fn make(
         &mut self,
         id: EntryId,

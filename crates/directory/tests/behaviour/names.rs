@@ -89,7 +89,7 @@ fn no_move_takes_entries_so_deep_that_they_cannot_be_named() {
     assert!(directory.check(|_| {}).unwrap().problems.is_empty());
 }
 
-/// All searches that passed such an entry failed, whoever asked for whatever.
+/// Every search that passed such an entry failed, for all users and all filters.
 #[test]
 fn what_has_no_name_any_more_is_passed_over() {
     let directory = seeded();

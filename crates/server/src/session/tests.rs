@@ -235,7 +235,7 @@ fn a_client_that_goes_stops_the_check_of_its_password() {
             assert!(bench.session.watches_peer());
             bench.session.peer_closed();
         }
-        // At once and without a word, whoever has the name: its end told who has one.
+        // It ends at once and without a word for every name. Otherwise its end would tell which names exist.
         assert_eq!(bench.session.then(), Then::Close, "{name}");
         assert!(bench.session.deadline().is_none());
         assert_eq!(bench.answers(), []);

@@ -83,7 +83,7 @@ impl Options {
     /// - While others have the environment open, data file and log are opened for reading, and snapshots are as new and
     ///   as safe as theirs. That takes write access to the lock file, where the reader table is; without it opening
     ///   fails with [`Error::Unprotected`](crate::Error::Unprotected).
-    /// - When nobody has, whoever comes first recovers as ever, and the files are opened for reading then.
+    /// - When nobody has, the first one to open it recovers as always, and then opens the files for reading.
     /// - If the files cannot be written to (for want of permission, or on a read-only medium), or on a storage that no
     ///   other process sees, the environment is what the files hold: what the log has behind the data file is replayed
     ///   in memory. As long as it is open, others can open it in the same way only; who wants to write gets
