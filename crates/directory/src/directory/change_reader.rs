@@ -117,6 +117,13 @@ impl<E: Engine> ChangeReader<E> {
         &self.position
     }
 
+    /// One that goes on at the same place by itself.
+    pub(crate) fn another(&self) -> ChangeReader<E> {
+        let mut another = self.directory.read_changes(self.position.clone());
+        another.taken = self.taken;
+        another
+    }
+
     /// Hands what a snapshot of the directory shows behind the reader's position to `each`, a commit at a time and in
     /// commit order, until `each` answers false or there is no more. A snapshot taken after
     /// an update was answered shows this update.

@@ -16,6 +16,7 @@
 //! if that went on in newer ones: what was changed meanwhile is told again.
 
 mod cookies;
+mod line;
 mod sinks;
 mod telling;
 

@@ -400,6 +400,82 @@ fn who_stays_is_told_each_change() {
     }
 }
 
+/// More changes than are read from the feed at once, with one of an entry above at their end.
+#[test]
+fn an_entry_is_told_before_those_below_it_however_late_it_was_changed() {
+    for (directory, stays) in [
+        (in_memory(), true),
+        (in_stores(), true),
+        (in_memory(), false),
+        (in_stores(), false),
+    ] {
+        let uids: Vec<String> = (0..300).map(|number| format!("p{number}")).collect();
+        let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+        people(&directory, &uids);
+        let query = everything(SUFFIX, Scope::Subtree, "(objectClass=*)");
+        let mut consumer = Consumer::new(&directory, &query);
+        match stays {
+            true => assert_eq!(consumer.synchronise(SyncMode::RefreshAndPersist), None),
+            false => consumer.refresh(),
+        }
+        consumer.copy.told();
+        for uid in &uids {
+            succeed(&directory, modify(&dn(uid), &[(Replace, "sn", &["new"])]));
+        }
+        succeed(
+            &directory,
+            add(
+                &format!("ou=New,{SUFFIX}"),
+                "objectClass: organizationalUnit\nou: New",
+            ),
+        );
+        succeed(
+            &directory,
+            rename(PEOPLE, "ou=Folk", true, Some(&format!("ou=New,{SUFFIX}"))),
+        );
+        match stays {
+            true => assert_eq!(consumer.go_on(), None),
+            false => consumer.refresh(),
+        }
+        let told = consumer.copy.told();
+        let told: Vec<&str> = told
+            .iter()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(word, dn)| ["Add", "Modify"].contains(&word).then_some(dn))
+            .collect();
+        let first = [
+            format!("ou=New,{SUFFIX}"),
+            format!("ou=Folk,ou=New,{SUFFIX}"),
+        ];
+        assert_eq!(told[..2], first);
+        // Each is told once.
+        assert_eq!(told.len(), 302);
+        consumer.copy.assert_is(&directory, &query);
+    }
+}
+
+/// More changes than are read from the feed at once, between the two of it.
+#[test]
+fn an_entry_that_has_come_and_gone_is_told_as_gone() {
+    for directory in [in_memory(), in_stores()] {
+        people(&directory, &["a"]);
+        let query = everything(SUFFIX, Scope::Subtree, "(objectClass=*)");
+        let mut consumer = Consumer::new(&directory, &query);
+        consumer.refresh();
+        consumer.copy.told();
+        succeed(&directory, person("b"));
+        for number in 0..300 {
+            let new = number.to_string();
+            succeed(&directory, modify(&dn("a"), &[(Replace, "sn", &[&new])]));
+        }
+        succeed(&directory, delete(&dn("b")));
+        consumer.refresh();
+        let told = consumer.copy.told();
+        assert_eq!(told[told.len() - 2..], ["gone 1", "done true"], "{told:?}");
+        consumer.copy.assert_is(&directory, &query);
+    }
+}
+
 #[test]
 fn who_has_a_cookie_that_does_not_do_begins_anew() {
     let directory = in_memory();

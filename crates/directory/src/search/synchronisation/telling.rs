@@ -1,8 +1,8 @@
 //! Telling what has changed, as the change feed names it: each entry as it is in a snapshot, and which have gone.
 //!
-//! Entries come in the order of their last changes, but none before an entry above it that is new or has a new name, as
-//! far as the feed is read at once. With an older snapshot at hand an entry has gone if it was a result there. Without
-//! one, each changed entry that is no result has: the consumer may have had it.
+//! Entries come in the order of their last changes, but none before an entry above it that is new or has a new name:
+//! what later portions of the feed say of these is known from [`Later`]. With an older snapshot at hand an entry has
+//! gone if it was a result there. Without one, each changed entry that is no result has: the consumer may have had it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use sapwood_ldap::controls::{ControlsBuf, EntryState};
 use sapwood_ldap::result::ResultCode;
 
+use super::line::Later;
 use super::sinks::{Changed as ChangedEntry, Probe, UuidSet, push_state};
 use super::{ENVELOPE_BYTES_MAX, Extent, refresh_required};
 use crate::changes::ChangeKind;
@@ -52,6 +53,8 @@ pub(super) struct Telling<E: Engine> {
     order: Vec<EntryId>,
     /// Whether the feed has no more.
     is_read: bool,
+    /// Where the feed has more than is read at once: which entries are not told in their turn.
+    later: Option<Later<E>>,
     told: Option<ToldEntry>,
     /// Entries that have gone, where there is no older snapshot.
     gone: UuidSet,
@@ -61,13 +64,44 @@ pub(super) struct Telling<E: Engine> {
 
 /// What the feed says of an entry.
 #[derive(Clone, Copy, Debug, Default)]
-struct Changed {
+pub(super) struct Changed {
     /// Its place in the order.
     at: usize,
     is_new: bool,
     is_renamed: bool,
     /// The entryUUID of one that was deleted.
     deleted: Option<[u8; 16]>,
+}
+
+impl Changed {
+    /// One of which only the name is known.
+    pub(super) fn named(is_new: bool, is_renamed: bool) -> Changed {
+        Changed {
+            is_new,
+            is_renamed,
+            ..Changed::default()
+        }
+    }
+
+    /// With a change of some kind.
+    pub(super) fn and(self, kind: ChangeKind) -> Changed {
+        Changed {
+            is_new: self.is_new || kind == ChangeKind::Added,
+            is_renamed: self.is_renamed || kind == ChangeKind::Renamed,
+            ..self
+        }
+    }
+
+    /// Takes what another portion says of the name.
+    pub(super) fn add(&mut self, other: Changed) {
+        self.is_new |= other.is_new;
+        self.is_renamed |= other.is_renamed;
+    }
+
+    /// Whether there is a new name.
+    pub(super) fn is_named(&self) -> bool {
+        self.is_new || self.is_renamed
+    }
 }
 
 /// An entry that is being told.
@@ -117,6 +151,7 @@ impl<E: Engine> Telling<E> {
             changed: HashMap::new(),
             order: Vec::new(),
             is_read: false,
+            later: None,
             told: None,
             gone: UuidSet::default(),
             lacks_before: false,
@@ -187,6 +222,11 @@ impl<E: Engine> Telling<E> {
         for _ in 0..LOOKED_AT_ONCE {
             self.lacks_before = false;
             let Some(told) = &mut self.told else {
+                if let Some(later) = &mut self.later
+                    && later.read(&self.now.snapshot)?
+                {
+                    return Ok(Told::Part(Step::More));
+                }
                 match self.next()? {
                     Some(told) => self.told = Some(told),
                     None if self.is_read => return Ok(Told::All),
@@ -274,12 +314,21 @@ impl<E: Engine> Telling<E> {
                 Vacant(place) => place.insert(Changed::default()),
             };
             known.at = at;
-            known.is_new |= change.kind == ChangeKind::Added;
-            known.is_renamed |= change.kind == ChangeKind::Renamed;
+            *known = known.and(change.kind);
             if change.kind == ChangeKind::Deleted {
                 known.deleted = change.former.map(|former| former.uuid);
             }
         })?;
+        match &self.later {
+            Some(later) => changed.retain(|id, _| !later.is_told(*id)),
+            None if self.is_read => {}
+            None => {
+                self.later = Some(match self.before {
+                    Some(_) => Later::compared(),
+                    None => Later::read_by(reader.another()),
+                });
+            }
+        }
         // Each at its last change.
         let mut at = 0;
         order.retain(|id| {
@@ -297,10 +346,16 @@ impl<E: Engine> Telling<E> {
                 self.order.pop();
                 continue;
             }
-            let id = self.first_of_line(last)?;
-            let Some(changed) = self.changed.remove(&id) else {
-                continue;
-            };
+            let (id, early) = self.first_of_line(last)?;
+            let is_there = self.now.has(id)?;
+            let mut changed = self.changed.remove(&id).unwrap_or_default();
+            changed.add(early);
+            if let Some(later) = &mut self.later
+                && changed.is_named()
+                && is_there
+            {
+                later.keep(id, true);
+            }
             return Ok(Some(ToldEntry {
                 id,
                 changed,
@@ -311,24 +366,34 @@ impl<E: Engine> Telling<E> {
         Ok(None)
     }
 
-    /// An entry, or the highest one above it that is new or has a new name and is not told yet.
-    fn first_of_line(&self, id: EntryId) -> Result<EntryId> {
-        let is_due = |id: &EntryId| {
-            let known = self.changed.get(id);
-            known.is_some_and(|known| known.is_new || known.is_renamed)
-        };
-        if !self.now.has(id)? || !self.changed.keys().any(is_due) {
-            return Ok(id);
+    /// An entry, or the highest one above it that is new or has a new name and is not told yet; what later portions say
+    /// of that one.
+    fn first_of_line(&mut self, id: EntryId) -> Result<(EntryId, Changed)> {
+        let in_turn = (id, Changed::default());
+        let has_named = || self.changed.values().any(Changed::is_named);
+        if !self.now.has(id)? || self.later.is_none() && !has_named() {
+            return Ok(in_turn);
         }
         let mut names = self.now.snapshot.take_names();
         let parent = parent_of(&self.now.snapshot, id)?;
         let above = names.superior(self.now.snapshot.view(), parent);
-        let first = names::if_named(above.map(|superior| {
+        let line = names::if_named(above.map(|superior| {
             let line = superior.into_iter().flat_map(|superior| superior.line());
-            line.filter(|id| is_due(id)).last()
+            line.collect::<Vec<_>>()
         }));
         self.now.snapshot.put_back_names(names);
-        Ok(first?.flatten().unwrap_or(id))
+        for above in line?.unwrap_or_default().into_iter().rev() {
+            if let Some(later) = &mut self.later {
+                let sides = (self.before.as_ref(), &self.now.snapshot);
+                if let Some(due) = later.due(above, sides, &mut self.lacks_before)? {
+                    return Ok((above, due));
+                }
+            }
+            if self.changed.get(&above).is_some_and(Changed::is_named) {
+                return Ok((above, Changed::default()));
+            }
+        }
+        Ok(in_turn)
     }
 
     /// Whether the entries below one that was renamed may have entered or left what the consumer sees.
@@ -417,7 +482,9 @@ impl<E: Engine> Telling<E> {
         let Some(before) = &self.before else {
             let uuid = match changed.deleted {
                 Some(uuid) => Some(uuid),
-                None => uuid_of(&self.now.snapshot, id)?,
+                None if self.now.has(id)? => uuid_of(&self.now.snapshot, id)?,
+                // A later portion has its end.
+                None => None,
             };
             if let Some(uuid) = uuid
                 && !self.gone.push(uuid)
@@ -473,7 +540,7 @@ fn uuid_of<E: Engine>(snapshot: &Snapshot<E>, id: EntryId) -> Result<Option<[u8;
     })
 }
 
-fn read<E: Engine, T>(
+pub(super) fn read<E: Engine, T>(
     snapshot: &Snapshot<E>,
     id: EntryId,
     told: impl FnOnce(&Entry<'_>) -> Result<T>,
