@@ -64,9 +64,15 @@ impl From<Trouble> for End {
     }
 }
 
+impl From<sapwood_client::Error> for Trouble {
+    fn from(error: sapwood_client::Error) -> Trouble {
+        Trouble::Failed(error.to_string())
+    }
+}
+
 impl From<sapwood_client::Error> for End {
     fn from(error: sapwood_client::Error) -> End {
-        End::Trouble(Trouble::Failed(error.to_string()))
+        End::Trouble(error.into())
     }
 }
 
@@ -327,7 +333,8 @@ fn take(machine: &mut Machine, bytes: &[u8]) -> Result<(), End> {
     }
 }
 
-async fn connect(agreement: &Agreement) -> Result<Connection, End> {
+/// Connects to a provider, and binds there.
+pub(super) async fn connect(agreement: &Agreement) -> Result<Connection, Trouble> {
     let trust = match &agreement.authorities {
         Some(file) => Trust::authorities(Path::new(file))?,
         None => Trust::Nobody,

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow};
 use sapwood_directory::{Agreement, AgreementPassword, Directory};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
-use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
+use sapwood_server::consumer::{Lag, lags};
+use sapwood_server::{Config, ConsumerStatus, admin};
 
 use crate::cli::{AddAgreement, ReplicaStatus};
 use crate::commands::config;
@@ -137,20 +138,21 @@ pub(crate) fn by_command(
         }
         ["list"] => {
             let all = agreements()?;
-            for Agreement {
-                rid,
-                provider,
-                base,
-                persists,
-                ..
-            } in &all
-            {
-                let kind = if *persists {
-                    "stays connected"
-                } else {
-                    "asks again"
+            let lags = lags(directory, &all);
+            for (agreement, lag) in all.iter().zip(&lags) {
+                let Agreement {
+                    rid,
+                    provider,
+                    base,
+                    ..
+                } = agreement;
+                let kind = match agreement.persists {
+                    true => "stays connected",
+                    false => "asks again",
                 };
-                note(&format!("{rid:03}  {provider}  {base}  {kind}"));
+                let behind = told(lag).map_or(String::new(), |told| format!(", {told}"));
+                note(&format!("{rid:03}  {provider}  {base}  {kind}{behind}"));
+                not_told(lag).iter().for_each(|line| note(line));
             }
             Ok(if all.is_empty() {
                 NONE.to_owned()
@@ -162,13 +164,24 @@ pub(crate) fn by_command(
             let Some(running) = running else {
                 return Ok("no server runs on the directory: nothing is copied".to_owned());
             };
-            for status in running {
+            let all = agreements()?;
+            let followed = |rid| running.iter().find(|status: &&_| status.rid == rid);
+            let lags = lags(directory, &all);
+            for (agreement, lag) in all.iter().zip(&lags) {
+                // One that is new begins within a second.
+                let begins = ConsumerStatus {
+                    rid: agreement.rid,
+                    provider: agreement.provider.clone(),
+                    base: agreement.base.clone(),
+                    ..ConsumerStatus::default()
+                };
+                let status = followed(agreement.rid).unwrap_or(&begins);
                 match form {
-                    "json" => note(&json(status)),
-                    _ => shown(status).iter().for_each(|line| note(line)),
+                    "json" => note(&json(status, lag)),
+                    _ => shown(status, lag).iter().for_each(|line| note(line)),
                 }
             }
-            Ok(match (running, form) {
+            Ok(match (&*all, form) {
                 ([], "text") => NONE.to_owned(),
                 _ => String::new(),
             })
@@ -228,26 +241,39 @@ fn with_base(value: &str, base: &str) -> String {
     value.replacen("searchbase=\"\"", &format!("searchbase=\"{quoted}\""), 1)
 }
 
-/// For how many seconds a copy may have been behind; none if it was not complete since the server was started. One that
-/// follows has all that it was told.
-fn lag(status: &ConsumerStatus) -> Option<u64> {
-    let complete_at = status.complete_at?;
-    match status.state {
-        ConsumerState::Following => Some(0),
-        _ => {
-            let ago = SystemTime::now().duration_since(complete_at);
-            Some(ago.map_or(0, |ago| ago.as_secs()))
-        }
+/// For how many seconds a copy may have been behind when its provider does not tell; none if it was not complete since
+/// the server was started.
+fn complete_ago(status: &ConsumerStatus) -> Option<u64> {
+    let ago = SystemTime::now().duration_since(status.complete_at?);
+    Some(ago.map_or(0, |ago| ago.as_secs()))
+}
+
+/// A lag for people, if the provider has told.
+fn told(lag: &Lag) -> Option<String> {
+    match lag {
+        Lag::Nothing => Some("complete".to_owned()),
+        Lag::Behind { time: None, .. } => Some("not complete yet".to_owned()),
+        Lag::Behind {
+            time: Some(time), ..
+        } => Some(format!("{:.1} s behind", time.as_secs_f64())),
+        Lag::Unknown(_) => None,
+    }
+}
+
+/// Why a lag is not known.
+fn not_told(lag: &Lag) -> Option<String> {
+    match lag {
+        Lag::Unknown(why) => Some(format!("     how far it is behind is not known: {why}")),
+        _ => None,
     }
 }
 
 /// Lines for people.
-fn shown(status: &ConsumerStatus) -> Vec<String> {
-    let complete = match lag(status) {
-        Some(0) => "complete".to_owned(),
+fn shown(status: &ConsumerStatus, lag: &Lag) -> Vec<String> {
+    let complete = told(lag).unwrap_or_else(|| match complete_ago(status) {
         Some(seconds) => format!("complete {seconds} s ago"),
         None => "not complete since the start".to_owned(),
-    };
+    });
     let mut lines = vec![format!(
         "{:03}  {}  {}  {}, {complete}, {} changes taken",
         status.rid,
@@ -262,10 +288,11 @@ fn shown(status: &ConsumerStatus) -> Vec<String> {
     if !status.last_error.is_empty() {
         lines.push(format!("     {}", status.last_error));
     }
+    lines.extend(not_told(lag));
     lines
 }
 
-fn json(status: &ConsumerStatus) -> String {
+fn json(status: &ConsumerStatus, lag: &Lag) -> String {
     let seconds = |when: Option<SystemTime>| {
         let since = when.and_then(|when| when.duration_since(UNIX_EPOCH).ok());
         since.map_or("null".to_owned(), |since| since.as_secs().to_string())
@@ -274,16 +301,30 @@ fn json(status: &ConsumerStatus) -> String {
         "" => "null".to_owned(),
         text => quoted(text),
     };
+    let (lag_seconds, lag_error) = match lag {
+        Lag::Nothing => ("0".to_owned(), ""),
+        Lag::Behind {
+            time: Some(time), ..
+        } => (time.as_secs_f64().to_string(), ""),
+        Lag::Behind { time: None, .. } => ("null".to_owned(), ""),
+        Lag::Unknown(why) => ("null".to_owned(), &**why),
+    };
+    let lacks = match lag {
+        Lag::Behind { replicas, .. } => replicas.iter().map(u16::to_string).collect(),
+        _ => Vec::new(),
+    };
     format!(
         "{{\"rid\":{},\"provider\":{},\"base\":{},\"state\":{},\"changes\":{},\"completeAt\":{},\"lagSeconds\":{},\
-         \"position\":{},\"lastError\":{}}}",
+         \"lacksOf\":[{}],\"lagError\":{},\"position\":{},\"lastError\":{}}}",
         status.rid,
         quoted(&status.provider),
         quoted(&status.base),
         quoted(status.state.word()),
         status.changes,
         seconds(status.complete_at),
-        lag(status).map_or("null".to_owned(), |lag| lag.to_string()),
+        lag_seconds,
+        lacks.join(","),
+        text(lag_error),
         text(&status.cookie),
         text(&status.last_error)
     )
@@ -315,10 +356,25 @@ mod tests {
             last_error: "'x' is \"odd\"\n".into(),
             ..ConsumerStatus::default()
         };
-        assert_eq!(
-            json(&status),
-            r#"{"rid":7,"provider":"ldap://a","base":"","state":"connecting","changes":0,"completeAt":null,"lagSeconds":null,"position":null,"lastError":"'x' is \"odd\"\u000a"}"#
-        );
+        let lag = Lag::Behind {
+            replicas: vec![1, 2],
+            time: Some(std::time::Duration::from_millis(1500)),
+        };
+        let first = r#"{"rid":7,"provider":"ldap://a","base":"","state":"connecting","changes":0,"completeAt":null,"#;
+        let last = r#""position":null,"lastError":"'x' is \"odd\"\u000a"}"#;
+        for (lag, between) in [
+            (
+                Lag::Nothing,
+                r#""lagSeconds":0,"lacksOf":[],"lagError":null,"#,
+            ),
+            (lag, r#""lagSeconds":1.5,"lacksOf":[1,2],"lagError":null,"#),
+            (
+                Lag::Unknown("\"".into()),
+                r#""lagSeconds":null,"lacksOf":[],"lagError":"\"","#,
+            ),
+        ] {
+            assert_eq!(json(&status, &lag), format!("{first}{between}{last}"));
+        }
     }
 
     #[test]
