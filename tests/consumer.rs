@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
-use sapwood_ldap::message::{ModifyDnRequest, Request};
+use sapwood_ldap::list::ChangeKind::{Add, Delete};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{sapwood, sapwood_ok, text};
-use sapwood_testkit::requests::message;
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup, requests};
 
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
@@ -59,57 +57,6 @@ fn become_equal(provider: &mut Client, copy: &mut Client) {
     copies::become_equal(provider, copy, &["structuralObjectClass"]);
 }
 
-/// Adds, changes, renames and deletes.
-fn change(client: &mut Client, round: &str) {
-    let new = format!("new-{round}");
-    client.tell(&person(&new)).succeeded();
-    let gone = format!("gone-{round}");
-    client.tell(&person(&gone)).succeeded();
-    let changes: &[requests::Change<'_>] = &[
-        (Replace, "sn", &["second"]),
-        (Add, "description", &[round]),
-        (
-            Replace,
-            "userPassword",
-            &["{SSHA}BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"],
-        ),
-    ];
-    let modify = requests::modify(1, &dn("p0"), changes);
-    client.tell(&modify).succeeded();
-    let delete = message(1, Request::Delete(&dn(&gone)));
-    client.tell(&delete).succeeded();
-    // Another entry gets the name of one that has gone.
-    client.tell(&person(&gone)).succeeded();
-    let (unit, renamed) = (
-        format!("ou=Unit {round},{SUFFIX}"),
-        format!("ou=Renamed {round}"),
-    );
-    let attributes = [("objectClass", "organizationalUnit"), ("ou", round)];
-    let add = requests::add(1, &unit, &attributes);
-    client.tell(&add).succeeded();
-    let below = format!("ou=Below,{unit}");
-    let attributes = [("objectClass", "organizationalUnit"), ("ou", "Below")];
-    let add = requests::add(1, &below, &attributes);
-    client.tell(&add).succeeded();
-    let rename = message(1, requests::rename(&unit, &renamed));
-    client.tell(&rename).succeeded();
-    let moved = format!("uid=moved-{round}");
-    let rename = message(1, requests::rename(&dn(&new), &moved));
-    client.tell(&rename).succeeded();
-    // Last, as slapd 2.5 cannot rename an entry after another one was moved below it.
-    let name = dn(&format!("moved-{round}"));
-    let Request::ModifyDn(request) = requests::rename(&name, &moved) else {
-        panic!("no rename")
-    };
-    let unit = format!("{renamed},{SUFFIX}");
-    let request = ModifyDnRequest {
-        new_superior: Some(&unit),
-        ..request
-    };
-    let rename = message(1, Request::ModifyDn(request));
-    client.tell(&rename).succeeded();
-}
-
 /// A copy of what a provider has, which is changed while the copy follows, and while it is not there.
 fn follows(provider: &mut Client, url: &str, kind: &str) {
     let copy = Folder::init(&[]);
@@ -117,18 +64,18 @@ fn follows(provider: &mut Client, url: &str, kind: &str) {
     agree(&server, url, kind);
     let mut client = Client::admin(server.address());
     become_equal(provider, &mut client);
-    change(provider, "one");
+    copies::change(provider, "one");
     become_equal(provider, &mut client);
     // Updates are for the provider.
     let refused = client.tell(&person("own"));
     assert_eq!(refused.code, ResultCode::Referral, "{refused:?}");
     // It goes on where it was.
     server.kill();
-    change(provider, "two");
+    copies::change(provider, "two");
     let server = copy.serve();
     let mut client = Client::admin(server.address());
     become_equal(provider, &mut client);
-    change(provider, "three");
+    copies::change(provider, "three");
     become_equal(provider, &mut client);
     server.stop();
     copy.sapwood_ok("check", &[]);
@@ -182,7 +129,7 @@ fn a_provider_that_goes_away_and_comes_back_is_followed_again() {
     slapd.kill();
     server.wait_for("This is tried again");
     slapd.start_again();
-    change(&mut Client::admin(slapd.address()), "one");
+    copies::change(&mut Client::admin(slapd.address()), "one");
     become_equal(&mut Client::admin(slapd.address()), &mut client);
 }
 
@@ -225,7 +172,7 @@ fn one_of_several_slapds_is_followed_with_the_numbers_of_all_of_them() {
     );
     let mut client = Client::admin(server.address());
     become_equal(&mut one, &mut client);
-    change(&mut other, "one");
+    copies::change(&mut other, "one");
     become_equal(&mut other, &mut client);
     one.tell(&person("own")).succeeded();
     become_equal(&mut one, &mut client);

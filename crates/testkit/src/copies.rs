@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Add, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{Request, Scope, SearchRequest};
+use sapwood_ldap::message::{ModifyDnRequest, Request, Scope, SearchRequest};
 
+use crate::requests::message;
 use crate::{Client, SUFFIX, requests};
 
 /// The entry above the people.
@@ -45,6 +47,57 @@ pub fn add_top(client: &mut Client) {
     client.tell(&requests::add(1, SUFFIX, &top)).succeeded();
     let unit = [("objectClass", "organizationalUnit"), ("ou", "People")];
     client.tell(&requests::add(1, PEOPLE, &unit)).succeeded();
+}
+
+/// Adds, changes, renames and deletes, with names of their own in each round. There is somebody named `p0`.
+pub fn change(client: &mut Client, round: &str) {
+    let new = format!("new-{round}");
+    client.tell(&person(&new)).succeeded();
+    let gone = format!("gone-{round}");
+    client.tell(&person(&gone)).succeeded();
+    let changes: &[requests::Change<'_>] = &[
+        (Replace, "sn", &["second"]),
+        (Add, "description", &[round]),
+        (
+            Replace,
+            "userPassword",
+            &["{SSHA}BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"],
+        ),
+    ];
+    let modify = requests::modify(1, &dn("p0"), changes);
+    client.tell(&modify).succeeded();
+    let delete = message(1, Request::Delete(&dn(&gone)));
+    client.tell(&delete).succeeded();
+    // Another entry gets the name of one that has gone.
+    client.tell(&person(&gone)).succeeded();
+    let (unit, renamed) = (
+        format!("ou=Unit {round},{SUFFIX}"),
+        format!("ou=Renamed {round}"),
+    );
+    let attributes = [("objectClass", "organizationalUnit"), ("ou", round)];
+    let add = requests::add(1, &unit, &attributes);
+    client.tell(&add).succeeded();
+    let below = format!("ou=Below,{unit}");
+    let attributes = [("objectClass", "organizationalUnit"), ("ou", "Below")];
+    let add = requests::add(1, &below, &attributes);
+    client.tell(&add).succeeded();
+    let rename = message(1, requests::rename(&unit, &renamed));
+    client.tell(&rename).succeeded();
+    let moved = format!("uid=moved-{round}");
+    let rename = message(1, requests::rename(&dn(&new), &moved));
+    client.tell(&rename).succeeded();
+    // Last, as slapd 2.5 cannot rename an entry after another one was moved below it.
+    let name = dn(&format!("moved-{round}"));
+    let Request::ModifyDn(request) = requests::rename(&name, &moved) else {
+        panic!("no rename")
+    };
+    let unit = format!("{renamed},{SUFFIX}");
+    let request = ModifyDnRequest {
+        new_superior: Some(&unit),
+        ..request
+    };
+    let rename = message(1, Request::ModifyDn(request));
+    client.tell(&rename).succeeded();
 }
 
 /// By name, lines of an attribute and a value.
