@@ -8,7 +8,7 @@ use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::copies::{self, person};
 use sapwood_testkit::folder::{Folder, Running};
-use sapwood_testkit::program::{sapwood, sapwood_ok, text};
+use sapwood_testkit::program::{sapwood, sapwood_ok, succeeded, text};
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup};
 
 /// Adds the first entries, and some people.
@@ -178,6 +178,100 @@ fn how_far_a_copy_is_behind_is_told_by_what_the_provider_has() {
         said.contains(&url) && said.contains("is not known: "),
         "{said}"
     );
+}
+
+/// `sapwood replica COMMAND DIR --rid 1 ...`.
+fn of_agreement(copy: &Folder, command: &str, more: &[&str]) -> Output {
+    let path = copy.path();
+    let args = ["replica", command, path.to_str().unwrap(), "--rid", "1"];
+    sapwood(args.iter().chain(more))
+}
+
+#[test]
+fn a_copy_that_is_suspended_stays_as_it_is_until_it_goes_on() {
+    let (_folder, provider) = provider();
+    let mut origin = Client::admin(provider.address());
+    let copy = Folder::init(&[]);
+    let server = copy.serve();
+    follow(&copy, provider.ldap(), &[]);
+    let mut client = Client::admin(server.address());
+    stay_equal(&mut origin, &mut [&mut client], "one");
+    let said = succeeded(of_agreement(&copy, "suspend", &[]));
+    assert!(said.contains("suspended"), "{said}");
+    server.wait_for("agreement 001: ended");
+    copies::change(&mut origin, "two");
+    let status = status_with(&copy, "\"suspended\"");
+    assert!(
+        status.contains("\"lacksOf\":[1]") && status.contains("csn="),
+        "{status}"
+    );
+    let refused = client.tell(&person("own"));
+    assert_eq!(refused.code, ResultCode::Referral, "{refused:?}");
+    // Also when another server begins.
+    server.stop();
+    let server = copy.serve();
+    let mut client = Client::admin(server.address());
+    status_with(&copy, "\"suspended\"");
+    let found = client.search(SUFFIX, Scope::Subtree, "(uid=moved-two)");
+    assert_eq!(found.len(), 1, "{found:?}");
+    succeeded(of_agreement(&copy, "resume", &[]));
+    stay_equal(&mut origin, &mut [&mut client], "three");
+}
+
+#[test]
+fn a_copy_is_promoted_once_it_has_all_that_the_provider_has() {
+    let first = Slapd::with(&SlapdSetup {
+        global: "modulepath /usr/lib/ldap\nmoduleload syncprov\n",
+        database: "index entryUUID,entryCSN eq\noverlay syncprov\n",
+        ..SlapdSetup::default()
+    });
+    let mut origin = Client::admin(first.address());
+    fill(&mut origin);
+    let copy = Folder::init(&[]);
+    enable(&copy, "2");
+    let server = copy.serve();
+    follow(&copy, &format!("ldap://{}", first.address()), &[]);
+    let mut client = Client::admin(server.address());
+    stay_equal(&mut origin, &mut [&mut client], "one");
+    succeeded(of_agreement(&copy, "suspend", &[]));
+    server.wait_for("agreement 001: ended");
+    origin.tell(&person("late")).succeeded();
+    let refused = of_agreement(&copy, "promote", &[]);
+    assert!(!refused.status.success());
+    assert!(
+        text(&refused.stderr).contains("would be lost"),
+        "{refused:?}"
+    );
+    let referred = client.tell(&person("own"));
+    assert_eq!(referred.code, ResultCode::Referral, "{referred:?}");
+    succeeded(of_agreement(&copy, "resume", &[]));
+    copies::become_equal(&mut origin, &mut client, &[]);
+    status_with(&copy, "\"lagSeconds\":0,");
+    let said = succeeded(of_agreement(&copy, "promote", &[]));
+    assert!(said.contains("it had all"), "{said}");
+    client.tell(&person("own")).succeeded();
+}
+
+#[test]
+fn a_copy_of_a_provider_that_is_gone_is_promoted_as_it_is_when_that_is_asked_for() {
+    let (_folder, provider) = provider();
+    let mut origin = Client::admin(provider.address());
+    let copy = Folder::init(&[]);
+    let server = copy.serve();
+    follow(&copy, provider.ldap(), &[]);
+    let mut client = Client::admin(server.address());
+    stay_equal(&mut origin, &mut [&mut client], "one");
+    provider.kill();
+    let refused = of_agreement(&copy, "promote", &[]);
+    assert!(!refused.status.success());
+    assert!(
+        text(&refused.stderr).contains("nobody knows"),
+        "{refused:?}"
+    );
+    let said = succeeded(of_agreement(&copy, "promote", &["--danger-lose-changes"]));
+    // It was made without a number.
+    assert!(said.contains("sapwood replica enable"), "{said}");
+    client.tell(&person("own")).succeeded();
 }
 
 #[test]

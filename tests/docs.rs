@@ -156,11 +156,12 @@ fn files(folder: PathBuf) -> Vec<PathBuf> {
     files
 }
 
-/// A page on its way: its folder, and the server that runs.
+/// A page on its way: its folder, and the servers that run.
 struct Page {
     name: String,
     scratch: Scratch,
-    server: Option<Process>,
+    /// Those that run, and the beginnings of their scripts. Another one with the same beginning takes their place.
+    servers: Vec<(String, Process)>,
     /// What a port of the page is in truth; 0 before there is a server.
     ports: [String; 2],
 }
@@ -176,7 +177,7 @@ impl Page {
         Self {
             name: name.to_owned(),
             scratch: Scratch::new(),
-            server: None,
+            servers: Vec::new(),
             ports: ["0".to_owned(), "0".to_owned()],
         }
     }
@@ -206,7 +207,7 @@ impl Page {
                 (Err(failed), _) => panic!("docs/{name}, line {line}: {failed}"),
             }
         }
-        if let Some(mut server) = self.server {
+        for (_, mut server) in self.servers {
             server.signal(Signal::TERM);
             assert!(server.wait().success(), "{}", server.log());
         }
@@ -215,8 +216,18 @@ impl Page {
     /// Runs a script; what it says, on standard output and standard error.
     fn script(&mut self, script: &str) -> Result<String, String> {
         let is_server = script.starts_with("sapwood serve") && !script.contains("||");
+        // `sapwood serve` and a folder.
+        let beginning: Vec<&str> = script.split_whitespace().take(3).collect();
+        let beginning = beginning.join(" ");
         if is_server {
-            self.ports = ["0".to_owned(), "0".to_owned()];
+            self.servers.retain(|(other, _)| *other != beginning);
+            for ((scheme, _), port) in PORTS.iter().zip(&mut self.ports) {
+                let is_new =
+                    self.servers.is_empty() || script.contains(&format!("--listen {scheme}://"));
+                if is_new {
+                    *port = "0".to_owned();
+                }
+            }
         }
         let script = self.with_ports(script);
         let mut shell = Command::new("bash");
@@ -244,7 +255,7 @@ impl Page {
                 let at = PORTS.iter().position(|(known, _)| *known == scheme);
                 self.ports[at.unwrap()] = rest.rsplit(':').next().unwrap().to_owned();
             }
-            self.server = Some(server);
+            self.servers.push((beginning, server));
             let told = log
                 .lines()
                 .filter_map(|line| line.find("listening on").map(|at| &line[at..]));

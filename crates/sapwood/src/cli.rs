@@ -171,7 +171,13 @@ pub(crate) enum Replica {
     /// Tell what the copies are doing
     Status(ReplicaStatus),
     /// Stop copying from a server: entries stay, and can be updated
-    Remove(RemoveAgreement),
+    Remove(OneAgreement),
+    /// Copy nothing from a server for the time being: entries stay, and are read-only
+    Suspend(OneAgreement),
+    /// Go on where a copy was suspended
+    Resume(OneAgreement),
+    /// Take updates here in the place of the provider, if the copy has all that the provider has
+    Promote(Promote),
 }
 
 #[derive(Debug, clap::Args)]
@@ -219,13 +225,26 @@ pub(crate) struct ReplicaStatus {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct RemoveAgreement {
+pub(crate) struct OneAgreement {
     /// The folder of the directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// The number of the agreement
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
     pub(crate) rid: u16,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Promote {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The number of the agreement
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
+    pub(crate) rid: u16,
+    /// Do without changes that the copy lacks, or may lack when the provider does not answer
+    #[arg(long)]
+    pub(crate) danger_lose_changes: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -728,6 +747,9 @@ mod tests {
             "sapwood restore d f",
             "sapwood replica enable d",
             "sapwood replica enable d --sid 4095",
+            "sapwood replica suspend d --rid 1",
+            "sapwood replica resume d --rid 1",
+            "sapwood replica promote d --rid 999 --danger-lose-changes",
             "sapwood reload d",
             "sapwood passwd d",
             "sapwood demo --once",

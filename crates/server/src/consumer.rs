@@ -93,7 +93,11 @@ fn look_after<E: Engine>(
 ) {
     let mut running: Vec<Running> = Vec::new();
     loop {
-        match directory.ask_settings(|settings| settings.agreements.clone()) {
+        let wanted = directory.ask_settings(|settings| {
+            let wanted = settings.agreements.iter().filter(|one| !one.suspended);
+            wanted.cloned().collect::<Vec<_>>()
+        });
+        match wanted {
             Ok(wanted) => adjust(directory, committed, statuses, &mut running, &wanted),
             Err(error) => tracing::error!("agreements cannot be read: {error}"),
         }

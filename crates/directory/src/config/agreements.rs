@@ -6,8 +6,8 @@
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Two words are this server's own: `passwordfile` names a file whose first line is the password, and `plaintext=yes`
-//! lets it go over the network without TLS.
+//! Three words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes` lets
+//! it go over the network without TLS, and with `suspended=yes` nothing is copied for the time being.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +54,8 @@ pub struct Agreement {
     pub authorities: Option<String>,
     /// Whether a password may go over the network in clear text.
     pub plaintext: bool,
+    /// Whether nothing is copied for the time being. What was copied stays read-only.
+    pub suspended: bool,
 }
 
 /// The password of an agreement.
@@ -102,6 +104,7 @@ impl Default for Agreement {
             start_tls: false,
             authorities: None,
             plaintext: false,
+            suspended: false,
         }
     }
 }
@@ -232,6 +235,7 @@ impl FromStr for Agreement {
                 "starttls" => return Err("starttls is critical, yes or no".to_owned()),
                 "tls_cacert" => read.authorities = Some(value),
                 "plaintext" => read.plaintext = value == "yes",
+                "suspended" => read.suspended = value == "yes",
                 // What is done in any case.
                 "scope" if value.eq_ignore_ascii_case("sub") => {}
                 "filter" if value.eq_ignore_ascii_case("(objectClass=*)") => {}
@@ -331,8 +335,11 @@ impl fmt::Display for Agreement {
         if let Some(file) = &self.authorities {
             write!(f, " tls_cacert={}", written(file))?;
         }
-        match self.plaintext {
-            true => f.write_str(" plaintext=yes"),
+        if self.plaintext {
+            f.write_str(" plaintext=yes")?;
+        }
+        match self.suspended {
+            true => f.write_str(" suspended=yes"),
             false => Ok(()),
         }
     }
@@ -393,7 +400,7 @@ mod tests {
             "rid=999 provider=ldaps://a.example searchbase=o=x type=refreshOnly interval=00:00:01:05",
             "rid=0 provider=ldap://a.example starttls=critical tls_cacert=/etc/ca.pem passwordfile=/p binddn=cn=a \
              searchbase=\"o=a b\"",
-            "rid=5 provider=ldap://a.example plaintext=yes credentials=x searchbase=o=x",
+            "rid=5 provider=ldap://a.example plaintext=yes suspended=yes credentials=x searchbase=o=x",
         ];
         for text in others.into_iter().chain([text]) {
             let agreement = read(text).unwrap();

@@ -24,7 +24,10 @@ pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
         Replica::Add(args) => agreements::add(args, out)?,
         Replica::List(args) => agreements::list(&args.folder, out)?,
         Replica::Status(args) => agreements::status(args, out)?,
-        Replica::Remove(args) => agreements::remove(&args.folder, args.rid, out)?,
+        Replica::Remove(args) => agreements::change_one("remove", args, out)?,
+        Replica::Suspend(args) => agreements::change_one("suspend", args, out)?,
+        Replica::Resume(args) => agreements::change_one("resume", args, out)?,
+        Replica::Promote(args) => agreements::promote(args, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -274,6 +274,11 @@ impl<E: Engine> Link<E> {
         requester: &std::sync::Arc<Requester>,
         changes: Replicated,
     ) -> Result<(), End> {
+        // It ends soon after its agreement does. Until then nothing overwrites what clients update by now.
+        let is_agreed = |agreements: &[Agreement]| agreements.contains(&self.agreement);
+        if !(self.directory).ask_settings(|settings| is_agreed(&settings.agreements))? {
+            return Err(Trouble::Failed("the agreement has ended or changed".into()).into());
+        }
         let updates = [Update {
             requester: requester.clone(),
             request: UpdateRequest::Replicated(Box::new(changes)),

@@ -20,6 +20,8 @@ pub enum ConsumerState {
     Resting,
     /// Something is in the way, and it tries again later.
     Failing,
+    /// Nothing is copied until somebody resumes it.
+    Suspended,
 }
 
 impl ConsumerState {
@@ -31,6 +33,7 @@ impl ConsumerState {
             ConsumerState::Following => "following",
             ConsumerState::Resting => "resting",
             ConsumerState::Failing => "failing",
+            ConsumerState::Suspended => "suspended",
         }
     }
 }

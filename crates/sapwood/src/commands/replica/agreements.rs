@@ -1,5 +1,5 @@
-//! `sapwood replica add`, `list`, `status` and `remove`: what this server copies from others, by the running server if
-//! there is one. An agreement is a value of `olcSyncrepl` in `cn=config`.
+//! `sapwood replica add`, `list`, `status`, `suspend`, `resume`, `promote` and `remove`: what this server copies from
+//! others, by the running server if there is one. An agreement is a value of `olcSyncrepl` in `cn=config`.
 
 use std::io::Write as _;
 use std::path::{self, Path};
@@ -10,9 +10,9 @@ use sapwood_directory::{Agreement, AgreementPassword, Directory};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
 use sapwood_server::consumer::{Lag, lags};
-use sapwood_server::{Config, ConsumerStatus, admin};
+use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
 
-use crate::cli::{AddAgreement, ReplicaStatus};
+use crate::cli::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
 use crate::commands::config;
 use crate::open;
 use crate::output::Output;
@@ -20,6 +20,9 @@ use crate::output::Output;
 /// The entry that has agreements, and its attribute.
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
 const SYNCREPL: &str = "olcSyncrepl";
+
+/// How a copy is promoted that need not be complete.
+const AS_IT_IS: &str = "as-it-is";
 
 /// What is said when there are none.
 const NONE: &str = "There is no agreement: 'sapwood replica add' makes one.";
@@ -102,14 +105,26 @@ pub(super) fn status(args: &ReplicaStatus, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn remove(folder: &Path, rid: u16, out: &mut Output) -> Result<()> {
-    let done = ask(folder, &["remove", &rid.to_string()], false, out)?;
+/// `remove`, `suspend` or `resume`.
+pub(super) fn change_one(word: &str, args: &OneAgreement, out: &mut Output) -> Result<()> {
+    let done = ask(&args.folder, &[word, &args.rid.to_string()], false, out)?;
     out.say(done);
     Ok(())
 }
 
-/// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json` or
-/// `replica remove RID`. `running` is what the consumers of the running server are doing.
+pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
+    let rid = args.rid.to_string();
+    let how = match args.danger_lose_changes {
+        true => AS_IT_IS,
+        false => "complete",
+    };
+    let done = ask(&args.folder, &["promote", &rid, how], false, out)?;
+    out.say(done);
+    Ok(())
+}
+
+/// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json`,
+/// `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`. `running` is what the consumers of the running server are doing.
 pub(crate) fn by_command(
     directory: &Directory,
     administrator: &str,
@@ -128,7 +143,7 @@ pub(crate) fn by_command(
                 "" => with_base(value, &only_context(directory)?),
                 _ => value.to_owned(),
             };
-            change(directory, administrator, ChangeKind::Add, &value)?;
+            change(directory, administrator, &[(ChangeKind::Add, &value)])?;
             let added = agreements()?.pop();
             let added = added.ok_or("it is not there")?;
             Ok(format!(
@@ -146,9 +161,10 @@ pub(crate) fn by_command(
                     base,
                     ..
                 } = agreement;
-                let kind = match agreement.persists {
-                    true => "stays connected",
-                    false => "asks again",
+                let kind = match (agreement.suspended, agreement.persists) {
+                    (true, _) => "suspended",
+                    (_, true) => "stays connected",
+                    (_, false) => "asks again",
                 };
                 let behind = told(lag).map_or(String::new(), |told| format!(", {told}"));
                 note(&format!("{rid:03}  {provider}  {base}  {kind}{behind}"));
@@ -168,14 +184,14 @@ pub(crate) fn by_command(
             let followed = |rid| running.iter().find(|status: &&_| status.rid == rid);
             let lags = lags(directory, &all);
             for (agreement, lag) in all.iter().zip(&lags) {
-                // One that is new begins within a second.
-                let begins = ConsumerStatus {
-                    rid: agreement.rid,
-                    provider: agreement.provider.clone(),
-                    base: agreement.base.clone(),
-                    ..ConsumerStatus::default()
+                let waits = match followed(agreement.rid) {
+                    Some(_) if !agreement.suspended => None,
+                    _ => Some(not_followed(directory, agreement)?),
                 };
-                let status = followed(agreement.rid).unwrap_or(&begins);
+                let status = waits.as_ref().or_else(|| followed(agreement.rid));
+                let Some(status) = status else {
+                    continue;
+                };
                 match form {
                     "json" => note(&json(status, lag)),
                     _ => shown(status, lag).iter().for_each(|line| note(line)),
@@ -187,34 +203,129 @@ pub(crate) fn by_command(
             })
         }
         ["remove", rid] => {
-            let all = agreements()?;
-            let wanted = rid.parse().ok();
-            let at = all.iter().position(|one| Some(one.rid) == wanted);
-            let at = at.ok_or_else(|| format!("there is no agreement {rid}"))?;
-            change(
-                directory,
-                administrator,
-                ChangeKind::Delete,
-                &format!("{{{at}}}"),
-            )?;
-            let Agreement { rid, base, .. } = &all[at];
+            let (at, Agreement { rid, base, .. }) = find(agreements()?, rid)?;
+            change(directory, administrator, &[(ChangeKind::Delete, &at)])?;
             Ok(format!(
                 "Agreement {rid:03} has ended: '{base}' can be updated here."
             ))
         }
-        _ => Err("replica add, list, status or remove?".into()),
+        ["suspend", rid] => {
+            let one = find(agreements()?, rid)?;
+            suspend(directory, administrator, one, true)
+        }
+        ["resume", rid] => {
+            let one = find(agreements()?, rid)?;
+            suspend(directory, administrator, one, false)
+        }
+        ["promote", rid, how] => {
+            let one = find(agreements()?, rid)?;
+            promote_one(directory, administrator, one, how == AS_IT_IS, note)
+        }
+        _ => Err("replica add, list, status, suspend, resume, promote or remove?".into()),
     }
 }
 
-/// Changes the attribute that has agreements.
+/// An agreement, and how its value is named in a change.
+fn find(all: Vec<Agreement>, rid: &str) -> Result<(String, Agreement), String> {
+    let wanted = rid.parse().ok();
+    let mut all = all.into_iter().enumerate();
+    let found = all.find(|(_, one)| Some(one.rid) == wanted);
+    let (at, one) = found.ok_or_else(|| format!("there is no agreement {rid}"))?;
+    Ok((format!("{{{at}}}"), one))
+}
+
+/// Has an agreement be suspended, or not any more. It keeps its place, and how far it has come.
+fn suspend(
+    directory: &Directory,
+    administrator: &str,
+    (at, one): (String, Agreement),
+    suspended: bool,
+) -> Result<String, String> {
+    let Agreement { rid, base, .. } = &one;
+    let (provider, is_so) = (&one.provider, one.suspended == suspended);
+    if !is_so {
+        let other = Agreement {
+            suspended,
+            ..one.clone()
+        };
+        let changes = [
+            (ChangeKind::Delete, &*at),
+            (ChangeKind::Add, &format!("{at}{other}")),
+        ];
+        change(directory, administrator, &changes)?;
+    }
+    Ok(match suspended {
+        true => format!(
+            "Agreement {rid:03} is suspended: '{base}' stays as it is, read-only, until 'sapwood replica resume'."
+        ),
+        false => format!("Agreement {rid:03} goes on: '{base}' is copied from {provider}."),
+    })
+}
+
+/// Ends an agreement, so that updates are made here, if the copy has all that its provider has; or `as_it_is`.
+fn promote_one(
+    directory: &Directory,
+    administrator: &str,
+    (at, one): (String, Agreement),
+    as_it_is: bool,
+    note: &mut dyn FnMut(&str),
+) -> Result<String, String> {
+    let Agreement { rid, base, .. } = &one;
+    let lag = lags(directory, std::slice::from_ref(&one)).pop();
+    let lag = lag.unwrap_or_else(|| Lag::Unknown("nobody was asked".into()));
+    let how = match (&lag, told(&lag)) {
+        (Lag::Nothing, _) => "it had all that the provider has",
+        (_, Some(behind)) if !as_it_is => {
+            return Err(format!(
+                "the copy is {behind}: what the provider has taken since would be lost here. Wait until 'sapwood \
+                 replica status' says complete, or do without it (--danger-lose-changes)"
+            ));
+        }
+        (Lag::Unknown(why), _) if !as_it_is => {
+            return Err(format!(
+                "nobody knows whether the copy has all that the provider has, which would be lost here: {why}. If the \
+                 provider is gone for good, do without it (--danger-lose-changes)"
+            ));
+        }
+        _ => "changes that it lacks are lost",
+    };
+    change(directory, administrator, &[(ChangeKind::Delete, &at)])?;
+    if directory.options().replica == 0 {
+        note("It is no replica: 'sapwood replica enable' it before others copy from it.");
+    }
+    Ok(format!(
+        "Agreement {rid:03} has ended, and '{base}' is updated here from now on: {how}. See to it that nobody updates it \
+         there any more."
+    ))
+}
+
+/// The status of a copy that nobody follows: it is suspended, or it is new and begins within a second.
+fn not_followed(directory: &Directory, agreement: &Agreement) -> Result<ConsumerStatus, String> {
+    let cookie = directory.newest_cookie(agreement.rid);
+    let cookie = cookie.map_err(|error| error.to_string())?;
+    Ok(ConsumerStatus {
+        rid: agreement.rid,
+        provider: agreement.provider.clone(),
+        base: agreement.base.clone(),
+        state: match agreement.suspended {
+            true => ConsumerState::Suspended,
+            false => ConsumerState::Connecting,
+        },
+        cookie: String::from_utf8_lossy(&cookie.unwrap_or_default()).into_owned(),
+        ..ConsumerStatus::default()
+    })
+}
+
+/// Changes the attribute that has agreements: kinds and values, all at once.
 fn change(
     directory: &Directory,
     administrator: &str,
-    kind: ChangeKind,
-    value: &str,
+    values: &[(ChangeKind, &str)],
 ) -> Result<(), String> {
     let mut changes = ChangesBuf::default();
-    changes.push(kind, SYNCREPL.as_bytes(), [value.as_bytes()]);
+    for (kind, value) in values {
+        changes.push(*kind, SYNCREPL.as_bytes(), [value.as_bytes()]);
+    }
     let op = Request::Modify(ModifyRequest {
         dn: DATA,
         changes: changes.view(),
@@ -252,7 +363,7 @@ fn complete_ago(status: &ConsumerStatus) -> Option<u64> {
 fn told(lag: &Lag) -> Option<String> {
     match lag {
         Lag::Nothing => Some("complete".to_owned()),
-        Lag::Behind { time: None, .. } => Some("not complete yet".to_owned()),
+        Lag::Behind { time: None, .. } => Some("behind".to_owned()),
         Lag::Behind {
             time: Some(time), ..
         } => Some(format!("{:.1} s behind", time.as_secs_f64())),
