@@ -1,4 +1,4 @@
-//! Which connections there are, and which of them makes room for a new one when there are as many as there may be.
+//! Lists the open connections, and decides which of them makes room for a new one when the server is full.
 //!
 //! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
 //! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
@@ -23,21 +23,21 @@ use tokio::time::sleep;
 use crate::accounts::{Accounts, Claimant, Kind};
 use crate::peer::Peer;
 
-/// Connections that are being displaced while those who come in their place are served already; and so many more may
+/// The most connections that are being displaced while their successors are served already. As many more newcomers may
 /// wait for a place.
 const DISPLACED_MAX: usize = 32;
-/// Milliseconds that one waits. Those that make room have nothing to do but to end.
+/// Milliseconds that a newcomer waits. Displaced connections have nothing to do but to end.
 const DISPLACING_MS_MAX: u64 = 1000;
 /// An address has many connections when it has more than this part of all.
 const MANY_PART: usize = 64;
 /// This part of all is left to addresses that do not have many. Without it, one that connects as often as it can would
 /// fill the server again after each connection that ends, and each newcomer would have to displace one of its own.
 const RESERVED_PART: usize = 8;
-/// However few there may be in all, so many of one address are not many.
+/// This many connections of one address are never many, however small the server.
 const FEW: usize = 8;
-/// Seconds that a connection has waited at least when it makes room for one of an address with many.
+/// A connection makes room for one of an address with many connections only after it has waited this many seconds.
 const WAITED_SECONDS_MIN: u64 = 2;
-/// How long what was found for a newcomer who was refused is taken to be so.
+/// How long the result of a search in vain is taken to hold.
 const LOOKED_AGAIN: Duration = Duration::from_millis(10);
 /// In the place of a time: the connection is being worked for.
 const AT_WORK: u64 = u64::MAX;
@@ -45,7 +45,7 @@ const AT_WORK: u64 = u64::MAX;
 /// Why there is no place for a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// As many as may be are being displaced for others: there will be one soon.
+    /// The most connections that may be displaced at once are being displaced. There will be a place soon.
     Displacing,
     /// None of the connections can make room for this newcomer, or it may not wait until one has.
     NoneWaits,
@@ -55,9 +55,9 @@ pub(crate) enum Full {
 #[derive(Debug)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<Place>>>,
-    /// The last newcomer of an address with many connections for whom none was found.
+    /// The last newcomer of an address with many connections that found no place.
     refused: Mutex<Option<Refused>>,
-    /// Those who may wait while others are displaced.
+    /// Places for newcomers that wait while others are displaced.
     waiting: Semaphore,
     begun: AtomicU64,
     start: Instant,
@@ -70,12 +70,12 @@ struct Refused {
     at: Instant,
 }
 
-/// What is known of a connection by those who come.
+/// What newcomers look at of a connection.
 #[derive(Debug)]
 struct Place {
     claimant: Mutex<Arc<Claimant>>,
     is_bound: AtomicBool,
-    /// Seconds after the start: since then it waits for its peer.
+    /// Since when it waits for its peer, in seconds after the start of the server.
     waits_since: AtomicU64,
     /// It has been told to make room.
     is_told: AtomicBool,
@@ -134,7 +134,7 @@ impl Connections {
         now.saturating_duration_since(self.start).as_secs()
     }
 
-    /// A new connection, where there may be so many.
+    /// Registers a new connection, of which there may be this many.
     pub(crate) fn newcomer(self: &Arc<Self>, peer: &Peer, count_max: usize) -> Newcomer {
         let claimant = self.accounts.claimant(peer);
         claimant.add(Kind::Newcomers, 1);
@@ -191,8 +191,8 @@ impl Connections {
         })
     }
 
-    /// The connection that makes room for one of an address that has so many with it. To look at all of them takes
-    /// longer than to refuse a newcomer, so that one of an address with many does not have it done again soon.
+    /// Finds the connection that makes room for a newcomer, with which its address has this many. The search takes
+    /// longer than a refusal, so that an address with many connections does not get another one soon.
     fn displaced<'o>(
         &self,
         open: &'o HashMap<u64, Arc<Place>>,
@@ -215,7 +215,7 @@ impl Connections {
     }
 }
 
-/// The same, looked for now.
+/// The same, without the result of an earlier search.
 fn displaced(
     open: &HashMap<u64, Arc<Place>>,
     crowd: usize,
@@ -291,9 +291,9 @@ impl Admission {
         Arc::clone(&self.place.claimant())
     }
 
-    /// Says where the connection is told to make room.
+    /// Sets what to call when the connection is to make room.
     pub(crate) fn serve(&self, makes_room: impl Fn() + Send + Sync + 'static) {
-        // It is served once.
+        // The notice is given once.
         let _ = self.place.session.set(Tell(Box::new(makes_room)));
     }
 

@@ -27,11 +27,11 @@ use super::{
     PushRecord, Result, STORES_MAX, Table, Verdict,
 };
 
-/// Trees of ids under keys are counted, so that long lists can be estimated.
+/// Postings trees are counted, so that the lengths of long lists can be estimated.
 const INDEX_KIND: TreeKind = TreeKind::COUNTED;
 
-/// The length of the log that a directory gets, which takes so much of the disk only when so much has been written. The
-/// longer it is the rarer are checkpoints, and the fewer times is a page written out that changes again and again.
+/// The length of a directory's log. It takes this much of the disk only once this much was written. With a longer log,
+/// checkpoints are rarer, and a page that changes often is written out fewer times.
 const LOG_BYTES: u64 = 256 << 20;
 
 impl From<store::Error> for Error {
@@ -65,8 +65,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the environment in a folder, with all the stores that it has. One that has several may be open for writing
-    /// once at a time.
+    /// Opens the environment in a folder with all its stores. An environment of several stores can be open for writing
+    /// only once at a time.
     pub fn open(path: &Path, options: &store::Options) -> Result<Embedded> {
         let engine = Embedded::over(Env::open(path, options)?);
         if options.is_read_only() {
@@ -82,8 +82,7 @@ impl Embedded {
         Embedded::open(path, &options.log_bytes(LOG_BYTES))
     }
 
-    /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it
-    /// open.
+    /// Opens the environment in a folder and adds a store behind the last one. It must not be open anywhere else.
     pub fn add_store(path: &Path, options: &store::Options) -> Result<(Embedded, u16)> {
         let options = options.clone();
         let stores = Env::open(path, &options)?.stores() as u16;
@@ -112,11 +111,11 @@ impl Embedded {
         Ok(Embedded::over(Env::in_memory_from(backup, &options)?))
     }
 
-    /// Writes what is visible, or what of it has changed since another backup, to `dest`, which must not exist: to a
-    /// file or, of several stores as of one moment, to a folder.
+    /// Writes what is visible, or what has changed since another backup, to `dest`, which must not exist yet. It
+    /// becomes a file or, for several stores, a folder with a file for each as of the same moment.
     ///
     /// # Errors
-    /// The store's own, which tell what is wrong with either file.
+    /// Those of the store, which name the file and what is wrong with it.
     pub fn backup(&self, since: Option<&Path>, dest: &Path) -> store::Result<()> {
         let env = self.env();
         match (self.envs().len(), since) {
@@ -149,7 +148,8 @@ impl Embedded {
 fn kind(table: Table) -> TreeKind {
     TreeKind {
         counted: table.is_counted(),
-        // Entries change at random, one by one, and are many: the cost of that had better not grow with them.
+        // Directories have many entries, which change one by one and in no order. The cost of a change must not grow
+        // with their number.
         out_of_line: table == Table::Entry,
         ..TreeKind::COMPACT
     }
@@ -241,7 +241,7 @@ impl Engine for Embedded {
     }
 
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {
-        // What pends may belong to entries that are gone.
+        // Pending postings may belong to entries that are gone.
         self.settle(StoreSet::all(self.stores.count()))?;
         self.drop_empty_trees()?;
         let mut loader = EmbeddedLoader {
@@ -284,7 +284,7 @@ fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
     let mut kept = 0;
     let mut operation = 0;
     while operation < bundle.operations() {
-        // Alone, or standing and falling with the others, an operation is undone by dropping the transaction.
+        // A single operation, and operations that succeed or fail together, are undone by dropping the transaction.
         let before = (!is_alone && !bundle.stands_or_falls_as_one()).then(|| txn.before());
         match (bundle.apply(txn, operation)?, before) {
             (Verdict::Keep, before) => {
@@ -305,7 +305,7 @@ fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
 }
 
 impl Embedded {
-    /// A bulk build makes its trees: those that exist and are empty give way.
+    /// A bulk build makes its trees itself. It replaces empty ones that exist.
     fn drop_empty_trees(&self) -> Result<()> {
         for env in self.envs() {
             let mut txn = env.write()?;
@@ -453,7 +453,7 @@ impl StoreView {
         }
     }
 
-    /// The view that a new snapshot gives, and whether it is of the same commit as that of which something is left.
+    /// The view of a new snapshot, and whether it is of the same commit as the retired one.
     fn after(retired: RetiredView, snapshot: store::Snapshot) -> (StoreView, bool) {
         let RetiredView { commit, mut trees } = retired;
         let is_same = snapshot.commit() == commit;
@@ -473,7 +473,7 @@ impl StoreView {
         self.tree(|| PENDING, Some(&self.trees.pending))
     }
 
-    /// The tree with a name, which is made only if the tree was not needed before.
+    /// The tree with a name. The name is made only if the tree was not needed before.
     #[inline]
     fn tree<N: AsRef<[u8]>>(
         &self,

@@ -76,8 +76,8 @@ pub enum Error {
     /// Another transaction changed what this one read, more often than the engine retries.
     #[error("conflict with another transaction; try again")]
     Conflict,
-    /// What is asked for is not at hand. The snapshot, or the bundle's transaction, has noted that it is wanted: once
-    /// that is fetched the same is asked again. Nothing that anybody can see has happened meanwhile.
+    /// The record is not here yet. The snapshot, or the bundle's transaction, has noted that it is wanted. Fetch it and
+    /// ask again. Nothing visible has changed.
     #[error("what is asked for has not been fetched yet")]
     NotHere,
     /// [`Write::insert`] met a key that exists.
@@ -99,8 +99,7 @@ pub enum Error {
     /// The engine cannot work now (no space, poisoned by a failed sync, not reachable); nothing was changed.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// A file that the engine was to read is not what it should be, such as no backup. The store has nothing to do with
-    /// it.
+    /// A file given to the engine, such as a backup, is not what it should be. The store itself is not affected.
     #[error("{0}")]
     WrongFile(String),
     /// It is not known whether the commit happened.
@@ -114,16 +113,16 @@ pub enum Error {
 /// What an engine call returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The limits of an engine. It answers what is beyond them with [`Error::TooLarge`]: an operation of a bundle is undone
-/// then, and what becomes of it is the bundle's to say.
+/// The limits of an engine. It answers [`Error::TooLarge`] to what exceeds them. An operation of a bundle is undone
+/// then, and the bundle decides what becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     /// Largest key of a table.
     pub key_bytes_max: usize,
     /// Largest value of a table.
     pub value_bytes_max: usize,
-    /// Largest sum of the keys and values that the operations of one bundle may write. What the bundle writes in
-    /// [`finish`](Bundle::finish) comes on top of that, and is small beside it.
+    /// Most bytes of keys and values that the operations of one bundle may write. The few bytes that
+    /// [`finish`](Bundle::finish) writes are not counted.
     pub transaction_bytes_max: usize,
     /// How long a snapshot can be used; `None` is "as long as it is held".
     pub snapshot_age_max: Option<std::time::Duration>,
@@ -136,7 +135,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether reads of a snapshot may answer [`Error::NotHere`].
     const REMOTE: bool = false;
 
-    /// What a snapshot that has ended knew of its commit.
+    /// What an ended snapshot leaves to the next one of the same commit.
     type Retired: Send + Sync + 'static;
     /// The promise that a bundle becomes durable.
     type Ticket: Ticket;
@@ -144,13 +143,13 @@ pub trait Engine: Send + Sync + 'static {
     /// The engine's limits.
     fn caps(&self) -> Caps;
 
-    /// How many stores with a writer each there are; 1 for an engine that has no such thing.
+    /// The number of stores, each with a writer of its own. 1 for an engine without stores.
     fn stores(&self) -> usize {
         1
     }
 
-    /// The newest visible commit. Where reads may answer [`Error::NotHere`] it may block, too, for a round to another
-    /// machine: a thread that others wait for has another one call it.
+    /// A snapshot of the newest visible commit. With an engine whose reads may answer [`Error::NotHere`], this may
+    /// block for a round to another machine. A thread that others wait for lets another thread call it.
     fn snapshot(&self) -> Result<Self::Snapshot>;
 
     /// The same, for work that may block: its reads wait for what is not here, and never answer [`Error::NotHere`].
@@ -158,30 +157,29 @@ pub trait Engine: Send + Sync + 'static {
         self.snapshot()
     }
 
-    /// Fetches, in one round, all that reads of a snapshot have found not to be here, those of other searches included.
-    /// Returns when that is here.
+    /// Fetches in one round whatever reads of a snapshot wanted and did not find here, those of other searches
+    /// included. Returns when all of it is here.
     fn fetch(snapshot: &Self::Snapshot) -> Result<()> {
         let _ = snapshot;
         Ok(())
     }
 
-    /// Ends a snapshot: its commit is held no longer.
+    /// Ends a snapshot, which no longer holds its commit.
     fn end(snapshot: Self::Snapshot) -> Self::Retired;
 
-    /// The newest visible commit, and whether it is the one that `retired` is of. Then it knows what the ended
+    /// A snapshot of the newest visible commit, and whether `retired` is of the same one. It then starts with what that
     /// snapshot knew.
     fn snapshot_after(&self, retired: Self::Retired) -> Result<(Self::Snapshot, bool)>;
 
-    /// Runs a bundle as one transaction. The engine owns order, retry and commit: `bundle` may be run more than once.
-    /// When this returns the bundle is applied; it is durable and visible once the ticket says so. No ticket when no
-    /// operation was kept.
+    /// Runs a bundle as one transaction. The engine decides on order, retries and the commit, so that `bundle` may run
+    /// more than once. The bundle is applied when this returns, and durable and visible once the ticket says so. There
+    /// is no ticket if no operation was kept.
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<Self::Ticket>>;
 
     /// Builds whole tables from sorted input in one commit; see [`Load`]. Durable and visible on return.
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo>;
 
-    /// Does what commits in some stores have put off, if there is any, so that reading becomes cheaper. Durable on
-    /// return.
+    /// Does what commits in some stores have put off (pending postings), which makes reads cheaper. Durable on return.
     fn settle(&self, stores: StoreSet) -> Result<()> {
         let _ = stores;
         Ok(())
@@ -190,10 +188,10 @@ pub trait Engine: Send + Sync + 'static {
     /// The place in the change feed behind all that a snapshot shows.
     fn position(&self, snapshot: &Self::Snapshot) -> FeedPosition;
 
-    /// Hands the records of [`Write::record_change`] that a snapshot shows behind a position to `each`, with the
-    /// position behind each, until `each` answers false. Those of one store come in commit order; those of several in
-    /// one that each client may have seen them done in. [`Error::TooOld`] when records behind the position are no
-    /// longer kept, or the position is behind what the snapshot shows.
+    /// Passes the records of [`Write::record_change`] that a snapshot shows after a position to `each`, each with the
+    /// position after it, until `each` returns false. Records of one store come in commit order. Records of several
+    /// stores come in an order in which clients may have seen the changes happen. [`Error::TooOld`] if records after
+    /// the position were dropped, or if the position is later than the snapshot.
     fn changes(
         &self,
         snapshot: &Self::Snapshot,
@@ -219,7 +217,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Where a snapshot has a record, if it has it.
+/// The place of a record in a snapshot that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place(sapwood_store::LeafPlace);
 
@@ -286,24 +284,24 @@ pub trait Read {
     where
         Self: 'r;
 
-    /// So many candidates behind one that is not here are [wanted](Read::want) with it; none where all is here.
+    /// How many candidates after a missing one are [wanted](Read::want) together with it. None where everything is
+    /// here.
     const PREFETCHED_CANDIDATES: usize = 0;
 
-    /// Notes that the values of these keys are going to be asked for, so that the next fetch brings them.
+    /// Announces reads of these keys, so that the next fetch brings their values.
     fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {
         let _ = (table, keys);
     }
 
-    /// Notes that what is decided now depends on what this record is, although the operation has nothing else to do
-    /// with it: a group that gives somebody a right. An engine that others write to as well sees that nobody has
-    /// changed it before the transaction is committed, as with [`guard`](Write::guard). To one whose writers take turns
-    /// the record is what its own last commit made it.
+    /// Notes that a decision depends on this record, though the operation does not touch it otherwise, such as a group
+    /// that grants a right. An engine with other writers checks before the commit that nobody has changed the record,
+    /// as with [`guard`](Write::guard). An engine whose writers take turns need not.
     #[inline]
     fn rely_on(&self, table: Table, key: &[u8]) {
         let _ = (table, key);
     }
 
-    /// How many children an entry has, exactly: names below it in [`Table::Name`]. To be given by engines whose
+    /// The exact number of an entry's children: names below it in [`Table::Name`]. Engines implement it if their
     /// [`estimate`](Read::estimate) of that table is not exact.
     fn children(&self, parent: EntryId) -> Result<u64> {
         let (from, to) = parent.children_bounds();
@@ -318,15 +316,15 @@ pub trait Read {
         Ok(children.next()?.is_some())
     }
 
-    /// The commit read: a snapshot's own; for a transaction, the one it is going to be.
+    /// The commit of a snapshot, or the one that a transaction is going to be.
     fn commit(&self) -> CommitNo;
 
     /// The value of `key`. A table that was never written is empty.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
 
-    /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time.
-    /// Whether that was worth it. Tells `each` where the record of a key, given by its place in `keys`, is to be looked
-    /// for, if [`get_at`](Read::get_at) is any faster.
+    /// Prefetches what [`get`](Read::get) will read for these keys, all at the same time, into the processor's caches.
+    /// Returns whether there was anything to gain. Where [`get_at`](Read::get_at) is faster than `get`, passes the
+    /// position of a key in `keys` and the place of its record to `each`.
     fn prefetch<K: AsRef<[u8]>>(
         &self,
         table: Table,
@@ -337,14 +335,13 @@ pub trait Read {
         Ok(false)
     }
 
-    /// As [`get`](Read::get), of a key whose place [`prefetch`](Read::prefetch) of the same snapshot has told.
+    /// As [`get`](Read::get), for a key whose place came from [`prefetch`](Read::prefetch) of the same snapshot.
     fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<Self::Value<'_>>> {
         let _ = place;
         self.get(table, key)
     }
 
-    /// Gives the value of each key to `each`, with the key's place in `keys`, all of them brought from memory at the
-    /// same time.
+    /// Passes the value of each key to `each`, with the key's position in `keys`. All of them are prefetched together.
     fn get_each<K: AsRef<[u8]>>(
         &self,
         table: Table,
@@ -357,7 +354,7 @@ pub trait Read {
         Ok(())
     }
 
-    /// The same, together with what [`put`](Write::put) is going to read for these keys.
+    /// The same, and prefetches what [`put`](Write::put) will read for these keys, too.
     fn get_each_to_put<K: AsRef<[u8]>>(
         &self,
         table: Table,
@@ -367,8 +364,8 @@ pub trait Read {
         self.get_each(table, keys, each)
     }
 
-    /// As [`prefetch`](Read::prefetch) for the lists that [`cardinality`](Read::cardinality) is going to read
-    /// under these keys of an index.
+    /// As [`prefetch`](Read::prefetch), for the lists that [`cardinality`](Read::cardinality) will read under these
+    /// keys of an index.
     fn prefetch_lists<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let _ = (index, keys);
         Ok(false)
@@ -382,14 +379,15 @@ pub trait Read {
         direction: Direction,
     ) -> Result<Self::Cursor<'_>>;
 
-    /// About how many records `range` has. Nothing but the choice between plans may depend on it.
+    /// An estimate of the number of records in `range`. Only the choice between plans may depend on it.
     fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64>;
 
     /// The ids filed under `key`, ascending.
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>>;
 
-    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, store by store in key order,
-    /// until it answers false: how an index is checked, and how a range of values is read from an equality index.
+    /// Passes every key of an index in `range` (of index keys) with its ids to `each`, store by store in key order,
+    /// until it returns false. This is how indexes are checked, and how ranges of values are read from equality
+    /// indexes.
     fn scan_index(
         &self,
         index: Index,
@@ -397,25 +395,24 @@ pub trait Read {
         each: impl FnMut(&[u8], EntryId) -> bool,
     ) -> Result<()>;
 
-    /// About how many ids are filed under `key`; exact while they fit a few blocks. If there are no more than
-    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that the one that asks need not read the list;
-    /// otherwise by none.
+    /// An estimate of the number of ids filed under `key`, exact while they fit into a few blocks. `few` becomes the
+    /// ids if there are at most [`POSTINGS_FEW_MAX`], so that the caller need not read the list, and empty otherwise.
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64>;
 
-    /// The store that an entry with this key in the name table is to be numbered in.
+    /// The store in which an entry with this key in the name table gets its id.
     fn birthplace(&self, name_key: &[u8]) -> u16;
 
-    /// The end of the ids that entries of a store have here: none has this one or a later one. `None` where ids are not
-    /// given in their order.
+    /// The end of the ids of a store: no entry here has this id or a later one. `None` where ids are not given in
+    /// ascending order.
     fn ids_end(&self, store: u16) -> Result<Option<EntryId>> {
         let _ = store;
         Ok(None)
     }
 
-    /// Whether the index was created (it may still be incomplete: that is the directory's to know).
+    /// Whether the index was created. Only the directory knows whether it is complete.
     fn has_index(&self, index: Index) -> Result<bool>;
 
-    /// Hands the last record of each store's part of the change feed to `each`.
+    /// Passes the last record of each store in the change feed to `each`.
     fn last_changes(&self, each: impl FnMut(&[u8])) -> Result<()>;
 }
 
@@ -428,25 +425,26 @@ pub trait Write: Read {
     /// Removes `key`; whether it was there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool>;
 
-    /// States that what this operation does depends on what this record is: nobody else may change it meanwhile. What
-    /// an operation writes need not be guarded.
+    /// States that the operation depends on this record, which nobody else may change until the commit. What the
+    /// operation writes need not be guarded.
     fn guard(&mut self, table: Table, key: &[u8]) -> Result<()>;
     /// States that this operation needs `parent` to stay while a child is added below it. Free under one writer; a lock
     /// key under snapshot isolation.
     fn guard_child(&mut self, parent: EntryId) -> Result<()>;
     /// States that this operation removes `parent` and needs it to stay without children.
     fn guard_removal(&mut self, parent: EntryId) -> Result<()>;
-    /// States that this operation gives an entry another parent and needs what is above that to stay where it is: no
-    /// other move may take place meanwhile.
+    /// States that the operation gives an entry another parent, and needs all entries above that to stay where they
+    /// are. No other move may happen until the commit.
     fn guard_move(&mut self) -> Result<()>;
 
-    /// The id of a new entry, which has this key in the name table: one that no other entry has or had, in the store
-    /// that is its [birthplace](Read::birthplace). Later ones need not be greater, and one that is not used, as its
-    /// operation is undone or run again, may be lost. `None` when the store has used all.
+    /// A new id for the entry with this key in the name table, in the store that is its [birthplace](Read::birthplace).
+    /// No other entry has it or ever had it. Later ids need not be greater, and an id may be lost when its operation is
+    /// undone or runs again. `None` when the store has used all ids.
     fn new_id(&mut self, name_key: &[u8]) -> Result<Option<EntryId>>;
 
-    /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
-    /// as empty. The list of a key costs the same from now on however much was written.
+    /// Makes an index readable in this transaction, in which it reads as empty before. Writing to it has the same
+    /// effect. Returns whether the index exists. From now on reading the list of a key costs the same however much the
+    /// transaction writes.
     fn open_index(&mut self, index: Index) -> Result<bool>;
     /// The same for the ordering table of an attribute.
     fn open_order(&mut self, attribute: AttributeNo) -> Result<bool>;

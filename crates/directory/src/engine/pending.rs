@@ -3,7 +3,7 @@
 //! A value stands in a substrings index under dozens of 3-grams, each on a page of its own. To file them at once would
 //! copy, log and write all of these pages for one entry. So a transaction appends its postings under 3-grams to the
 //! last *run* of the index, one page, and the one that would make more than [`RUNS_MAX`] of them merges all runs into
-//! the lists, where many postings share each page. The one that reads a list reads what is pending for it, too.
+//! the lists, where many postings share each page. A reader of a list reads what is pending for it, too.
 //!
 //! The tree `pending` has the runs of all indexes: attribute number (u16, big-endian) and the run's number (u16,
 //! big-endian) -> in little-endian numbers
@@ -31,14 +31,14 @@ pub(crate) const GRAM_BYTES: usize = 3;
 
 pub(super) type Gram = [u8; GRAM_BYTES];
 
-/// So many runs of an index pend at most; some hundred entries. Without optimisation, which is how tests run, few
-/// enough for merges to happen.
+/// The most runs of an index that may be pending, for some hundred entries. Unoptimised builds, which run the tests,
+/// have fewer, so that merges happen there.
 const RUNS_MAX: u16 = if cfg!(debug_assertions) { 3 } else { 64 };
 
 /// Two runs fill a page.
 const RUN_BYTES_MAX: usize = if cfg!(debug_assertions) { 400 } else { 1900 };
 
-/// A run can tell so many entries apart.
+/// The most entries that a run can tell apart.
 const RUN_ENTRIES_MAX: usize = 128;
 
 const COUNT_BYTES: usize = 2;
@@ -47,7 +47,7 @@ const WORD_BYTES: usize = 4;
 const GRAM_MASK: u32 = 0xFFFF_FF00;
 const TAKEN_AWAY: u32 = 1;
 
-/// So many words are compared without a branch between them.
+/// How many words are compared without a branch between them.
 const CHUNK_WORDS: usize = 16;
 
 /// A posting that is not in its list yet.

@@ -1,8 +1,8 @@
 //! Which store of an environment a record is in.
 //!
-//! What an entry is keyed by says it all: an id begins with its store's number, and the id of a partitioned parent
-//! names the stores that its children are spread over. So no table of places has to be read or kept. What concerns the
-//! whole directory (its definition, the numbers of attributes) is in the first store.
+//! The key of an entry tells its store: an id begins with the store's number, and the id of a partitioned parent names
+//! the stores of its children. So there is no table of places to read or to keep. The first store holds what concerns
+//! the whole directory: its definition and the numbers of attributes.
 
 use std::ops::Bound;
 

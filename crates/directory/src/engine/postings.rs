@@ -274,7 +274,7 @@ impl<'t, T: BlockTree<'t>> Postings for List<'t, T> {
             let Some(cursor) = &mut self.cursor else {
                 return Ok(None);
             };
-            // The block that begins at or before the id; it is one of the list, since this one is.
+            // The block that begins at or before the id. It belongs to the list, because the current block does.
             if !cursor.seek_back(&self.key)? {
                 return Err(corrupt(self.index));
             }

@@ -1,16 +1,14 @@
 //! An engine for tests that reads and runs bundles as an engine over a network would, on top of another engine.
 //!
-//! What a bundle asks for first is never at hand: the answer is [`Error::NotHere`]. Its operation is undone, the next
-//! ones run only to tell what they want, all of it is fetched in one round, and the bundle runs again. When all of it
-//! has succeeded it runs once more, as if the commit had met another one. What a directory does on this engine must be
-//! the same as on the one below. A snapshot answers so, too, to what is read in it for the first time, and at some of
-//! the records that a scan passes, until all that is wanted was fetched. One that
-//! [stops everywhere](Shy::stopping_everywhere) does so at each record, in bundles, too: what ends on it ends wherever
-//! a remote engine stops.
+//! Nothing that a bundle asks for first is here: the answer is [`Error::NotHere`]. That operation is undone, and the
+//! operations after it run only to find out what they want. All of it is fetched in one round, and the bundle runs
+//! again. When it has succeeded it runs once more, as if its commit had met a conflict. Snapshots, too, answer
+//! `NotHere` to the first read of a record, and at some of the records that a scan passes, until those are fetched. An
+//! engine that [stops everywhere](Shy::stopping_everywhere) does so at each record, in bundles, too, to prove that
+//! loops end wherever a remote engine stops. A directory must behave on this engine as on the one below.
 //!
-//! It also has what else tells such an engine from the embedded one: entries get ids of leases, which have gaps and,
-//! where several handles write, do not ascend; estimates are wrong; a transaction may be bounded; and it tells what a
-//! bundle has touched.
+//! It differs from the embedded engine as a remote one does. Ids come from leases: they have gaps and, with several
+//! writers, do not ascend. Estimates are wrong. Transactions may be bounded. It also records what a bundle has touched.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,7 +36,7 @@ pub struct Shy<E = Model> {
     engine: E,
     fetches: Arc<AtomicU64>,
     shared: Arc<Shared>,
-    /// Bytes that the operations of a bundle may write, if the engine below is not to say.
+    /// Bytes that the operations of a bundle may write, if not as many as the engine below allows.
     transaction_bytes_max: Option<usize>,
     /// Whether it notes what bundles touch.
     notes_footprints: bool,
@@ -586,7 +584,7 @@ where
 
     fn want<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) {
         for key in keys {
-            // Whether it is here nobody asks now.
+            // A want is not a read, so that it need not be here.
             let _ = self.ask_record(table, key.as_ref());
         }
     }
@@ -607,7 +605,7 @@ where
         each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let asked = keys.iter().map(|key| self.ask_record(table, key.as_ref()));
-        // Each that is missing is wanted, not the first of them alone.
+        // Wants all that are missing, not only the first of them.
         asked.fold(Ok(()), Result::and)?;
         self.view.get_each(table, keys, each)
     }

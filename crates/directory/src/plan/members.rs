@@ -14,10 +14,10 @@ use crate::schema::NormalDn;
 use crate::steps;
 use crate::virtual_attributes::VirtualAttribute;
 
-/// Work of finding an entry by its name, counted in ids.
+/// What it costs to find an entry by its name, in ids read.
 const NAME_IDS: u64 = LIST_WORK / ID_WORK;
 
-/// The candidates for an item that asks for a value of a virtual attribute, if there is an index to ask.
+/// The candidates for an assertion about a virtual attribute, where an index can give them.
 pub(super) fn term<R: Read>(
     planner: &Planner<'_, R>,
     attribute: VirtualAttribute,

@@ -1,8 +1,8 @@
 //! Choosing where candidates come from. `stream` reads their lists, and `classes` finds all entries of a class.
 //!
-//! Every indexed item of the filter is asked how many entries it would give. The cheapest drives, the next cheapest
-//! are intersected with it while they are selective, and the whole filter is evaluated on each entry that is left: an
-//! index may answer with too many, never with too few.
+//! The planner asks the index of each item of the filter how many entries it would give. The shortest list drives the
+//! search. It is intersected with the next shortest ones while that pays. The whole filter is then evaluated on each
+//! entry that is left, since an index may give too many entries, but never too few.
 
 pub(crate) mod classes;
 mod members;
@@ -23,25 +23,25 @@ use crate::schema::{Assertion, AttributeTypeId, Schema, SubstringPattern};
 use crate::state::State;
 use crate::steps;
 
-/// A list joins an intersection when it has at most so many times the ids of the shortest: looking it up costs about
-/// as much as evaluating the filter on one entry.
+/// A list joins an intersection when it has at most this many times the ids of the shortest. A look-up in it costs
+/// about as much as evaluating the filter on one entry.
 const SELECTIVE_FACTOR: u64 = 16;
 /// Most lists of an intersection.
 const INTERSECTED_MAX: usize = 8;
 /// Terms of a union that are looked at one by one for each candidate.
 const UNION_SMALL_MAX: usize = 8;
-/// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search
-/// lasts.
+/// The most ids that all ranges of ordering indexes may give together. They stay in memory, sorted, until the search
+/// ends.
 const RANGE_IDS_MAX: u64 = 1 << 17;
-/// Most lists that the parts of one substrings assertion ask for: of a text of some ten words each. More tell little
-/// more.
+/// The most lists that one substrings assertion asks for, which is enough for a text of some ten words. More lists
+/// hardly narrow the result.
 const GRAMS_MAX: usize = 64;
-/// Work of asking an index for a list, in about as many nanoseconds.
+/// What it costs to ask an index for a list, in nanoseconds.
 const LIST_WORK: u64 = 1 << 10;
-/// Work of reading an id of a range, and of sorting it among thousands.
+/// What it costs to read an id of a range and to sort it among thousands, in nanoseconds.
 const ID_WORK: u64 = 1 << 7;
-/// When a step has read the ids of a range as far as it may, so many of them become a list of their own: all of a long
-/// one take longer to sort than a step may.
+/// A step that stops amid a range sorts what it has read into a list of its own once it has this many ids. To sort a
+/// long range at once would take longer than a step may.
 const SORTED_IDS_MIN: usize = 1 << 12;
 
 /// A set of candidate ids, as a formula over posting lists.
@@ -83,7 +83,7 @@ impl Default for Term {
 }
 
 impl Term {
-    /// Whether there may be ranges in it, which are read before it drives.
+    /// Whether it may contain ranges. Those are read before the term can drive.
     pub(crate) fn may_have_ranges(&self) -> bool {
         !matches!(self, Term::List { .. } | Term::Ids(_))
     }
@@ -91,7 +91,7 @@ impl Term {
     /// No candidates.
     pub(crate) const NOTHING: Term = Term::Ids(Vec::new());
 
-    /// About how many ids there are, at most.
+    /// An upper estimate of the number of ids.
     pub(crate) fn cardinality(&self) -> u64 {
         match self {
             Term::List { cardinality, .. }
@@ -104,7 +104,7 @@ impl Term {
     }
 }
 
-/// What a person asks a plan for: which indexes drive, and how many entries they were expected to give.
+/// The plan as it is shown to people: the indexes that drive, and how many entries each was expected to give.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let many = |f: &mut fmt::Formatter<'_>, word: &str, terms: &[Term]| {
@@ -146,16 +146,14 @@ pub(crate) struct Planner<'p, R: Read> {
     pub(crate) view: &'p R,
 }
 
-/// How far the planning of a filter has come. A filter may have tens of thousands of items, each of which asks an
-/// index.
+/// The state of planning between two steps. A filter may have tens of thousands of items, and each asks an index.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The ands and ors that were begun, the innermost first: the component to go on with, and the terms of those
-    /// before.
+    /// The ands and ors under way, the innermost first: the next component, and the terms of the components before it.
     begun: Vec<(usize, Vec<Term>)>,
-    /// Lists that were asked for in this step.
+    /// How many lists this step has asked for.
     lists: Cell<u64>,
-    /// When the term that drives is known: its ranges are being read.
+    /// The driving term is known, and its ranges are being read.
     pub(crate) reader: Option<Box<RangeReader>>,
 }
 
@@ -164,14 +162,15 @@ pub(crate) struct Progress {
 pub(crate) enum Planned {
     /// The candidates.
     Term(Term),
-    /// They cannot tell.
+    /// No index can tell.
     Untold,
-    /// The work of the step is used up.
+    /// The step has used up its work.
     Interrupted,
 }
 
 impl<R: Read> Planner<'_, R> {
-    /// The candidates of a filter, as far as this much work tells; when it is used up, `progress` is where to go on.
+    /// Finds the candidates of a filter within this much work. When that does not suffice, `progress` says where to go
+    /// on.
     pub(crate) fn plan(&self, node: &Node, progress: &mut Progress, work: u64) -> Result<Planned> {
         progress.lists.set(0);
         self.node(node, progress, work / LIST_WORK)
@@ -187,7 +186,7 @@ impl<R: Read> Planner<'_, R> {
                     match self.node(node, progress, lists_max) {
                         Ok(Planned::Term(term)) => terms.push(term),
                         Ok(Planned::Untold) => {}
-                        // An error may be that a list is not here.
+                        // The error may be `NotHere`.
                         stopped @ (Ok(Planned::Interrupted) | Err(_)) => {
                             progress.begun.push((at, terms));
                             return stopped;
@@ -253,10 +252,10 @@ impl<R: Read> Planner<'_, R> {
         let Some(attribute_type) = stored.indexed_type else {
             return Ok(None);
         };
-        // Mostly there is but one.
+        // There is usually only one.
         let (mut first, mut others) = (None, Vec::new());
         for subtype in self.schema.type_of(attribute_type).subtypes().iter() {
-            // A type that no entry ever had needs no index.
+            // No entry ever had this type, so that nothing is missing without an index.
             if self.state.attributes.of_type(subtype).next().is_none() {
                 continue;
             }
@@ -404,8 +403,8 @@ impl<R: Read> Planner<'_, R> {
         })
     }
 
-    /// The term without ranges that hold too much, which is to drive: what is left of the ranges is to be
-    /// [read](RangeReader). `None` when nothing is left of it.
+    /// Drops the ranges that are too long from the term that is to drive. The others are then [read](RangeReader).
+    /// `None` when nothing of the term is left.
     pub(crate) fn with_small_ranges(&self, term: Term) -> Option<RangeReader> {
         let mut reader = RangeReader::default();
         reader.term = small_ranges(term, &mut { RANGE_IDS_MAX }, &mut reader.ranges)?;
@@ -414,7 +413,7 @@ impl<R: Read> Planner<'_, R> {
     }
 }
 
-/// Takes the bounds out of the ranges of a term, of which those that hold too much are left out.
+/// Takes the bounds of the ranges out of a term, but for ranges that are too long.
 fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdSource>) -> Option<Term> {
     match term {
         Term::Range { cardinality, .. } if cardinality > *ids_max => None,
@@ -456,7 +455,7 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdSource>) -> Op
                 let (ids_before, before) = (*ids_max, ranges.len());
                 match small_ranges(term, ids_max, ranges) {
                     Some(term) => small.push(term),
-                    // What a part of it has asked for is not read.
+                    // Nothing has been read of what this part asked for.
                     None => {
                         *ids_max = ids_before;
                         ranges.truncate(before);
@@ -472,18 +471,18 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdSource>) -> Op
     }
 }
 
-/// Reads the ids of the ranges of a term, which then stand in their place: thousands at a time, as there may be more
-/// than [a hundred thousand](RANGE_IDS_MAX).
+/// Reads the ids of the ranges of a term, thousands at a time, and puts them in place of the ranges. There may be up to
+/// [a hundred thousand](RANGE_IDS_MAX).
 #[derive(Debug, Default)]
 pub(crate) struct RangeReader {
     term: Term,
-    /// The ranges to be read, the next one last: it begins at what is left of it.
+    /// The ranges to be read, the next one last. What was read of it is cut off.
     ranges: Vec<IdSource>,
-    /// What has been read of it, and is not sorted yet.
+    /// The ids that were read of the next range and are not sorted yet.
     ids: Vec<EntryId>,
-    /// What has been read of it before, ascending each.
+    /// The sorted lists of ids that earlier steps have read of it.
     lists: Vec<Term>,
-    /// What was read of those before.
+    /// The ids of the ranges that are complete.
     read: Vec<Term>,
 }
 
@@ -504,7 +503,7 @@ struct IdRange {
 }
 
 impl RangeReader {
-    /// Goes on for so much work; the term when all is read.
+    /// Reads on for this much work. Returns the term when all ranges are read.
     pub(crate) fn go_on<R: Read>(
         &mut self,
         planner: &Planner<'_, R>,
@@ -518,7 +517,7 @@ impl RangeReader {
                 IdSource::Members(members) => members.go_on(planner, &mut left, &mut self.ids),
             };
             if read.is_err() {
-                // What is not here is read again from where this step began.
+                // Nothing of this step is kept: it is repeated once the missing record is here.
                 self.ids.truncate(before);
             }
             if !read? {
@@ -543,7 +542,7 @@ impl RangeReader {
         Ok(Some(term))
     }
 
-    /// Makes a list of the ids that were read.
+    /// Sorts the ids that were read into one list.
     fn sort(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
         steps::count(ids.len());
@@ -554,7 +553,7 @@ impl RangeReader {
 }
 
 impl IdRange {
-    /// Reads as many ids as are left to be read; whether that is all.
+    /// Reads at most as many ids as the step may. Returns whether the range is at its end.
     fn go_on<R: Read>(&mut self, view: &R, left: &mut u64, ids: &mut Vec<EntryId>) -> Result<bool> {
         let bounds = bounds(&self.from, self.to.as_deref());
         let mut keys = view.scan(self.table, bounds, Direction::Forward)?;
@@ -579,7 +578,7 @@ impl IdRange {
     }
 }
 
-/// Puts ids in the place of the ranges that they were read of, which come in the same order.
+/// Puts lists of ids in place of the ranges. Both come in the same order.
 fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Term>) {
     match term {
         Term::Range { .. } | Term::Members { .. } => *term = read.next().unwrap_or_default(),
@@ -597,8 +596,7 @@ fn bounds<'b>(from: &'b [u8], to: Option<&'b [u8]>) -> Range<'b> {
     }
 }
 
-/// What any of the terms gives. Of many, the lists that are few ids become one, and those that are there twice are left
-/// out.
+/// The union of some terms. With many terms, short lists are joined into one, and lists that occur twice are dropped.
 fn union(mut terms: Vec<Term>) -> Term {
     if terms.len() <= UNION_SMALL_MAX {
         return Term::Union(terms);
@@ -628,7 +626,7 @@ fn union(mut terms: Vec<Term>) -> Term {
     Term::Union(terms)
 }
 
-/// The shortest list and those selective enough to be worth looking up beside it.
+/// The intersection of the shortest list with those that are short enough to pay.
 fn intersection(mut terms: Vec<Term>) -> Option<Term> {
     terms.sort_by_key(Term::cardinality);
     let most = terms

@@ -1,11 +1,11 @@
 //! Reading the ids of a term in ascending order, in the steps of a search.
 //!
-//! A union of many terms goes on where the step before has stopped: it keeps the next id of each term, and opens those
-//! alone whose ids it passes. So a step costs what it goes through, however many terms there are. What it does once, to
-//! ask each term for its first id, is divided, too.
+//! A union of many terms continues where the last step stopped. It keeps the next id of each term, and opens only the
+//! terms whose ids it passes. So the cost of a step does not depend on the number of terms. The first round, which asks
+//! each term for its first id, is spread over steps, too.
 //!
-//! Long lists that do not meet are gone through without a candidate. So what is asked for the next id may answer, when
-//! the [pace](Pace) of the step is spent, from where on to ask in the next one.
+//! An intersection of long lists may find no id for a long time. When the [pace](Pace) of the step is spent, the stream
+//! returns the id from which the next step goes on, instead of a candidate.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -17,16 +17,16 @@ use crate::engine::{EntryId, Index, Postings, Read};
 use crate::error::Result;
 use crate::steps;
 
-/// Work of asking a list for its first id from another one on, in about as many nanoseconds.
+/// What it costs to seek an id in a list, in nanoseconds.
 const SEEK_WORK: u64 = 1 << 8;
 
-/// How much work a step may still spend on going through lists, in about as many nanoseconds. What is asked gets on by
-/// one id of one list at least, also when all is spent: so each step gets on.
+/// How much work a step may still spend on reading lists, in nanoseconds. Each call advances one list by one id at
+/// least, even when nothing is left, so that every step makes progress.
 #[derive(Debug)]
 pub(crate) struct Pace(Cell<u64>);
 
 impl Pace {
-    /// For so much work, but not for none.
+    /// A pace for this much work, and for some if this is none.
     pub(crate) fn new(work: u64) -> Pace {
         Pace(Cell::new(work.max(1)))
     }
@@ -44,19 +44,19 @@ impl Pace {
     }
 }
 
-/// What a term has from an id on.
+/// The answer to a search for the first id from some id on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// No id.
     End,
-    /// This one first.
+    /// This is the first one.
     At(EntryId),
-    /// None before this one: the step has no more to spend, and the next one asks from there on.
+    /// There is none before this id. The step has spent its work, and the next one goes on from here.
     From(EntryId),
 }
 
 impl Next {
-    /// What the union of two terms has.
+    /// The answer for the union of two terms.
     fn or(self, other: Next) -> Next {
         match (self, other) {
             (Next::End, next) | (next, Next::End) => next,
@@ -74,11 +74,11 @@ impl Next {
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(crate) kept: Option<Box<Kept>>,
-    /// Whether they are being asked for their first ids, so that no candidate has been looked at.
+    /// Whether terms are still asked for their first ids. Until then no candidate has been looked at.
     pub(crate) is_beginning: bool,
 }
 
-/// A term being read, whose ranges were read.
+/// A term being read. Its ranges were replaced by ids before.
 pub(crate) enum Stream<'s, R: Read> {
     List(List<'s, R>),
     Union(Vec<Stream<'s, R>>),
@@ -87,7 +87,7 @@ pub(crate) enum Stream<'s, R: Read> {
     Ids(&'s [EntryId]),
 }
 
-/// The ids under one key of an index. It is opened when it is first asked.
+/// The ids under one key of an index. The list is opened when it is first asked.
 pub(crate) struct List<'s, R: Read> {
     view: &'s R,
     index: Index,
@@ -103,31 +103,31 @@ pub(crate) struct Merged<'s, R: Read> {
     terms: &'s [Term],
     pace: &'s Pace,
     kept: Box<Kept>,
-    /// The terms that were asked in this step.
+    /// The terms that this step has opened.
     open: HashMap<usize, Stream<'s, R>>,
 }
 
-/// The ids that several terms have.
+/// The intersection of several terms.
 pub(crate) struct Intersection<'s, R: Read> {
     streams: Vec<Stream<'s, R>>,
     pace: &'s Pace,
     /// None is before this id.
     passed: EntryId,
-    /// The work of asking all of them.
+    /// What it costs to ask all of them.
     work: u64,
 }
 
 /// What is kept of a stream between the steps of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// Of an intersection: the id that none is before.
+    /// Of an intersection: the least id that the next candidate can have.
     passed: EntryId,
-    /// Of a union of many: the next id of each term that has one, the least on top. Where the second says so, it is
-    /// where to go on looking for that.
+    /// Of a union of many: the next id of each term that has one, the least on top. If the flag is set, the term has
+    /// not found it yet, and goes on looking from this id.
     next: BinaryHeap<Reverse<(EntryId, bool, usize)>>,
     /// How many of its terms have been asked for their first id.
     begun: usize,
-    /// What is kept of terms in it, by their places.
+    /// What is kept of its terms, by their positions.
     parts: BTreeMap<usize, Box<Kept>>,
 }
 
@@ -168,12 +168,12 @@ impl<'s, R: Read> Stream<'s, R> {
                 })
             }
             Term::Ids(ids) => Stream::Ids(ids),
-            // A range that was too large to be read does not drive, and never stands in an intersection.
+            // A range that was too long to be read never drives, and is never part of an intersection.
             Term::Range { .. } | Term::Members { .. } => Stream::Ids(&[]),
         }
     }
 
-    /// Ends it, and says what to keep, if anything: another one on the same snapshot goes on with that.
+    /// Ends the stream. Returns what another stream on the same snapshot needs to go on, if anything.
     pub(crate) fn close(self) -> Option<Box<Kept>> {
         let (kept, streams): (_, Vec<_>) = match self {
             Stream::List(_) | Stream::Ids(_) => return None,
@@ -202,7 +202,7 @@ impl<'s, R: Read> Stream<'s, R> {
         Some(kept)
     }
 
-    /// How many lists are asked when this is, but for what unions of many and intersections spend themselves.
+    /// How many lists one call asks, without those of unions of many and of intersections, which count for themselves.
     fn asked(&self) -> u64 {
         match self {
             Stream::List(_) | Stream::Ids(_) | Stream::Merged(_) | Stream::Intersection(_) => 1,
@@ -210,10 +210,10 @@ impl<'s, R: Read> Stream<'s, R> {
         }
     }
 
-    /// Asks the terms of unions of many for their first id from `id` on, as far as that was not done. False when there
-    /// are more of them than the step has work for.
+    /// Asks the terms of unions of many for their first id from `id` on, unless earlier steps did. False when terms are
+    /// left and the step has spent its work.
     ///
-    /// Until then it is asked for no other id.
+    /// No other id may be asked for before this is true.
     pub(crate) fn begin(&mut self, id: EntryId) -> Result<bool> {
         match self {
             Stream::List(_) | Stream::Ids(_) => Ok(true),
@@ -250,7 +250,7 @@ impl<'s, R: Read> Stream<'s, R> {
         }
     }
 
-    /// The same, however far it is: of terms that are one list.
+    /// The same without a pace, for terms that are a single list.
     pub(crate) fn find(&mut self, mut id: EntryId) -> Result<Option<EntryId>> {
         loop {
             match self.seek(id)? {
@@ -297,7 +297,7 @@ impl<R: Read> Intersection<'_, R> {
         let Some((first, others)) = self.streams.split_first_mut() else {
             return Ok(Next::End);
         };
-        // Noted on the way: on an error, which may be that a list is not here, it goes on there, too.
+        // Stored before the call that may fail: after `NotHere`, too, it goes on from here.
         self.passed = self.passed.max(id);
         'candidate: loop {
             let mut next = first.seek(self.passed)?;
@@ -348,7 +348,7 @@ impl<R: Read> Merged<'_, R> {
             let Some(next) = next? else {
                 return Ok(false);
             };
-            // Afterwards, so that a union of many in this one gets on with a term of its own.
+            // Counted afterwards, so that a union of many in this term can advance by one of its own.
             self.pace.spend(LIST_WORK);
             match next {
                 Next::End => {}

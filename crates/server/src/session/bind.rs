@@ -1,10 +1,11 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
 //!
-//! A bind that succeeds is answered at once, or when what is kept of it is durable. A timer answers one that fails, for
-//! any reason: not before the hash of a new password would have been checked, had it come at the same time. So the time
-//! of the answer does not tell whether the entry exists, or how its password is stored, and a client that tries names
-//! which do not exist keeps no hasher busy. Answers at once are of what no name has to do with: of mechanisms, channel
-//! bindings and authorization identities that do not fit the connection or the request itself.
+//! A successful bind is answered at once, or once what the directory keeps of it is durable. A timer answers a failed
+//! bind, whatever the reason: not before a hasher would have checked a password in the newest form, had the bind come
+//! at the same time. So the time of the answer does not tell whether the entry exists or how its password is stored,
+//! and a client that tries names that do not exist keeps no hasher busy. Failures that do not depend on a name are
+//! answered at once: mechanisms, channel bindings and authorization identities that do not fit the connection or the
+//! request.
 
 mod compare;
 
@@ -37,7 +38,7 @@ use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_outdated};
 use crate::workers::{Claim, Owner};
 
-/// As whom a client acts that has authenticated.
+/// The identity with which an authenticated client acts.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ActsAs {
     /// It has asked for nobody else.
@@ -45,27 +46,27 @@ pub(crate) enum ActsAs {
     Itself,
     /// It has asked for somebody else.
     Other {
-        /// As whom it may act; none for somebody as whom it may not.
+        /// The identity that it asked for; none if it may not have it.
         requester: Option<Arc<Requester>>,
-        /// When it is told at the earliest that it may not.
+        /// The earliest time for a refusal.
         denied_at: Instant,
     },
 }
 
-/// What came of the check of a password.
+/// The result of checking a password.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// It is right, as whom the client acts, and what password policies say.
+    /// It is right. Says with which identity the client acts, and what password policies make of the bind.
     Bound(Identity, ActsAs, BindVerdict),
     /// It is wrong, and what password policies make of that.
     Wrong(Option<(EntryId, BindFailure)>),
     /// Policies could not be asked.
     Failed(Outcome),
-    /// The check was stopped before.
+    /// The check was stopped before it had a result.
     Stopped,
 }
 
-/// What a session waits for that hashes, and that nothing may overlap.
+/// The hashing job or the timer that a session waits for: one at a time.
 pub(super) enum Hashing {
     /// A job in the pool; for a bind, with when its failure may be told.
     Job {
@@ -78,7 +79,7 @@ pub(super) enum Hashing {
         response: PasswordPolicyResponse,
         _pending: Pending,
     },
-    /// A request that may not be done for whom it names, and when that is told.
+    /// A request in a name that the client may not use, and when that is told.
     Denied {
         at: Instant,
         operation: Operation,
@@ -86,7 +87,7 @@ pub(super) enum Hashing {
     },
 }
 
-/// How a bind ends that waits for what policies keep with its entry.
+/// How a bind ends once what password policies keep with its entry is durable.
 #[derive(Debug)]
 pub(super) enum BindEnd {
     /// The password was right.
@@ -98,17 +99,17 @@ pub(super) enum BindEnd {
     },
     /// It was wrong, which is told at this time.
     Failed { at: Instant, claim: Claim },
-    /// It was right, and is stored in another form now, unless that could not be.
+    /// It was right, and was stored in the newest form, if that was possible.
     StoredAnew {
         identity: Identity,
         verdict: BindVerdict,
         failure: (Instant, Claim),
     },
-    /// The one-time password behind it was right, and is used up; the password itself was not looked at yet.
+    /// The one-time password after it was right and is used up. The password itself has not been checked yet.
     SecondFactor(PasswordCheck),
 }
 
-/// What becomes of a bind at once.
+/// The immediate outcome of a bind.
 pub(super) enum Begun {
     Bound {
         identity: Identity,
@@ -117,11 +118,11 @@ pub(super) enum Begun {
         /// What a password policy says.
         verdict: BindVerdict,
     },
-    /// The password was right, and a policy does not let it be used.
+    /// The password was right, but a policy forbids its use.
     Refused(PasswordPolicyResponse),
     /// The client is to answer a challenge of the SASL mechanism.
     Challenged(Vec<u8>),
-    /// A hasher is at it, or the timer of its failure runs.
+    /// A hasher checks the password, or the timer of a failed bind runs.
     Waits,
 }
 
@@ -132,7 +133,7 @@ pub(super) struct Challenged {
 }
 
 impl Begun {
-    /// Of somebody whom no password policy has to do with.
+    /// The client is not subject to a password policy.
     fn bound(identity: Identity) -> Begun {
         Begun::Bound {
             identity,
@@ -163,19 +164,19 @@ struct Bindable {
     is_stored_anew: bool,
 }
 
-/// One answer for a wrong name and a wrong password: names are not to be found out by trying.
+/// The same answer for a wrong name and a wrong password, so that nobody can find out names by trying.
 pub(super) fn wrong() -> Outcome {
     Outcome::new(ResultCode::InvalidCredentials, "")
 }
 
-/// What is told who has failed too often.
+/// The answer after too many failures.
 fn too_many_failures() -> Outcome {
     let reason = "too many binds from this address have failed, or too many in this name: wait a minute \
                   (limits.failed_binds_per_address_max, limits.failed_binds_per_name_max)";
     Outcome::new(ResultCode::Busy, reason)
 }
 
-/// The answer to what was still to be hashed when the session ended.
+/// The answer to a request whose password was still being hashed when the session ended.
 pub(super) fn stopped() -> Outcome {
     let reason = "the session ended before the password was hashed";
     Outcome::new(ResultCode::Unavailable, reason)
@@ -214,7 +215,7 @@ impl<E: Engine> Session<E> {
         };
         self.end_long_turn();
         if self.waits_for_fetch(Reader::Request) {
-            // It begins again.
+            // The mechanism begins again.
             self.uncount();
             return false;
         }
@@ -254,7 +255,7 @@ impl<E: Engine> Session<E> {
                 requester,
                 denied_at,
             } => match requester {
-                // Who has to change the password acts for nobody.
+                // A client that must change its password first cannot act for others.
                 Some(requester) if !verdict.must_change => self.set_requester(requester),
                 // RFC 4513 §5.
                 _ => {
@@ -276,8 +277,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// The controls of a bind that has succeeded: who the client is, and what its searches may take, if it wants to
-    /// know (RFC 3829 §3), and what a password policy says.
+    /// The response controls of a successful bind: the authorization identity (RFC 3829 §3) and the resource limits, if
+    /// the client asked for them, and what the password policy says.
     fn bind_controls(&self, response: &PasswordPolicyResponse) -> Vec<u8> {
         let mut controls = ControlsBuf::default();
         let authzid;
@@ -299,7 +300,7 @@ impl<E: Engine> Session<E> {
         controls.view().as_ber().to_vec()
     }
 
-    /// What the operations of who has bound may take.
+    /// The resource limits of the identity that has bound.
     fn resource_limits(&self) -> Result<ResourceLimits, Outcome> {
         let limits = self.read(|snapshot| snapshot.search_limits(&self.context.requester))?;
         let idle = self.settings.config.limits.idle_seconds_max;
@@ -311,7 +312,7 @@ impl<E: Engine> Session<E> {
         })
     }
 
-    /// Simple authentication: who the client is, unless that takes time.
+    /// Simple authentication. Returns the identity if it can be told at once.
     fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
@@ -325,8 +326,8 @@ impl<E: Engine> Session<E> {
         self.check_password(id, (name, None), None, password)
     }
 
-    /// Counts a bind in a name as one that may fail. If too many have, it is refused at this time, without a look at
-    /// the password.
+    /// Counts a bind in a name as one that may fail. After too many failures, returns false and refuses the bind at
+    /// this time without a look at the password.
     fn counts(&mut self, id: u32, name: Owner, refused_at: Instant) -> bool {
         let claim = Claim {
             origin: self.context.peer.origin(),
@@ -344,14 +345,14 @@ impl<E: Engine> Session<E> {
         counts
     }
 
-    /// The bind under way has not failed.
+    /// Takes the bind under way out of the count: it has not failed.
     fn uncount(&mut self) {
         if let Some(claim) = self.operations.counted.take() {
             self.service.failed_binds.succeeded(claim);
         }
     }
 
-    /// Decides as whom somebody acts that has authenticated, and asks for this.
+    /// Decides with which identity an authenticated client acts that asked for this one.
     fn decide_acting(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
         if let Some(authzid) = authzid {
             let asked = (authzid, Instant::now());
@@ -366,8 +367,8 @@ impl<E: Engine> Session<E> {
         Ok(())
     }
 
-    /// Whether the password is the one of who has this name, unless that takes time. `nobody` is charged for a name
-    /// that nobody has; without it, what stands for the name is.
+    /// Checks a password of the entry with this name, at once if that takes no time. For a name without an entry, the
+    /// failure is charged to `nobody` if it is given, else to the name itself.
     fn check_password(
         &mut self,
         id: u32,
@@ -429,7 +430,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Who may have the password; `None` for a name that nobody has.
+    /// The entry that the password may belong to. `None` if no entry has the name.
     fn bindable(
         &self,
         dn: Option<&NormalDn>,
@@ -451,7 +452,7 @@ impl<E: Engine> Session<E> {
                 is_stored_anew: false,
             }));
         }
-        // Who may not be bound as is not there, also in the time that it takes.
+        // An entry that nobody may bind as is treated like one that does not exist, also in the time that this takes.
         let values_max = self.settings.config.limits.password_values_max;
         let found = Entries::bindable(self, dn, &self.context.nobody, values_max)?;
         Ok(found.map(|found| {
@@ -500,7 +501,7 @@ impl<E: Engine> Session<E> {
             }
             (Verdict::Wrong(change), Some(failure)) => Ok(self.judged_wrong(id, change, failure)),
             (Verdict::Failed(outcome), _) => Err(outcome),
-            // The session has given it up.
+            // The session has abandoned the bind.
             (Verdict::Stopped, _) | (_, None) => Err(stopped()),
         };
         self.go_on_binding(id, begun);
@@ -523,12 +524,12 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// What to tell who binds as an entry that is locked.
+    /// The answer to a bind as a locked entry.
     fn locked(&self, entry: EntryId) -> Result<Option<PasswordPolicyResponse>, Outcome> {
         self.read(|snapshot| snapshot.locked(entry))
     }
 
-    /// Has a bind fail at a time.
+    /// Makes a bind fail at a later time.
     pub(super) fn fail_at(&mut self, at: Instant, claim: Claim, response: PasswordPolicyResponse) {
         self.operations.hashing = Some(Hashing::Failed {
             at,
@@ -560,7 +561,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Stops what is hashed for this session, as the server stops or the client has gone. A job says so itself.
+    /// Stops the hashing job of this session, because the server stops or the client has gone. The job reports that it
+    /// was stopped.
     pub(super) fn stop_hashing(&mut self) {
         let (operation, outcome) = match self.operations.hashing.take() {
             Some(Hashing::Failed { .. }) => (Operation::Bind, stopped()),
@@ -574,8 +576,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Whether a password is being hashed or checked, or its check has failed: what the client does then tells whether
-    /// anybody waits for it.
+    /// Whether a password is being hashed or checked, or the answer to a failed check is due later. Only then it
+    /// matters whether the client still waits.
     pub(super) fn is_hashing(&self) -> bool {
         matches!(
             self.operations.hashing,
@@ -583,8 +585,8 @@ impl<E: Engine> Session<E> {
         )
     }
 
-    /// Ends the session of a client that has gone while its bind was under way, if one was. Nothing is answered:
-    /// whether there was still something to stop would tell who goes early enough whether there is such an entry.
+    /// Ends the session of a client that left while its bind was under way. Nothing is answered: otherwise a client
+    /// that leaves early could tell from the answer whether the entry exists.
     pub(super) fn leave_bind(&mut self) -> bool {
         let is_binding = matches!(
             self.operations.hashing,
@@ -603,7 +605,7 @@ impl<E: Engine> Session<E> {
         is_binding
     }
 
-    /// Whether what comes next is the end of the session, while something is hashed for it.
+    /// Whether the session only waits for a hashing job before it ends.
     pub(super) fn is_unbound(&self) -> bool {
         let Ok(Frame::Complete(length)) = frame(&self.input.bytes, self.message_bytes_max()) else {
             return false;
@@ -618,7 +620,7 @@ impl<E: Engine> Session<E> {
         )
     }
 
-    /// Who asks to act as somebody else.
+    /// A client that asks for another identity.
     fn requester_if(
         &self,
         authzid: &Option<String>,
@@ -628,7 +630,7 @@ impl<E: Engine> Session<E> {
         asks.then(|| self.requester(identity.clone()))
     }
 
-    /// A request of a SASL bind (RFC 4513 §5.2), which goes on where its client was challenged.
+    /// Handles a SASL bind request (RFC 4513 §5.2): the first, or the answer to a challenge.
     fn sasl(
         &mut self,
         id: u32,
@@ -662,7 +664,7 @@ impl<E: Engine> Session<E> {
         let came = Instant::now();
         let stepped = bind.exchange.step(&asked, credentials);
         if self.lacks() {
-            // It is asked again, and answers then.
+            // The mechanism is asked again later, and answers then.
             self.operations.challenged = Some(bind);
             return Err(wrong());
         }
@@ -714,7 +716,7 @@ impl<E: Engine> Session<E> {
         begun
     }
 
-    /// Answers with what a SASL mechanism says to the client.
+    /// Sends the server's SASL credentials to the client.
     fn answer_sasl(&mut self, id: u32, code: ResultCode, told: &[u8], controls: Vec<u8>) {
         let mut outcome = Outcome::new(code, "");
         outcome.controls = controls;
@@ -732,7 +734,7 @@ impl<E: Engine> Session<E> {
         .encode(&mut self.output.bytes);
     }
 
-    /// Refuses a password that others could have read on its way.
+    /// Refuses a password that came without encryption.
     pub(super) fn require_confidentiality(&self) -> Result<(), Outcome> {
         let confidential = self.context.channel.is_under_tls || self.context.peer.is_near();
         if confidential || self.settings.config.access.danger_plaintext_passwords {

@@ -37,7 +37,7 @@ impl<'t> EmbeddedCursor<'t> {
         })
     }
 
-    /// Scans trees of which no key of one comes before those of the one before it.
+    /// Scans trees one after the other: all keys of a tree come before those of the next.
     pub(super) fn in_turn(
         mut trees: Vec<store::Tree<'t>>,
         range: Range<'_>,
@@ -118,7 +118,7 @@ struct Scan<'t> {
     direction: Direction,
     /// The far end.
     end: Bound<Vec<u8>>,
-    /// Whether the cursor stands on a record that was not lent yet.
+    /// Whether the cursor stands on a record that was not handed out yet.
     ahead: bool,
     /// Whether it is known that this record is within the range.
     looked_at: bool,
@@ -192,7 +192,7 @@ impl<'t> Scan<'t> {
         Ok(self.looked_at)
     }
 
-    /// The same; its key is then in `key`.
+    /// The same, and copies its key into `key`.
     fn advance_to_key(&mut self) -> Result<bool> {
         if self.looked_at {
             return Ok(true);

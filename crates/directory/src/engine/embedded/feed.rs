@@ -3,12 +3,12 @@
 //! A key is the number of the commit in that store and, in a directory of several stores, the *turn* of the transaction
 //! (both u64, big-endian); its value is the record. Under commit 0 stands the last commit whose record was trimmed.
 //!
-//! The commits of a store come in the order of their numbers. Those of different stores have these of each store only,
-//! and their places in the log are not known when a record is written. So the one that writes draws the next turn while
-//! it holds its stores: of two transactions that have a store in common the first to commit draws the lower one, and so
-//! does one that has ended before the other begins. Of what a snapshot shows, the order of the turns is therefore one
-//! in which it may have been done; and since snapshots show what stands in the log up to some place, what a later one
-//! shows besides came after it. A record without a turn is from when the directory had one store, before all others.
+//! The numbers of commits order the records of one store, but not those of different stores, whose places in the log
+//! are not known yet when a record is written. So each writer draws the next turn while it holds its stores. Of two
+//! transactions with a store in common, the first to commit draws the lower turn, and so does a transaction that ends
+//! before the other begins. The order of turns is therefore an order in which the changes of a snapshot may have
+//! happened. A snapshot shows the log up to some place, so that all that a later snapshot shows in addition came later.
+//! A record without a turn dates from when the directory had one store, and comes before all others.
 
 use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::engine::{CommitNo, Error, FeedPosition, Result};
 
 pub(super) const CHANGE: &str = "change";
 const TRIMMED_KEY: [u8; 8] = [0; 8];
-/// What a record takes in a page besides its key and its value.
+/// Bytes of a record in a page besides its key and value.
 const RECORD_EXTRA_BYTES: usize = 8;
 
 /// The turn that was drawn last; none until one is.
@@ -29,7 +29,7 @@ const RECORD_EXTRA_BYTES: usize = 8;
 pub(super) struct Turns(Mutex<Option<u64>>);
 
 impl Turns {
-    /// Draws the next one. `seen` is a snapshot from after the last commit of the one that wrote before this process.
+    /// Draws the next turn. `seen` is a snapshot taken after the last commit of the process that wrote before this one.
     pub(super) fn next(&self, seen: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let drawn = match *last {
@@ -72,14 +72,14 @@ pub(super) fn append(
     Ok(())
 }
 
-/// What the feed of a store takes on the disk.
+/// Bytes that the feed of a store takes on the disk.
 pub(super) fn bytes(tree: &Tree<'_>) -> u64 {
     let record = tree.record();
     (record.leaf_pages + record.branch_pages + record.extent_pages) * PAGE_BYTES as u64
 }
 
-/// Forgets the oldest records of a store as long as its feed takes more than `bytes_max` or `is_old` says so of one:
-/// some `work_bytes` of them, and never the last.
+/// Drops the oldest records of a store while its feed takes more than `bytes_max` or `is_old` says that one is too old.
+/// Drops about `work_bytes` at once, and never the last record.
 pub(super) fn trim(
     txn: &mut WriteTxn,
     tree: TreeId,

@@ -12,8 +12,8 @@ use crate::engine::{
     Result, Table,
 };
 
-/// Trees with fewer leaves mostly are in the processor's caches: 16 MiB. Without optimisation, which is how tests run,
-/// none is too small.
+/// A tree with fewer leaves (16 MiB) is usually in the processor's caches, and is not prefetched. Unoptimised builds,
+/// which run the tests, prefetch trees of any size.
 const FETCHED_LEAF_PAGES_MIN: u64 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 /// Where the trees of tables and indexes are found.
@@ -35,7 +35,7 @@ pub(super) trait Trees {
     /// The tree of the change feed in a store; none when nothing was changed yet.
     fn feed(&self, store: usize) -> Result<Option<Tree<'_>>>;
 
-    /// Those that came after them in a transaction, for an index.
+    /// The postings of a transaction that came after them, for an index.
     fn put_off(&self, store: usize, index: Index) -> impl Iterator<Item = &Posting> {
         let _ = (store, index);
         [].iter()
@@ -129,7 +129,7 @@ pub(super) trait Trees {
     }
 }
 
-/// About so many values out of line are in a page, which small entries are.
+/// About how many out-of-line values a page holds. Small entries are stored so.
 const OUT_OF_LINE_VALUES: u64 = 12;
 
 fn is_large(tree: &Tree<'_>) -> bool {
@@ -141,7 +141,8 @@ fn is_large(tree: &Tree<'_>) -> bool {
     pages >= FETCHED_LEAF_PAGES_MIN
 }
 
-/// The tree of a table, if it is one alone, and large. With several stores keys would have to be parted among them.
+/// The tree of a table, if it is large and there is one store only. With several stores, keys would have to be divided
+/// among them.
 fn one_large<T: Trees>(trees: &T, table: Table) -> Result<Option<Tree<'_>>> {
     match trees.stores() {
         1 => Ok(trees.table(0, table)?.filter(is_large)),
@@ -244,7 +245,7 @@ impl<T: Trees> Read for T {
             own.clear();
             let keys = keys.iter().map(AsRef::as_ref);
             own.extend(keys.filter(|key| placement::store_of(table, key, stores) == store));
-            // A transaction has the stores only that its keys are in.
+            // A transaction holds only the stores of its keys.
             if !own.is_empty()
                 && let Some(tree) = self.table(store, table)?.filter(is_large)
             {
@@ -256,7 +257,7 @@ impl<T: Trees> Read for T {
     }
 
     fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<&[u8]>> {
-        // Only a store that is one alone has told places.
+        // Only a directory of a single store gives out places.
         match self.table(0, table)? {
             Some(tree) => Ok(tree.get_in(place.0, key)?),
             None => Ok(None),

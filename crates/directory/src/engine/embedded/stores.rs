@@ -17,8 +17,8 @@ use crate::engine::{CommitNo, Error, Result};
 #[derive(Clone, Debug)]
 pub(super) struct Stores {
     envs: Vec<Env>,
-    /// The last commit to the first store and others together: what it changed in the others may be written to before
-    /// it is visible in the first.
+    /// The last commit to the first store together with others. Others may write to what it changed there before it is
+    /// visible in the first store.
     last_multi_store: Arc<Mutex<Option<MultiStoreTicket>>>,
     turns: Arc<Turns>,
     /// The environment's folder, locked, if there are several stores and this may write.
@@ -38,9 +38,9 @@ impl Stores {
         }
     }
 
-    /// Keeps everybody else from writing to the environment in a folder, for as long as there is a handle to it. One
-    /// store may be written by several processes. Of several, who writes remembers the last multi-store commit and the
-    /// last turn, of which others would not know.
+    /// Keeps all other processes from writing to the environment in a folder while there is a handle to it. Several
+    /// processes may write to a single store. The writer of several stores remembers the last multi-store commit and
+    /// the last turn, which other processes would not know.
     pub(super) fn alone(mut self, folder: &Path) -> Result<Stores> {
         if self.count() > 1 {
             self.lock = Some(Arc::new(lock_folder(folder)?));
@@ -78,8 +78,8 @@ impl Stores {
         Ok((first, others))
     }
 
-    /// Waits until what the first store shows is as new as what a transaction finds in the stores that it holds: they
-    /// may have entries with attributes whose numbers came with them.
+    /// Waits until the first store shows all that belongs to what a transaction finds in its own stores. Entries there
+    /// may have attributes whose numbers were given in the same commit.
     pub(super) fn settle(&self) -> Result<()> {
         let last = lock(&self.last_multi_store).clone();
         match last {
@@ -172,7 +172,7 @@ impl StoresTxn {
         }
         let others = self.others.into_iter().map(|(_, txn)| txn);
         let txns = std::iter::once(first).chain(others).collect();
-        // Held until it is known: the next writer may begin before this call returns.
+        // Held until the commit is noted, because the next writer may begin before this call returns.
         let mut last = (number == 0).then(|| lock(&self.last_multi_store));
         let ticket = WriteTxn::commit_stores(txns)?;
         if let Some(last) = &mut last {

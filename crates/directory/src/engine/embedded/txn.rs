@@ -1,7 +1,8 @@
 //! The write transaction of the embedded store.
 //!
-//! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one
-//! of them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
+//! It holds the writer lock of the stores that it was begun with. Of all other stores it reads what is visible. A write
+//! to another store, or a guard that needs it to stand still, fails, and the bundle runs again with that store held,
+//! too.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -27,17 +28,16 @@ use crate::steps;
 #[derive(Debug)]
 pub struct EmbeddedTxn {
     txn: StoresTxn,
-    /// By the position of their store in the transaction: shared with the savepoints that would bring them back, for
-    /// they seldom change.
+    /// By the position of their store in the transaction. Shared with the savepoints, since they seldom change.
     trees: Vec<Arc<KnownTrees>>,
     all: Stores,
     /// What the other stores show.
     seen: OnceLock<EmbeddedSnapshot>,
-    /// Stores that have to be held, too.
+    /// Stores that the next run has to hold, too.
     wanted: StoreSet,
-    /// By position: the postings that are put off until the commit, in the order in which they were made.
+    /// By position: the postings that will pend, in the order in which they were made.
     put_off: Vec<Vec<PutOff>>,
-    /// By position: the others, which the commit files in their lists, each of which it changes once.
+    /// By position: the other postings. The commit files them and changes each list once.
     unfiled: Vec<Unfiled>,
     /// The ids of entries that it gives.
     ids: GivenIds,
@@ -158,7 +158,7 @@ impl Unfiled {
     }
 }
 
-/// What brings back the state before an operation.
+/// What is needed to roll back an operation.
 pub(super) struct Before {
     first: StoreBefore,
     others: Vec<StoreBefore>,
@@ -168,7 +168,7 @@ pub(super) struct Before {
 struct StoreBefore {
     savepoint: Savepoint,
     trees: Arc<KnownTrees>,
-    /// How many postings were put off, and how many unfiled.
+    /// How many postings were to pend and how many were unfiled.
     put_off: usize,
     unfiled: usize,
 }
@@ -286,7 +286,7 @@ impl EmbeddedTxn {
         Ok(())
     }
 
-    /// Has the postings that were put off in a store pend, or merges them with those that do.
+    /// Appends the put-off postings of a store to the pending ones, or merges all of them into their lists.
     fn file_put_off(&mut self, at: usize) -> Result<()> {
         let mut put_off = std::mem::take(&mut self.put_off[at]);
         put_off.sort_by_key(|put_off| put_off.attribute);
@@ -380,7 +380,7 @@ impl EmbeddedTxn {
             (None, IndexKind::Equality | IndexKind::Presence) => {
                 self.unfiled[at].push(index, tree, key, change);
             }
-            // The directory makes no such keys.
+            // The directory makes keys of three bytes only.
             (None, IndexKind::Substring) => {
                 let (mut blocks, scratch) = self.blocks_mut(at, index)?;
                 postings::change(index, &mut blocks, scratch, key, &[change])?;
@@ -410,7 +410,7 @@ impl EmbeddedTxn {
 
     fn hold_all(&mut self) -> Result<()> {
         let held = (0..self.all.count()).map(|store| self.hold(store).map(drop));
-        // Each that is missing is wanted, not the first of them alone.
+        // Wants all stores that are missing, not only the first of them.
         held.fold(Ok(()), Result::and)
     }
 

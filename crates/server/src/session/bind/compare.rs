@@ -1,4 +1,4 @@
-//! Compares the password of a bind with those that are stored: at once, or by a hasher.
+//! Compares the password of a bind with the stored ones, at once or in a hasher.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -16,19 +16,19 @@ use crate::session::{Completion, Session};
 use crate::workers::{Claim, Turn};
 use crate::writer::refusal;
 
-/// Who binds if the password is theirs.
+/// The identity that binds if the password is right.
 #[derive(Debug)]
 pub(in crate::session) struct Candidate {
     pub(super) identity: Identity,
     /// Their entry, if password policies are to judge the bind.
     pub(in crate::session) governed: Option<EntryId>,
-    /// As whom they want to act.
+    /// The identity that the client asked for.
     pub(super) authzid: Option<String>,
-    /// When a failure is told, and who is charged for it.
+    /// When a failure is told, and to whom it is charged.
     pub(in crate::session) failure: (Instant, Claim),
     /// Their passwords as they are stored.
     pub(super) stored: Vec<Vec<u8>>,
-    /// Whether the right one is to be stored in the usual form if it is stored in another one.
+    /// Whether the right password is to be stored again in the usual form, if it is stored in another.
     pub(super) is_stored_anew: bool,
 }
 
@@ -70,7 +70,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Has a hasher compare passwords. Without any the bind fails, as if none had been the right one.
+    /// Lets a hasher compare passwords. Without a verifier there is nothing to compare with, and the bind fails as with
+    /// a wrong password.
     pub(in crate::session) fn compare_apart(
         &mut self,
         id: u32,
@@ -96,13 +97,13 @@ impl<E: Engine> Session<E> {
             self.settings.clone(),
             self.requester_if(&authzid, &identity),
         );
-        // Here it may wait for what is not at hand.
+        // The hasher's thread may wait for records that are not here.
         let judge_right = move |identity: Option<Identity>| {
             let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
                 (Some(asker), Some(authzid), Some(_)) => {
                     let asked = (authzid, Instant::now());
                     directory.snapshot()?.through(|snapshot| {
-                        // The hasher's time is charged as it goes by.
+                        // The hasher's time is charged while it works.
                         let mut work = ACTING_WORK_MAX;
                         acts_at_bind(snapshot, &settings, asker, asked, &mut work)
                     })?
@@ -121,7 +122,7 @@ impl<E: Engine> Session<E> {
         let judged = move |identity| {
             judge_right(identity).unwrap_or_else(|error: Error| Verdict::Failed(refusal(&error)))
         };
-        // The value that is right, once it is to be stored anew.
+        // The stored value that matches, if it is to be stored again in the usual form.
         let mut right = None;
         let check = move |turn| {
             let mut change = None;
@@ -143,7 +144,7 @@ impl<E: Engine> Session<E> {
                         judged(Some(identity.clone()))
                     }
                     Verified::Differs => judged(None),
-                    // It counts for nothing: nobody knows whether it was right.
+                    // A stopped check is not counted: nobody knows whether the password was right.
                     Verified::Unknown => Verdict::Failed(Outcome::new(
                         ResultCode::Unavailable,
                         "the service that knows this password does not answer",
