@@ -6,8 +6,8 @@
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Three words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes` lets
-//! it go over the network without TLS, and with `suspended=yes` nothing is copied for the time being.
+//! Three words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes`
+//! lets it go over the network without TLS, and with `suspended=yes` nothing is copied for now.
 
 use std::fmt;
 use std::str::FromStr;

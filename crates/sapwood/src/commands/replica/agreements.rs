@@ -124,7 +124,8 @@ pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
 }
 
 /// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json`,
-/// `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`. `running` is what the consumers of the running server are doing.
+/// `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`. `running` is what the consumers of
+/// the running server do.
 pub(crate) fn by_command(
     directory: &Directory,
     administrator: &str,
