@@ -225,6 +225,20 @@ fn a_delete_wins_over_all_that_did_not_know_of_it() {
 }
 
 #[test]
+fn who_moves_what_stays_of_an_entry_knows_of_its_delete() {
+    let mut two = Two::new();
+    let deleted = two.at(1, 10, ANN, &[What::Deleted]);
+    two.at(2, 11, BEN, &[What::Moved(place(ANN, "cn=ben"))]);
+    two.meet();
+    assert!(two.seen(ANN).unwrap().is_glue);
+    let before = two.log();
+    assert!(before.iter().any(|line| line.0 == deleted), "{before:?}");
+    two.at(1, 20, ANN, &[What::Moved(place(ROOT, "cn=anne"))]);
+    two.meet();
+    assert_eq!(two.log(), before);
+}
+
+#[test]
 fn of_two_moves_that_make_a_ring_the_later_is_left_out() {
     let mut two = Two::new();
     let first = two.at(1, 10, ANN, &[What::Moved(place(BEN, "cn=ann"))]);

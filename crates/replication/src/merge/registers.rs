@@ -42,8 +42,12 @@ impl<R: Replica> Merge<'_, R> {
         }
         for change in fresh {
             match (was_deleted, deleted) {
+                // Who made a later change of what is still seen, for those below it, may have known of the delete. The
+                // sender has written the line if it has both.
                 (Some(deleted), _) => {
-                    if let Some(lost) = self.replica.loss(&change.what) {
+                    if (change.csn < deleted || !self.sender.covers(deleted))
+                        && let Some(lost) = self.replica.loss(&change.what)
+                    {
                         self.log(entry, (change.csn, lost), deleted, Rule::Deleted)?;
                     }
                 }
