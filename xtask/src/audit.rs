@@ -173,7 +173,8 @@ fn portable() -> Result<()> {
 fn sanitize() -> Result<()> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     run(Command::new("cargo")
-        .args(["+nightly", "test", "--lib", "--tests", "--target", &target])
+        .args(["+nightly", "test", "--no-fail-fast", "--lib", "--tests"])
+        .args(["--target", &target])
         .args(["--package", "sapwood-wal", "--package", "sapwood-store"])
         .args(["--package", "sapwood-xact"])
         // A C compiler links those programs, and knows nothing of the sanitizer's library.

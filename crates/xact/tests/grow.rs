@@ -187,13 +187,13 @@ fn either_header_knows_that_the_space_has_grown() {
         let larger = small().grow_to(2 * PAGES * PAGE);
         let space = Space::open(folder.path(), &larger).unwrap();
         fill(&space, PAGES..PAGES + 50);
-        // No checkpoint: what was stored where the sums were before is in the log.
-        std::mem::forget(space);
+        // No checkpoint, for the space is still open: what was stored where the sums were before is in the log.
         let image = tempfile::tempdir().unwrap();
         for entry in std::fs::read_dir(folder.path()).unwrap() {
             let path = entry.unwrap().path();
             std::fs::copy(&path, image.path().join(path.file_name().unwrap())).unwrap();
         }
+        drop(space);
         data_of(image.path())
             .write_all_at(&[7; 100], place * PAGE)
             .unwrap();
