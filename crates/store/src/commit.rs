@@ -207,19 +207,20 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
 }
 
 /// After so many commits in a row that nobody has waited for, the next ones are not logged: enough for the checkpoint
-/// that the first one then needs for which somebody does.
+/// that the first one then needs for which somebody does. A commit counts once more for each page beyond
+/// [`PAGES_SMALL`] that it has changed: the checkpoint writes them all the same, and the log would be as long as they
+/// are.
 const RELAXED_BEFORE_UNLOGGED: u64 = if cfg!(test) { 1 } else { 256 };
 
-/// A commit counts once more for each so many pages that it has changed: the checkpoint writes them all the same, and
-/// the log would be as long as they are.
-const PAGES_COUNTED: u64 = 16;
+/// So many pages are changed by commits of few records.
+const PAGES_SMALL: u64 = 16;
 
 /// Whether a relaxed commit may do without a record: the pages in the file are all that there is to it, no archive and
 /// no other store asks for its record, and either the one before has none or nobody has waited for many.
 fn may_pass_by(inner: &Inner, pages: &TxnPages, header: &RecordHeader) -> bool {
     let region = &inner.region;
     let is_alone = inner.regions.len() == 1 && inner.options.archive.is_none();
-    let relaxed = region.count_relaxed(1 + pages.own_count() / PAGES_COUNTED);
+    let relaxed = region.count_relaxed(1 + pages.own_count().saturating_sub(PAGES_SMALL));
     inner.keeps_unlogged
         && is_alone
         && header.roots.segments.root == PageNo(0)
