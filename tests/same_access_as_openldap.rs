@@ -104,7 +104,14 @@ fn try_seed(seed: u64) {
         // Few mostly.
         let most = 1 + random.below(RULES_MAX);
         let count = 1 + random.below(most);
-        let mut rules: Vec<String> = (0..count).map(|_| rule(&mut random)).collect();
+        let mut rules: Vec<String> = Vec::with_capacity(count + 1);
+        for _ in 0..count {
+            let rule = rule(&mut random);
+            // They are values of an attribute, which has each once.
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
         // What breaks out of the last rule has no rights in slapd, but is disclosed.
         rules.push("to * by * none".to_owned());
         pair.set(&rules);
@@ -614,7 +621,8 @@ impl Pair {
                     ("seeAlso", &[USERS[0]]),
                 ]);
                 let kind = random.of(&[Add, Delete, Replace, Replace]);
-                let values = match kind == Delete && random.once_in(2) {
+                // All values are deleted, or replaced by none.
+                let values = match kind != Add && random.once_in(2) {
                     true => Default::default(),
                     false => values,
                 };

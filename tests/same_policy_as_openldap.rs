@@ -2,8 +2,8 @@
 //! passwords, changes by the user and by the administrator, other policies, and time that passes. Result codes, the
 //! control of password policies and what is kept with the entry must be the same after each step.
 //!
-//! The histories come from seeds, which `SAME_POLICY_SEED` overrides with another one. slapd's clock is that of
-//! libfaketime: it is started again for each step of the clock.
+//! The histories come from seeds; `SAME_POLICY_SEED` takes another one, and `SAME_POLICY_SEEDS` as many from the first
+//! on. slapd's clock is that of libfaketime: it is started again for each step of the clock.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -24,7 +24,8 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::requests::{self, Change};
 use sapwood_testkit::{Answer, Client, Random, SUFFIX, Slapd, SlapdSetup, TestServer};
 
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
+/// Those that are always tried.
+const SEEDS: u64 = 6;
 const STEPS: usize = 60;
 
 const ANN: &str = "cn=Ann,dc=example,dc=com";
@@ -78,10 +79,12 @@ const ASKS: (&str, bool, Option<&[u8]>) = (PASSWORD_POLICY, false, None);
 
 #[test]
 fn histories_of_passwords_go_the_same_way() {
-    match std::env::var("SAME_POLICY_SEED") {
-        Ok(seed) => live_through(seed.parse().unwrap()),
-        Err(_) => SEEDS.for_each(live_through),
+    if let Ok(seed) = std::env::var("SAME_POLICY_SEED") {
+        return live_through(seed.parse().unwrap());
     }
+    let seeds = std::env::var("SAME_POLICY_SEEDS");
+    let seeds = seeds.map_or(SEEDS, |seeds| seeds.parse().unwrap());
+    (1..=seeds).for_each(live_through);
 }
 
 fn live_through(seed: u64) {

@@ -368,12 +368,13 @@ impl Rights {
     /// The level `delete`.
     pub const UP_TO_DELETE: Rights = Rights(Rights::UP_TO_READ.0 | Rights::DELETE.0);
 
-    /// What a modification of an attribute takes.
+    /// What a modification of an attribute takes. Replacing all values by none is deleting them.
     #[must_use]
-    pub const fn of_change(kind: ChangeKind) -> Rights {
+    pub const fn of_change(kind: ChangeKind, has_values: bool) -> Rights {
         match kind {
             ChangeKind::Add => Rights::ADD,
             ChangeKind::Delete => Rights::DELETE,
+            ChangeKind::Replace if !has_values => Rights::DELETE,
             ChangeKind::Replace | ChangeKind::Increment => Rights::WRITE,
         }
     }

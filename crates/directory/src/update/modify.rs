@@ -41,6 +41,12 @@ pub(super) struct Resolved<'a> {
     pub(super) is_permissive: bool,
 }
 
+impl Resolved<'_> {
+    fn rights(&self) -> Rights {
+        Rights::of_change(self.kind, !self.values.is_empty())
+    }
+}
+
 impl<T: Write> Run<'_, T> {
     pub(super) fn modify(
         &mut self,
@@ -82,7 +88,7 @@ impl<T: Write> Run<'_, T> {
             });
         }
         for change in &changes {
-            self.require_somewhere(self.slot(change.known), Rights::of_change(change.kind))?;
+            self.require_somewhere(self.slot(change.known), change.rights())?;
         }
         if changes.is_empty() {
             // It is still stamped.
@@ -96,13 +102,10 @@ impl<T: Write> Run<'_, T> {
                 let wanted = changes.iter();
                 let wanted = wanted.map(|change| {
                     // An increment names no value, and without values all are deleted.
-                    let names_values = match change.kind {
-                        Modification::Increment => false,
-                        Modification::Delete => !change.values.is_empty(),
-                        Modification::Add | Modification::Replace => true,
-                    };
+                    let names_values =
+                        change.kind != Modification::Increment && !change.values.is_empty();
                     let values = names_values.then_some(change.values);
-                    (change.known, Rights::of_change(change.kind), values)
+                    (change.known, change.rights(), values)
                 });
                 self.require_changes(&target, wanted)?;
                 if changes.is_empty() {

@@ -301,7 +301,8 @@ pub(super) fn governed<E: Engine>(
                 let mut rights = Rights::NONE;
                 for change in request.changes {
                     if is_password(change.attribute.description) {
-                        rights = rights | Rights::of_change(change.kind);
+                        let has_values = !change.attribute.values.is_empty();
+                        rights = rights | Rights::of_change(change.kind, has_values);
                     }
                 }
                 // For a requester who may not change the password nothing is compared: the answer would tell whether
