@@ -17,7 +17,12 @@ pub(crate) enum ClientIdentity {
         scope: Scope,
         filter: Template,
     },
+    /// The entry with a DN, or nobody's entry but this name.
+    Name(Template),
 }
+
+/// What stands before the template of a [name](ClientIdentity::Name).
+const NAME: &str = "name:";
 
 /// How an entry is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub(crate) enum EntryName {
         /// Whether it must have the certificate itself.
         is_exact: bool,
     },
+    /// By its DN; if there is none, the DN is a name by itself.
+    Name(String),
 }
 
 /// A text with names of a certificate in it.
@@ -104,11 +111,15 @@ impl ClientIdentity {
             .get(..7)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap://"));
         if !is_url {
+            let (text, kind): (_, fn(Template) -> Self) = match text.strip_prefix(NAME) {
+                Some(template) => (template, Self::Name),
+                None => (text, Self::Dn),
+            };
             let template = Template::parse(schema, text)?;
             if template.has(&CertificateName::Certificate) {
                 return Err("{certificate} can be searched for only, with a URL".to_owned());
             }
-            return Ok(Self::Dn(template));
+            return Ok(kind(template));
         }
         let url = LdapUrl::parse(text).map_err(|error| error.to_string())?;
         if !url.host.is_empty() || url.port.is_some() {
@@ -131,6 +142,7 @@ impl ClientIdentity {
     pub(crate) fn name(&self, certificate: &Certificate<'_>) -> Option<EntryName> {
         match self {
             Self::Dn(template) => template.fill(certificate, Form::Dn).map(EntryName::Dn),
+            Self::Name(template) => template.fill(certificate, Form::Dn).map(EntryName::Name),
             Self::Search {
                 base,
                 scope,

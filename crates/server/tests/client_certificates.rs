@@ -11,7 +11,7 @@ use rcgen::{
     KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 use sapwood_ldap::extended::START_TLS;
-use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::list::{AttributesBuf, ChangeKind};
 use sapwood_ldap::message::{AddRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{ADMIN, Client, SUFFIX, TestServer, requests, tls_client_with};
@@ -357,6 +357,65 @@ fn entries_are_found_by_mail_and_by_certificate() {
     server.add(&[(&format!("cn=Twin,{SUFFIX}"), &person)]);
     let (code, ..) = who(&authority.issue(&cn("x"), &["ann@example.com"]));
     assert_eq!(code, ResultCode::InvalidCredentials);
+}
+
+/// Whoever has no entry is named by the subject in access rules, and in answers.
+#[test]
+fn a_subject_may_be_a_name_without_an_entry() {
+    let authority = Authority::new("Authority");
+    let identity = "client_certificates = 'try'\nclient_identity = ['name:{subject},dc=com']\n";
+    let server = serve(&(authority.setting() + identity));
+    let rules = [
+        "to * by dn.exact=\"cn=backup,dc=example,dc=com\" read by dn.regex=\"^cn=r[0-9]+,\" search by self write",
+    ];
+    let data = "olcDatabase={1}mdb,cn=config";
+    let change = requests::modify(902, data, &[(ChangeKind::Replace, "olcAccess", &rules)]);
+    server.admin().tell(&change).succeeded();
+    let bound = |certificate: &Certificate| {
+        let mut client = connect(&server, Some(certificate)).unwrap();
+        let code = external(&mut client).code;
+        (client, code)
+    };
+    let (mut backup, _) = bound(&authority.issue_entry("Backup"));
+    // The spelling is the certificate's.
+    let own = backup.who_am_i();
+    assert!(
+        own.eq_ignore_ascii_case("dn:2.5.4.3=Backup,0.9.2342.19200300.100.1.25=example,dc=com"),
+        "{own}"
+    );
+    assert_eq!(backup.search(SUFFIX, Scope::Subtree, "(sn=x)").len(), 2);
+    backup
+        .tell(&requests::describe(903, ANN, "x"))
+        .expect(ResultCode::InsufficientAccessRights);
+    // What is found may not be read, and the filter was.
+    let (mut reporter, _) = bound(&authority.issue_entry("R2"));
+    let found = reporter.search(SUFFIX, Scope::Subtree, "(sn=x)");
+    assert_eq!(found.last().unwrap().code, ResultCode::Success);
+    assert_eq!(found.len(), 1);
+    let (mut other, code) = bound(&authority.issue_entry("Other"));
+    assert_eq!(code, ResultCode::Success);
+    let found = other.search(SUFFIX, Scope::Subtree, "(sn=x)");
+    assert_eq!(
+        found.last().unwrap().code,
+        ResultCode::InsufficientAccessRights
+    );
+    // Who has an entry is that entry.
+    let (mut ann, _) = bound(&authority.issue_entry("Ann"));
+    assert_eq!(ann.who_am_i(), format!("dn:{ANN}"));
+    ann.tell(&requests::describe(904, ANN, "x")).succeeded();
+    // No authority gives the administrator's name, nor one of those that other mechanisms give.
+    let (_, code) = bound(&authority.issue_entry("admin"));
+    assert_eq!(code, ResultCode::InvalidCredentials);
+    let identity = "client_certificates = 'try'\nclient_identity = ['name:{subject}']\n";
+    let server = serve(&(authority.setting() + identity));
+    for (above, code) in [
+        ("auth", ResultCode::InvalidCredentials),
+        ("machines", ResultCode::Success),
+    ] {
+        let subject = [(DnType::CommonName, above), (DnType::OrganizationName, "x")];
+        let mut client = connect(&server, Some(&authority.issue(&subject, &[]))).unwrap();
+        external(&mut client).expect(code);
+    }
 }
 
 #[test]

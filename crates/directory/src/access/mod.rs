@@ -78,7 +78,7 @@ pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
 pub enum Identity {
     /// Nobody has bound.
     Anonymous,
-    /// An entry of the directory. A client's certificate stands for one, too, or for nobody.
+    /// An entry of the directory. A client's certificate may stand for one, too.
     User {
         /// Its id.
         entry: EntryId,
@@ -86,7 +86,8 @@ pub enum Identity {
         dn: String,
     },
     /// An identity without an entry, for which something outside the directory vouches: the kernel for a user of this
-    /// machine, Kerberos for a principal. Access rules name it by its DN.
+    /// machine, Kerberos for a principal, an authority for the subject of a certificate. Access rules name it by its
+    /// DN.
     External {
         /// Its DN. No entry needs to have it.
         dn: String,

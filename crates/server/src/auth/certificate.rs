@@ -1,5 +1,6 @@
 //! Whom a client's certificate stands for.
 
+use sapwood_directory::schema::{NormalDn, Schema};
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::x509::Certificate;
@@ -10,6 +11,12 @@ use crate::client_identity::EntryName;
 
 /// The attribute that has a certificate of who an entry is about.
 const USER_CERTIFICATE: &str = "userCertificate";
+
+/// Bytes of a name that no entry has.
+const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// Below it are the names that other mechanisms vouch for.
+const OF_MECHANISMS: &str = "cn=auth";
 
 /// Whom the certificate of a client stands for.
 ///
@@ -55,5 +62,30 @@ fn find(asked: &Asked<'_>, name: EntryName, der: &[u8]) -> Result<Option<Identit
             filter,
             value: is_exact.then(|| (USER_CERTIFICATE, der.to_vec())),
         }),
+        EntryName::Name(dn) => {
+            if !is_outside(asked.schema, &dn) {
+                return Ok(None);
+            }
+            if let Some(found) = asked.entries.by_dn(&dn)? {
+                return Ok(Some(found));
+            }
+            let known = asked.entries.outsider(&dn)?;
+            Ok(Some(known.unwrap_or(Identity::External { dn })))
+        }
     }
+}
+
+/// Whether an authority may vouch for a name that no entry has: what rules could not compare is no name, and what other
+/// mechanisms call somebody is theirs.
+fn is_outside(schema: &Schema, dn: &str) -> bool {
+    let parsed = |text: &str| {
+        let mut name = NormalDn::new();
+        name.parse(schema, text.as_bytes()).is_ok().then_some(name)
+    };
+    if dn.len() > NAME_BYTES_MAX {
+        return false;
+    }
+    let (name, theirs) = (parsed(dn), parsed(OF_MECHANISMS));
+    name.zip(theirs)
+        .is_some_and(|(name, theirs)| !name.is_empty() && !name.is_at_or_below(&theirs))
 }
