@@ -119,7 +119,7 @@ struct Scan<'t> {
     /// The far end.
     end: Bound<Vec<u8>>,
     /// Whether the cursor stands on a record that was not handed out yet.
-    ahead: bool,
+    stands_on_next: bool,
     /// Whether it is known that this record is within the range.
     looked_at: bool,
     /// Its key, when it was [asked for](Scan::advance_to_key).
@@ -142,7 +142,7 @@ impl<'t> Scan<'t> {
             is_over: false,
             direction,
             end,
-            ahead: true,
+            stands_on_next: true,
             looked_at: false,
             key: Vec::new(),
         };
@@ -179,7 +179,7 @@ impl<'t> Scan<'t> {
             Direction::Backward => cursor.last()?,
         };
         self.cursor = standing.then_some(cursor);
-        (self.is_over, self.ahead, self.looked_at) = (false, true, false);
+        (self.is_over, self.stands_on_next, self.looked_at) = (false, true, false);
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl<'t> Scan<'t> {
     fn advance(&mut self) -> Result<bool> {
         if !self.looked_at {
             let there_is = self.next()?.is_some();
-            (self.ahead, self.looked_at) = (there_is, there_is);
+            (self.stands_on_next, self.looked_at) = (there_is, there_is);
         }
         Ok(self.looked_at)
     }
@@ -211,7 +211,7 @@ impl<'t> Scan<'t> {
             return Ok(None);
         };
         self.looked_at = false;
-        let standing = match (std::mem::take(&mut self.ahead), self.direction) {
+        let standing = match (std::mem::take(&mut self.stands_on_next), self.direction) {
             (true, _) => true,
             (false, Direction::Forward) => cursor.next()?,
             (false, Direction::Backward) => cursor.prev()?,
