@@ -29,6 +29,7 @@ mod persistent_search;
 mod protocol;
 mod proxies;
 mod real_and_virtual;
+mod relaxed;
 mod saslauthd;
 mod scram;
 mod search_limits;
