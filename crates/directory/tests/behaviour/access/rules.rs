@@ -585,6 +585,78 @@ fn single_values_are_hidden_and_kept() {
     assert_eq!(shown(&admin(), BERT), ["description: fine"]);
 }
 
+/// What controls show and ask of values is under the same rules.
+#[test]
+fn single_values_are_hidden_from_controls_too() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    let values = ["public", "secret one", "secret two"];
+    succeed(&directory, modify(BERT, &[(Add, "description", &values)]));
+    put(
+        &directory,
+        &[
+            "to attrs=description val.regex=\"^secret\" by * none",
+            "to * by users write",
+        ],
+    );
+    let filter = |text: &str| filter_text::parse(text).unwrap();
+    // Matched values: what is hidden is not there, and to ask for it tells nothing of the others.
+    for (matched, shown) in [
+        ("(description=*)", &["description: public"][..]),
+        ("(description=secret one)", &[]),
+        ("(!(description=secret one))", &[]),
+        ("(description=s*)", &[]),
+    ] {
+        let mut query = by(&anne, BERT, Scope::Base, EVERYTHING);
+        query.options.values = Some(vec![filter(matched)]);
+        let found = search(&directory, &query);
+        let lines = found.entries.iter().flat_map(|(_, lines)| lines);
+        let lines: Vec<&str> = lines
+            .map(String::as_str)
+            .filter(|line| line.starts_with("description"))
+            .collect();
+        assert_eq!(lines, shown, "{matched}");
+    }
+    // Assertions of searches and of updates.
+    let asserted = |text: &str| {
+        let mut query = by(&anne, BERT, Scope::Base, EVERYTHING);
+        query.options.assertion = Some(filter(text));
+        let control = filter(text);
+        let control = (ASSERTION, true, Some(control.as_filter().as_ber()));
+        let change = modify(BERT, &[(Replace, "title", &["x"])]);
+        let changed = apply_as(&directory, anne.clone(), with(change, &[control])).code;
+        (search(&directory, &query).code, changed)
+    };
+    let (yes, no) = (ResultCode::Success, ResultCode::AssertionFailed);
+    assert_eq!(asserted("(description=public)"), (yes, yes));
+    for text in [
+        "(description=secret one)",
+        "(!(description=secret one))",
+        "(description=secret*)",
+    ] {
+        assert_eq!(asserted(text), (no, no), "{text}");
+    }
+    // What an update reads before and after.
+    let names = OctetStringsBuf::from_iter([b"description".as_slice()]);
+    let mut value = Vec::new();
+    let attributes = names.view();
+    ReadEntry { attributes }.encode(&mut value);
+    let both = [
+        (PRE_READ, true, Some(value.as_slice())),
+        (POST_READ, true, Some(&value)),
+    ];
+    let change = modify(BERT, &[(Add, "description", &["new"])]);
+    let outcome = apply_as(&directory, anne.clone(), with(change, &both));
+    assert_eq!(outcome.code, yes, "{outcome:?}");
+    let controls = Controls::from_ber(&outcome.controls).unwrap();
+    for (oid, shown) in [(PRE_READ, 1), (POST_READ, 2)] {
+        let value = controls.find(oid).unwrap().value.unwrap();
+        let entry = SearchResultEntry::from_ber(value).unwrap();
+        let values = entry.attributes.iter().flat_map(|one| one.values.iter());
+        assert_eq!(values.count(), shown, "{oid:?}");
+    }
+}
+
 /// Rules about values name one attribute, whose values can be compared so.
 #[test]
 fn values_that_cannot_be_compared_are_refused() {
