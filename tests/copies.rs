@@ -35,6 +35,17 @@ fn provider() -> (Folder, Running) {
     (folder, server)
 }
 
+/// A slapd that is replica 7, with some entries.
+fn slapd() -> Slapd {
+    let slapd = Slapd::with(&SlapdSetup {
+        global: "serverID 7\nmodulepath /usr/lib/ldap\nmoduleload syncprov\n",
+        database: "index entryUUID,entryCSN eq\noverlay syncprov\n",
+        ..SlapdSetup::default()
+    });
+    fill(&mut Client::admin(slapd.address()));
+    slapd
+}
+
 /// Has a directory copy what a server has.
 fn add(copy: &Folder, url: &str, more: &[&str]) -> Output {
     let (path, password) = (copy.path(), copy.name_beside("provider-password"));
@@ -220,13 +231,8 @@ fn a_copy_that_is_suspended_stays_as_it_is_until_it_goes_on() {
 
 #[test]
 fn a_copy_is_promoted_once_it_has_all_that_the_provider_has() {
-    let first = Slapd::with(&SlapdSetup {
-        global: "modulepath /usr/lib/ldap\nmoduleload syncprov\n",
-        database: "index entryUUID,entryCSN eq\noverlay syncprov\n",
-        ..SlapdSetup::default()
-    });
+    let first = slapd();
     let mut origin = Client::admin(first.address());
-    fill(&mut origin);
     let copy = Folder::init(&[]);
     enable(&copy, "2");
     let server = copy.serve();
@@ -320,13 +326,8 @@ fn a_sapwood_follows_a_sapwood_that_follows_a_sapwood() {
 
 #[test]
 fn slapd_follows_a_sapwood_that_follows_slapd() {
-    let first = Slapd::with(&SlapdSetup {
-        global: "serverID 7\nmodulepath /usr/lib/ldap\nmoduleload syncprov\n",
-        database: "index entryUUID,entryCSN eq\noverlay syncprov\n",
-        ..SlapdSetup::default()
-    });
+    let first = slapd();
     let mut origin = Client::admin(first.address());
-    fill(&mut origin);
     let copy = Folder::init(&[]);
     enable(&copy, "2");
     let middle = copy.serve();

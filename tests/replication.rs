@@ -5,8 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use sapwood_ldap::list::ChangeKind::{Add, Replace};
-use sapwood_ldap::message::{ModifyDnRequest, Request};
+use sapwood_ldap::message::Request;
 use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
@@ -113,73 +112,18 @@ fn become_equal(server: &Running, slapd: &Slapd) {
     copies::become_equal(&mut provider, &mut Client::admin(slapd.address()), &[]);
 }
 
-/// Adds, changes, renames and deletes.
-fn change(server: &Running, round: &str) {
-    let mut client = Client::admin(server.address());
-    let new = format!("new-{round}");
-    client.tell(&person(&new)).succeeded();
-    let gone = format!("gone-{round}");
-    client.tell(&person(&gone)).succeeded();
-    let changes: &[requests::Change<'_>] = &[
-        (Replace, "sn", &["second"]),
-        (Add, "description", &[round]),
-        (
-            Replace,
-            "userPassword",
-            &["{SSHA}BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"],
-        ),
-    ];
-    client
-        .tell(&requests::modify(1, &dn("p0"), changes))
-        .succeeded();
-    client
-        .tell(&message(1, Request::Delete(&dn(&gone))))
-        .succeeded();
-    let (unit, renamed) = (
-        format!("ou=Unit {round},{SUFFIX}"),
-        format!("ou=Renamed {round}"),
-    );
-    let attributes = [("objectClass", "organizationalUnit"), ("ou", round)];
-    client
-        .tell(&requests::add(1, &unit, &attributes))
-        .succeeded();
-    let below = format!("ou=Below,{unit}");
-    let attributes = [("objectClass", "organizationalUnit"), ("ou", "Below")];
-    client
-        .tell(&requests::add(1, &below, &attributes))
-        .succeeded();
-    let rename = message(1, requests::rename(&unit, &renamed));
-    client.tell(&rename).succeeded();
-    let moved = format!("uid=moved-{round}");
-    let rename = message(1, requests::rename(&dn(&new), &moved));
-    client.tell(&rename).succeeded();
-    // Last, as slapd 2.5 cannot rename an entry after another one was moved below it, by whomever it is asked to.
-    let name = dn(&format!("moved-{round}"));
-    let Request::ModifyDn(request) = requests::rename(&name, &moved) else {
-        panic!("no rename")
-    };
-    let unit = format!("{renamed},{SUFFIX}");
-    let request = ModifyDnRequest {
-        new_superior: Some(&unit),
-        ..request
-    };
-    client
-        .tell(&message(1, Request::ModifyDn(request)))
-        .succeeded();
-}
-
 fn slapd_follows(kind: &str) {
     let (_folder, server) = provider(20);
     let mut slapd = consumer(&server, kind);
     become_equal(&server, &slapd);
-    change(&server, "one");
+    copies::change(&mut Client::admin(server.address()), "one");
     become_equal(&server, &slapd);
     // It goes on where it was.
     slapd.kill();
-    change(&server, "two");
+    copies::change(&mut Client::admin(server.address()), "two");
     slapd.start_again();
     become_equal(&server, &slapd);
-    change(&server, "three");
+    copies::change(&mut Client::admin(server.address()), "three");
     become_equal(&server, &slapd);
 }
 

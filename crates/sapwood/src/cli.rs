@@ -236,12 +236,8 @@ pub(crate) struct OneAgreement {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Promote {
-    /// The folder of the directory
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// The number of the agreement
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
-    pub(crate) rid: u16,
+    #[command(flatten)]
+    pub(crate) agreement: OneAgreement,
     /// Do without changes that the copy lacks, or may lack when the provider does not answer
     #[arg(long)]
     pub(crate) danger_lose_changes: bool,

@@ -206,13 +206,12 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     Ok(header.head(log?))
 }
 
-/// After so many commits in a row that nobody has waited for, the next ones are not logged: enough for the checkpoint
-/// that the first one then needs for which somebody does. A commit counts once more for each page beyond
-/// [`PAGES_SMALL`] that it has changed: the checkpoint writes them all the same, and the log would be as long as they
-/// are.
+/// After this many commits in a row that nobody has waited for, the next ones are not logged. So many commits share the
+/// checkpoint that the next wait needs. A large commit counts once more for each page beyond [`PAGES_SMALL`]: the
+/// checkpoint writes these pages all the same, and the log record would be as long as they are.
 const RELAXED_BEFORE_UNLOGGED: u64 = if cfg!(test) { 1 } else { 256 };
 
-/// So many pages are changed by commits of few records.
+/// A commit of a few records changes at most this many pages.
 const PAGES_SMALL: u64 = 16;
 
 /// Whether a relaxed commit may do without a record: the pages in the file are all that there is to it, no archive and

@@ -16,7 +16,7 @@
 //! if that went on in newer ones: what was changed meanwhile is told again.
 
 mod cookies;
-mod line;
+mod later;
 mod sinks;
 mod telling;
 

@@ -42,8 +42,8 @@ impl<R: Replica> Merge<'_, R> {
         }
         for change in fresh {
             match (was_deleted, deleted) {
-                // Who made a later change of what is still seen, for those below it, may have known of the delete. The
-                // sender has written the line if it has both.
+                // Glue can still be changed, by somebody who knows of the delete. A sender that has both changes has
+                // written the line, if there was a conflict.
                 (Some(deleted), _) => {
                     if (change.csn < deleted || !self.sender.covers(deleted))
                         && let Some(lost) = self.replica.loss(&change.what)

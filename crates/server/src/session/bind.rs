@@ -326,8 +326,8 @@ impl<E: Engine> Session<E> {
         self.check_password(id, (name, None), None, password)
     }
 
-    /// Counts a bind in a name as one that may fail. After too many failures, returns false and refuses the bind at
-    /// this time without a look at the password.
+    /// Counts a bind in a name as one that may fail. After too many failures, returns false and refuses the
+    /// bind at `refused_at`, without a look at the password.
     fn counts(&mut self, id: u32, name: Owner, refused_at: Instant) -> bool {
         let claim = Claim {
             origin: self.context.peer.origin(),
@@ -734,7 +734,7 @@ impl<E: Engine> Session<E> {
         .encode(&mut self.output.bytes);
     }
 
-    /// Refuses a password that came without encryption.
+    /// Refuses a password that came over a network without TLS, unless the configuration allows that.
     pub(super) fn require_confidentiality(&self) -> Result<(), Outcome> {
         let confidential = self.context.channel.is_under_tls || self.context.peer.is_near();
         if confidential || self.settings.config.access.danger_plaintext_passwords {

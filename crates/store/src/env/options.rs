@@ -252,8 +252,8 @@ pub enum Durability {
     /// lock file stays with the others, and the machine on, until the environment is opened for writing again. They
     /// become durable with the next durable commit, with [`Env::sync`](crate::Env::sync) and
     /// [`Ticket::wait_durable`](crate::Ticket::wait_durable), and by themselves after about as long as
-    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says. After hundreds of them in a row, none of
-    /// which anybody has waited for, they are not logged any more: the next wait then takes a checkpoint, some
-    /// milliseconds instead of a sync of the log.
+    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says. After hundreds of them in a row, or a
+    /// few large ones, none of which anybody has waited for, they are not logged any more: the next wait then takes a
+    /// checkpoint, some milliseconds instead of a sync of the log.
     Relaxed,
 }

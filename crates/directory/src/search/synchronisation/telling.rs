@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use sapwood_ldap::controls::{ControlsBuf, EntryState};
 use sapwood_ldap::result::ResultCode;
 
-use super::line::Later;
+use super::later::Later;
 use super::sinks::{Changed as ChangedEntry, Probe, UuidSet, push_state};
 use super::{ENVELOPE_BYTES_MAX, Extent, refresh_required};
 use crate::changes::ChangeKind;

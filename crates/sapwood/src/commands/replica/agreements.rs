@@ -113,12 +113,13 @@ pub(super) fn change_one(word: &str, args: &OneAgreement, out: &mut Output) -> R
 }
 
 pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
-    let rid = args.rid.to_string();
+    let OneAgreement { folder, rid } = &args.agreement;
+    let rid = rid.to_string();
     let how = match args.danger_lose_changes {
         true => AS_IT_IS,
         false => "complete",
     };
-    let done = ask(&args.folder, &["promote", &rid, how], false, out)?;
+    let done = ask(folder, &["promote", &rid, how], false, out)?;
     out.say(done);
     Ok(())
 }
@@ -295,8 +296,8 @@ fn promote_one(
         note("It is no replica: 'sapwood replica enable' it before others copy from it.");
     }
     Ok(format!(
-        "Agreement {rid:03} has ended, and '{base}' is updated here from now on: {how}. See to it that nobody updates it \
-         there any more."
+        "Agreement {rid:03} has ended, and '{base}' is updated here from now on: {how}. See to it that nobody updates \
+         it there any more."
     ))
 }
 
