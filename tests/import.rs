@@ -558,6 +558,22 @@ fn what_other_servers_export_is_imported_without_what_is_their_own() {
     let out = folder.sapwood_ok("export", &[]);
     let uuid = "entryUUID: 597ae2f6-16a6-1027-98f4-d28b5365dc14\n";
     assert!(out.contains(uuid), "{out}");
+
+    // The first attempt is to read entries in the order of the tree; what it counted is not counted twice.
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("exported.ldif");
+    let aci = "aci: (targetattr=*)(version 3.0; acl \"a\";)\n";
+    let unordered = format!(
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n{aci}\n\
+         dn: ou=b,ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: b\n{aci}\n\
+         dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: a\n{aci}"
+    );
+    fs::write(&file, unordered).unwrap();
+    let output = folder.sapwood("import", &["--from", "389ds", &file]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("3 entries added, 0 rejected"), "{said}");
+    assert!(said.contains("\n3 values of aci"), "{said}");
+
     let described = [
         &arguments[..],
         &["--rename", "surname=sn", "--rename", "uid=employeeType"],

@@ -180,8 +180,8 @@ fn sanitize() -> Result<()> {
         // A C compiler links those programs, and knows nothing of the sanitizer's library.
         .args(["--", "--skip", "_in_c_"])
         .env("RUSTFLAGS", "-Zsanitizer=address")
-        // Tests of what becomes of a segmentation fault want it to end the process.
-        .env("ASAN_OPTIONS", "handle_segv=0")
+        // Tests of what becomes of a fault in mapped pages want the program's own handlers to see it.
+        .env("ASAN_OPTIONS", "handle_segv=0:handle_sigbus=0")
         .env("CARGO_TARGET_DIR", root().join("target").join("sanitize"))
         .current_dir(root()))
 }

@@ -193,6 +193,7 @@ impl<E: Engine> Shared<'_, E> {
     fn begin_again(&self) {
         *self.lock_numbering() = true;
         self.lock_told().grows = false;
+        self.options.reshape.begin_again();
         for counter in [
             &self.bytes_read,
             &self.entries_read,

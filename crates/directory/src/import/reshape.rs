@@ -127,6 +127,11 @@ impl Reshape {
         self.access_rules.load(Ordering::Relaxed)
     }
 
+    /// Forgets what was counted: the source is read again.
+    pub(crate) fn begin_again(&self) {
+        self.access_rules.store(0, Ordering::Relaxed);
+    }
+
     /// Whether all stays as it is.
     fn is_nothing(&self) -> bool {
         self.profile.is_none() && self.dropped.is_empty() && self.renamed.is_empty()
