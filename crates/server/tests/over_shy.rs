@@ -13,6 +13,7 @@ pub use testkit::*;
 pub type TestServer =
     testkit::TestServerOn<sapwood_directory::engine::Shy<sapwood_directory::engine::Embedded>>;
 
+mod abuse;
 mod access_log;
 mod acting;
 mod authentication;
@@ -32,6 +33,7 @@ mod proxies;
 mod range_retrieval;
 mod real_and_virtual;
 mod relaxed;
+mod resource_limits;
 mod saslauthd;
 mod scram;
 mod search_limits;

@@ -12,11 +12,12 @@ mod compare;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED};
+use sapwood_directory::access::{ACTING_WORK_MAX, NOT_AUTHORIZED, SearchLimits};
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::NormalDn;
 use sapwood_directory::{
-    AccountChange, BindFailure, BindVerdict, Credentials, EntryId, Identity, Outcome, Requester,
+    AccountChange, BindFailure, BindVerdict, Credentials, EntryId, Error, Identity, Outcome,
+    Requester, Snapshot,
 };
 use sapwood_ldap::controls::{
     Controls, ControlsBuf, PasswordPolicyResponse, RequestControls, ResourceLimits,
@@ -36,7 +37,16 @@ use super::{Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_outdated};
+use crate::settings::Settings;
 use crate::workers::{Claim, Owner};
+
+/// What a client may do that has authenticated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authorization {
+    acts_as: ActsAs,
+    /// The limits of that identity, if the client asked for them.
+    limits: Option<ResourceLimits>,
+}
 
 /// The identity with which an authenticated client acts.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +66,8 @@ pub(crate) enum ActsAs {
 /// The result of checking a password.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// It is right. Says with which identity the client acts, and what password policies make of the bind.
-    Bound(Identity, ActsAs, BindVerdict),
+    /// It is right. Says what the client may do, and what password policies make of the bind.
+    Bound(Identity, Authorization, BindVerdict),
     /// It is wrong, and what password policies make of that.
     Wrong(Option<(EntryId, BindFailure)>),
     /// Policies could not be asked.
@@ -164,6 +174,52 @@ struct Bindable {
     is_stored_anew: bool,
 }
 
+/// A client may ask to act as somebody else, and to be told its limits.
+struct AuthorizationRequest {
+    asker: Arc<Requester>,
+    authzid: Option<String>,
+    tells_limits: bool,
+    settings: Arc<Settings>,
+}
+
+impl AuthorizationRequest {
+    fn authorization<E: Engine>(
+        &self,
+        snapshot: &Snapshot<E>,
+        work: &mut u64,
+    ) -> Result<Authorization, Error> {
+        let acts_as = match &self.authzid {
+            Some(authzid) => {
+                let asked = (&**authzid, Instant::now());
+                acts_at_bind(snapshot, &self.settings, &self.asker, asked, work)?
+            }
+            None => ActsAs::Itself,
+        };
+        let requester = match &acts_as {
+            ActsAs::Other {
+                requester: Some(requester),
+                ..
+            } => requester,
+            _ => &self.asker,
+        };
+        let limits = match self.tells_limits {
+            true => Some(self.resource_limits(&snapshot.search_limits(requester)?)),
+            false => None,
+        };
+        Ok(Authorization { acts_as, limits })
+    }
+
+    fn resource_limits(&self, limits: &SearchLimits) -> ResourceLimits {
+        let idle = self.settings.config.limits.idle_seconds_max;
+        ResourceLimits {
+            size: limits.entries_max(u32::MAX),
+            time: limits.seconds_max(u32::MAX),
+            idle: u32::try_from(idle).unwrap_or(u32::MAX),
+            candidates: limits.candidates_max(),
+        }
+    }
+}
+
 /// The same answer for a wrong name and a wrong password, so that nobody can find out names by trying.
 pub(super) fn wrong() -> Outcome {
     Outcome::new(ResultCode::InvalidCredentials, "")
@@ -192,7 +248,7 @@ impl<E: Engine> Session<E> {
         self.operations.tells_identity = controls.authorization_identity.is_some();
         self.operations.tells_limits = controls.get_user_resource_limits.is_some();
         self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
-        self.operations.acts_as = ActsAs::Itself;
+        self.operations.authorization = Authorization::default();
         self.operations.counted = None;
         self.context.must_change = false;
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
@@ -249,7 +305,8 @@ impl<E: Engine> Session<E> {
         verdict: &BindVerdict,
     ) {
         self.uncount();
-        match std::mem::take(&mut self.operations.acts_as) {
+        let Authorization { acts_as, limits } = std::mem::take(&mut self.operations.authorization);
+        match acts_as {
             ActsAs::Itself => self.set_identity(identity),
             ActsAs::Other {
                 requester,
@@ -266,7 +323,7 @@ impl<E: Engine> Session<E> {
             },
         }
         self.context.must_change = verdict.must_change;
-        let controls = self.bind_controls(&verdict.response);
+        let controls = self.bind_controls(limits.as_ref(), &verdict.response);
         match told {
             Some(told) => self.answer_sasl(id, ResultCode::Success, &told, controls),
             None => {
@@ -279,7 +336,11 @@ impl<E: Engine> Session<E> {
 
     /// The response controls of a successful bind: the authorization identity (RFC 3829 §3) and the resource limits, if
     /// the client asked for them, and what the password policy says.
-    fn bind_controls(&self, response: &PasswordPolicyResponse) -> Vec<u8> {
+    fn bind_controls(
+        &self,
+        limits: Option<&ResourceLimits>,
+        response: &PasswordPolicyResponse,
+    ) -> Vec<u8> {
         let mut controls = ControlsBuf::default();
         let authzid;
         if self.operations.tells_identity {
@@ -290,9 +351,7 @@ impl<E: Engine> Session<E> {
             controls.push(authorization_identity_response(&authzid));
         }
         let mut value = Vec::new();
-        if self.operations.tells_limits
-            && let Ok(limits) = self.resource_limits()
-        {
+        if let Some(limits) = limits {
             limits.encode(&mut value);
             controls.push(resource_limits_response(&value));
         }
@@ -300,22 +359,11 @@ impl<E: Engine> Session<E> {
         controls.view().as_ber().to_vec()
     }
 
-    /// The resource limits of the identity that has bound.
-    fn resource_limits(&self) -> Result<ResourceLimits, Outcome> {
-        let limits = self.read(|snapshot| snapshot.search_limits(&self.context.requester))?;
-        let idle = self.settings.config.limits.idle_seconds_max;
-        Ok(ResourceLimits {
-            size: limits.entries_max(u32::MAX),
-            time: limits.seconds_max(u32::MAX),
-            idle: u32::try_from(idle).unwrap_or(u32::MAX),
-            candidates: limits.candidates_max(),
-        })
-    }
-
     /// Simple authentication. Returns the identity if it can be told at once.
     fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
+                self.authorize(&Identity::Anonymous, None)?;
                 Ok(Begun::bound(Identity::Anonymous))
             } else {
                 let reason = "a bind with a name needs a password (RFC 4513 §5.1.2)";
@@ -352,19 +400,30 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Decides with which identity an authenticated client acts that asked for this one.
-    fn decide_acting(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
-        if let Some(authzid) = authzid {
-            let asked = (authzid, Instant::now());
-            let asker = self.requester(identity.clone());
-            let settings = self.settings.clone();
+    /// Decides what a client may do that has authenticated and asked to act as somebody.
+    fn authorize(&mut self, identity: &Identity, authzid: Option<&str>) -> Result<(), Outcome> {
+        if let Some(request) = self.authorization_request(identity, authzid) {
             let mut work = ACTING_WORK_MAX;
-            let acts_as =
-                self.read(|snapshot| acts_at_bind(snapshot, &settings, &asker, asked, &mut work));
+            let authorization = self.read(|snapshot| request.authorization(snapshot, &mut work));
             self.charge(ACTING_WORK_MAX - work);
-            self.operations.acts_as = acts_as?;
+            self.operations.authorization = authorization?;
         }
         Ok(())
+    }
+
+    /// What there is to decide for the client of the bind under way, if it asks for anything.
+    fn authorization_request(
+        &self,
+        identity: &Identity,
+        authzid: Option<&str>,
+    ) -> Option<AuthorizationRequest> {
+        let tells_limits = self.operations.tells_limits;
+        (authzid.is_some() || tells_limits).then(|| AuthorizationRequest {
+            asker: self.requester(identity.clone()),
+            authzid: authzid.map(str::to_owned),
+            tells_limits,
+            settings: self.settings.clone(),
+        })
     }
 
     /// Checks a password of the entry with this name, at once if that takes no time. For a name without an entry, the
@@ -484,8 +543,8 @@ impl<E: Engine> Session<E> {
         };
         self.operations.exclusive = None;
         let begun = match (verdict, failure) {
-            (Verdict::Bound(identity, acts_as, verdict), Some(failure)) => {
-                self.operations.acts_as = acts_as;
+            (Verdict::Bound(identity, authorization, verdict), Some(failure)) => {
+                self.operations.authorization = authorization;
                 match (change, entry_of(&identity)) {
                     (Some(change), Some(entry)) if !verdict.is_refused => {
                         let end = BindEnd::StoredAnew {
@@ -620,16 +679,6 @@ impl<E: Engine> Session<E> {
         )
     }
 
-    /// A client that asks for another identity.
-    fn requester_if(
-        &self,
-        authzid: &Option<String>,
-        identity: &Identity,
-    ) -> Option<Arc<Requester>> {
-        let asks = authzid.is_some();
-        asks.then(|| self.requester(identity.clone()))
-    }
-
     /// Handles a SASL bind request (RFC 4513 §5.2): the first, or the answer to a challenge.
     fn sasl(
         &mut self,
@@ -670,7 +719,7 @@ impl<E: Engine> Session<E> {
         }
         let begun = match stepped? {
             Step::Done(Client { identity, authzid }) => self
-                .decide_acting(&identity, authzid.as_deref())
+                .authorize(&identity, authzid.as_deref())
                 .map(|()| Begun::bound(identity)),
             Step::Proved {
                 client: Client { identity, authzid },
@@ -682,8 +731,8 @@ impl<E: Engine> Session<E> {
                 if !self.counts(id, name, failure) {
                     return Ok(Begun::Waits);
                 }
-                let decided = self.decide_acting(&identity, authzid.as_deref());
-                decided
+                let authorized = self.authorize(&identity, authzid.as_deref());
+                authorized
                     .and_then(|()| self.right_password(id, identity, Some(told), (failure, claim)))
             }
             Step::Failed { owner, name } => {

@@ -6,7 +6,7 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{AccountChange, Outcome, Requester, Snapshot, StoreSet, UpdateRequest};
 
 use super::awaited::Awaited;
-use super::bind::{ActsAs, Challenged, Hashing, Verdict};
+use super::bind::{Authorization, Challenged, Hashing, Verdict};
 use super::extended::lburp::{HashedOperation, Lburp};
 use super::extended::transaction::Transactions;
 use super::ids::{MessageIds, Wishes};
@@ -42,8 +42,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) tells_identity: bool,
     /// Whether the bind under way tells what its searches may take.
     pub(super) tells_limits: bool,
-    /// The identity that the client will act as if the bind under way succeeds.
-    pub(super) acts_as: ActsAs,
+    /// What the client may do if the bind under way succeeds.
+    pub(super) authorization: Authorization,
     /// The operations under way, as limits count them.
     pub(super) counted_as: Counted,
     /// The claim under which the bind under way counts as one that may fail.
@@ -73,7 +73,7 @@ impl<E: Engine> Default for Operations<E> {
             tells_policy: false,
             tells_identity: false,
             tells_limits: false,
-            acts_as: ActsAs::Itself,
+            authorization: Authorization::default(),
             counted_as: Counted::default(),
             counted: None,
             challenged: None,

@@ -20,7 +20,7 @@ use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;
-use super::bind::{ActsAs, Begun, BindEnd, Verdict, wrong};
+use super::bind::{Authorization, Begun, BindEnd, Verdict, wrong};
 use super::reply::{Reply, ReplyKind, Unit};
 use super::update::is_password;
 use crate::workers::Claim;
@@ -266,13 +266,13 @@ pub(super) fn changes_password_only(op: &Request<'_>) -> bool {
 pub(super) fn judge<E: Engine>(
     directory: &Directory<E>,
     entry: EntryId,
-    identity: Option<(Identity, ActsAs)>,
+    identity: Option<(Identity, Authorization)>,
 ) -> Result<Verdict, Error> {
     let snapshot = directory.snapshot()?;
     match identity {
-        Some((identity, acts_as)) => {
+        Some((identity, authorization)) => {
             let verdict = snapshot.through(|snapshot| snapshot.bind_succeeded(entry))?;
-            Ok(Verdict::Bound(identity, acts_as, verdict))
+            Ok(Verdict::Bound(identity, authorization, verdict))
         }
         None => {
             let failure = snapshot.through(|snapshot| snapshot.bind_failed(entry))?;

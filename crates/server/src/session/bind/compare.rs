@@ -8,9 +8,8 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{AccountChange, BindVerdict, EntryId, Error, Identity, Outcome};
 use sapwood_ldap::result::ResultCode;
 
-use super::{ActsAs, Begun, Hashing, Verdict};
+use super::{Authorization, Begun, Hashing, Verdict};
 use crate::password::{Verified, Verifier, hash, hash_work, is_outdated};
-use crate::session::acting::acts_at_bind;
 use crate::session::password_policy::judge;
 use crate::session::{Completion, Session};
 use crate::workers::{Claim, Turn};
@@ -60,7 +59,7 @@ impl<E: Engine> Session<E> {
         } = candidate;
         match verifier.run() {
             Some(_) => {
-                self.decide_acting(&identity, authzid.as_deref())?;
+                self.authorize(&identity, authzid.as_deref())?;
                 match governed {
                     Some(_) => self.right_password(id, identity, None, failure),
                     None => Ok(Begun::bound(identity)),
@@ -93,28 +92,23 @@ impl<E: Engine> Session<E> {
         }
         let session = self.completions.clone();
         let directory = self.service.directory.clone();
-        let (settings, asker) = (
-            self.settings.clone(),
-            self.requester_if(&authzid, &identity),
-        );
+        let request = self.authorization_request(&identity, authzid.as_deref());
         // The hasher's thread may wait for records that are not here.
         let judge_right = move |identity: Option<Identity>| {
-            let acts_as = match (asker.as_ref(), authzid.as_deref(), &identity) {
-                (Some(asker), Some(authzid), Some(_)) => {
-                    let asked = (authzid, Instant::now());
-                    directory.snapshot()?.through(|snapshot| {
-                        // The hasher's time is charged while it works.
-                        let mut work = ACTING_WORK_MAX;
-                        acts_at_bind(snapshot, &settings, asker, asked, &mut work)
-                    })?
-                }
-                _ => ActsAs::Itself,
+            let authorization = match (&request, &identity) {
+                (Some(request), Some(_)) => directory.snapshot()?.through(|snapshot| {
+                    // The hasher's time is charged while it works.
+                    let mut work = ACTING_WORK_MAX;
+                    request.authorization(snapshot, &mut work)
+                })?,
+                _ => Authorization::default(),
             };
-            let identity = identity.map(|identity| (identity, acts_as));
+            let identity = identity.map(|identity| (identity, authorization));
             match (governed, identity) {
                 (Some(entry), identity) => judge(&directory, entry, identity),
-                (None, Some((identity, acts_as))) => {
-                    Ok(Verdict::Bound(identity, acts_as, BindVerdict::default()))
+                (None, Some((identity, authorization))) => {
+                    let verdict = BindVerdict::default();
+                    Ok(Verdict::Bound(identity, authorization, verdict))
                 }
                 (None, None) => Ok(Verdict::Wrong(None)),
             }
