@@ -25,8 +25,11 @@ use super::{
 
 pub(super) mod footprint;
 
-/// A scan of a snapshot stops at about one in so many records.
+/// A scan of a snapshot stops at about one in so many records at first.
 const STOPS_AT: u64 = 4;
+/// After so many fetches of a snapshot its scans stop half as often, and so on: a remote engine fetches a scan in
+/// larger and larger pieces as it goes on.
+const LARGER_AFTER: u64 = 16;
 /// Ids that are leased at first; twice as many each time a bundle lacks more.
 const LEASED_IDS: usize = 5;
 
@@ -270,8 +273,10 @@ enum Want {
 #[derive(Debug, Default)]
 pub struct Known {
     asked: Mutex<Asked>,
-    /// Scans stop at about one in so many records; at none if it is zero.
+    /// Scans stop at about one in so many records at first; at none if it is zero, at all if it is one.
     stops_at: u64,
+    /// How often something was fetched.
+    fetched: AtomicU64,
     /// Whether all is fetched at once when it is asked for.
     waits: bool,
     /// Counts what [`Engine::fetch`] does.
@@ -389,6 +394,7 @@ impl Known {
     fn fetch(&self) -> bool {
         let Asked { here, wanted } = &mut *self.asked();
         let any = !wanted.is_empty();
+        self.fetched.fetch_add(u64::from(any), Ordering::Relaxed);
         here.extend(wanted.drain(..));
         any
     }
@@ -414,7 +420,12 @@ impl Known {
         let want = want();
         let mut hash = DefaultHasher::new();
         want.hash(&mut hash);
-        match hash.finish().is_multiple_of(self.stops_at) {
+        let pieces = self.fetched.load(Ordering::Relaxed) / LARGER_AFTER;
+        let stops_at = match self.stops_at {
+            1 => 1,
+            first => first << pieces.min(32),
+        };
+        match hash.finish().is_multiple_of(stops_at) {
             true => self.ask(want),
             false => Ok(()),
         }

@@ -13,6 +13,7 @@ mod config;
 mod constraint;
 mod controls;
 mod damage;
+mod deep_names;
 mod diagnostics;
 mod engine;
 mod filter_model;

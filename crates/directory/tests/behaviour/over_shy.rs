@@ -1,6 +1,7 @@
 //! What the directory does, on an engine whose reads are not here at first, and that runs bundles again and again: the
-//! same as on the embedded one. Left out are the tests of engines themselves, and those of large attributes and of very
-//! many names and descriptions: what reads a thousand values begins anew at each that is not here, and takes minutes.
+//! same as on the embedded one. Left out are the tests of engines themselves, and those that make ten thousand entries
+//! or chains of hundreds (`large_trees`, `deep_names`): each of their updates begins anew at each record above its
+//! entry, which takes minutes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,9 +19,12 @@ mod diagnostics;
 mod filter_model;
 mod import;
 mod indexes;
+mod large_attributes;
 mod made;
 mod member_of;
 mod model;
+mod names;
+mod numbers;
 mod options;
 mod persistent_search;
 mod query;
