@@ -4,9 +4,16 @@
 
 use std::process::Output;
 
-use sapwood_ldap::message::Scope;
+use sapwood_directory::engine::Embedded;
+use sapwood_directory::schema::SchemaBuilder;
+use sapwood_directory::{
+    Directory, Options, Replicated, ReplicatedChange, Requester, Ticket as _, Update, UpdateRequest,
+};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
-use sapwood_testkit::copies::{self, person};
+use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{sapwood, sapwood_ok, succeeded, text};
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup};
@@ -346,4 +353,169 @@ fn slapd_follows_a_sapwood_that_follows_slapd() {
     let mut client = Client::admin(last.address());
     stay_equal(&mut origin, &mut [&mut between, &mut client], "one");
     stay_equal(&mut origin, &mut [&mut between, &mut client], "two");
+}
+
+/// What `replica verify` says, and whether nothing differs.
+fn verify(copy: &Folder, more: &[&str]) -> (bool, String) {
+    let path = copy.path();
+    let args = ["replica", "verify", path.to_str().unwrap()];
+    let output = sapwood(args.iter().chain(more));
+    let said = text(&output.stdout);
+    assert!(output.stderr.is_empty(), "{output:?}");
+    (output.status.success(), said)
+}
+
+/// An entry as its server tells it to copies.
+fn told_of(client: &mut Client, uid: &str) -> Vec<(String, Vec<Vec<u8>>)> {
+    let list: OctetStringsBuf = ["*", "+"].iter().collect();
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let name = dn(uid);
+    let request = SearchRequest {
+        attributes: list.view(),
+        ..SearchRequest::new(&name, Scope::Base, filter.as_filter())
+    };
+    client.ask_all(Request::Search(request), &[])[0]
+        .attributes
+        .clone()
+}
+
+/// The same as a change, with other values of an attribute, under another entryUUID or name.
+fn as_change(
+    told: &[(String, Vec<Vec<u8>>)],
+    (uuid, uid): ([u8; 16], &str),
+    (name, value): (&str, &str),
+) -> ReplicatedChange {
+    let mut attributes = AttributesBuf::default();
+    for (description, values) in told {
+        match description == name {
+            true => attributes.push(description.as_bytes(), [value.as_bytes()]),
+            false => attributes.push(description.as_bytes(), values.iter().map(Vec::as_slice)),
+        }
+    }
+    ReplicatedChange::Entry {
+        uuid,
+        dn: dn(uid),
+        attributes,
+    }
+}
+
+fn uuid_of(told: &[(String, Vec<Vec<u8>>)]) -> [u8; 16] {
+    let value = told.iter().find(|(name, _)| name == "entryUUID");
+    let digits = text(&value.unwrap().1[0]).replace('-', "");
+    u128::from_str_radix(&digits, 16).unwrap().to_be_bytes()
+}
+
+/// Makes changes in a copy that no server runs on, as if its provider had told them.
+fn make(copy: &Folder, changes: Vec<ReplicatedChange>) {
+    let options = sapwood_store::Options::new().create(false);
+    let engine = Embedded::open(&copy.path().join("data"), &options).unwrap();
+    let schema = SchemaBuilder::new().build().unwrap();
+    let directory = Directory::open_on(engine, Options::new(schema)).unwrap();
+    let replicated = Replicated {
+        changes,
+        position: None,
+    };
+    let update = Update {
+        requester: Requester::replica("cn=x"),
+        request: UpdateRequest::Replicated(Box::new(replicated)),
+    };
+    let applied = directory.apply(&[update]).unwrap();
+    applied.ticket.unwrap().wait().unwrap();
+    let outcome = &applied.outcomes[0];
+    assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+}
+
+#[test]
+fn a_copy_is_verified_while_it_follows_and_told_where_it_differs() {
+    let (_folder, provider) = provider();
+    let mut origin = Client::admin(provider.address());
+    let copy = Folder::init(&[]);
+    let server = copy.serve();
+    follow(&copy, provider.ldap(), &[]);
+    let mut client = Client::admin(server.address());
+    stay_equal(&mut origin, &mut [&mut client], "one");
+    let (is_equal, said) = verify(&copy, &[]);
+    assert!(is_equal && said.contains("compared by contents"), "{said}");
+    // What it has not got yet is told as that.
+    succeeded(of_agreement(&copy, "suspend", &[]));
+    server.wait_for("agreement 001: ended");
+    origin.tell(&person("late")).succeeded();
+    let (is_equal, said) = verify(&copy, &["--rid", "1", "--json"]);
+    let late = format!(
+        "\"dn\":\"{}\",\"difference\":\"onlyThere\",\"behind\":true}}\n",
+        dn("late")
+    );
+    assert!(!is_equal && said.ends_with(&late), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    succeeded(of_agreement(&copy, "resume", &[]));
+    stay_equal(&mut origin, &mut [&mut client], "two");
+    // Nobody need run here.
+    server.stop();
+    let (is_equal, said) = verify(&copy, &[]);
+    assert!(is_equal, "{said}");
+    // With the numbers of the provider: no refresh would find it.
+    let [p0, p1, p2] = ["p0", "p1", "p2"].map(|uid| told_of(&mut origin, uid));
+    let later = "20991124100001.000002Z#000000#001#000000";
+    make(
+        &copy,
+        vec![
+            as_change(&p0, (uuid_of(&p0), "p0"), ("sn", "other")),
+            as_change(&p1, ([7; 16], "extra"), ("uid", "extra")),
+            ReplicatedChange::Gone {
+                uuid: uuid_of(&p1),
+                csn: None,
+            },
+            as_change(&p2, (uuid_of(&p2), "p2"), ("entryCSN", later)),
+        ],
+    );
+    let _server = copy.serve();
+    status_with(&copy, "\"lagSeconds\":0,");
+    let (is_equal, said) = verify(&copy, &["--json"]);
+    assert!(!is_equal);
+    let mut found: Vec<&str> = said
+        .lines()
+        .map(|line| line.split_once("\"dn\":").unwrap().1)
+        .collect();
+    found.sort_unstable();
+    let csn = &p2.iter().find(|(name, _)| name == "entryCSN").unwrap().1[0];
+    let expected = [
+        ("extra", "onlyHere", String::new()),
+        ("p0", "content", String::new()),
+        ("p1", "onlyThere", String::new()),
+        (
+            "p2",
+            "version",
+            format!(",\"csnHere\":\"{later}\",\"csnThere\":\"{}\"", text(csn)),
+        ),
+    ];
+    let expected = expected.map(|(uid, difference, more)| {
+        let name = dn(uid);
+        format!("\"{name}\",\"difference\":\"{difference}\",\"behind\":false{more}}}")
+    });
+    assert_eq!(found, expected);
+    let (_, said) = verify(&copy, &[]);
+    assert!(said.contains("4 entries differ"), "{said}");
+}
+
+#[test]
+fn a_copy_of_slapd_is_verified_by_numbers() {
+    let first = slapd();
+    let mut origin = Client::admin(first.address());
+    let copy = Folder::init(&[]);
+    enable(&copy, "2");
+    let server = copy.serve();
+    follow(&copy, &format!("ldap://{}", first.address()), &[]);
+    let mut client = Client::admin(server.address());
+    stay_equal(&mut origin, &mut [&mut client], "one");
+    let (is_equal, said) = verify(&copy, &[]);
+    assert!(is_equal && said.contains("knows no digests"), "{said}");
+    server.stop();
+    let gone = told_of(&mut origin, "p1");
+    let uuid = uuid_of(&gone);
+    make(&copy, vec![ReplicatedChange::Gone { uuid, csn: None }]);
+    let _server = copy.serve();
+    status_with(&copy, "\"lagSeconds\":0,");
+    let (is_equal, said) = verify(&copy, &[]);
+    assert!(!is_equal && said.contains("uid=p1,"), "{said}");
+    assert!(said.contains("only there\n1 entries differ"), "{said}");
 }

@@ -4,9 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::controls::{
-    Controls, ControlsBuf, EntryChange, ListView, ListViewResult, MatchedValues, PagedResults,
-    PersistentSearch, ReadEntry, SortKeys, SortResult, SyncDone, SyncRequest, SyncState,
-    put_queue_length, put_sort_keys, put_what_failed, queue_length, what_failed,
+    ContentDigests, ContentDigestsAnswer, Controls, ControlsBuf, EntryChange, ListView,
+    ListViewResult, MatchedValues, PagedResults, PersistentSearch, ReadEntry, SortKeys, SortResult,
+    SyncDone, SyncRequest, SyncState, put_queue_length, put_sort_keys, put_what_failed,
+    queue_length, what_failed,
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
@@ -131,6 +132,16 @@ fn synchronization(bytes: &[u8]) {
     if let Ok(done) = SyncDone::decode(bytes) {
         done.encode(&mut out);
         assert_eq!(SyncDone::decode(&out), Ok(done));
+    }
+    out.clear();
+    if let Ok(wanted) = ContentDigests::decode(bytes) {
+        wanted.encode(&mut out);
+        assert_eq!(ContentDigests::decode(&out), Ok(wanted));
+    }
+    out.clear();
+    if let Ok(answer) = ContentDigestsAnswer::decode(bytes) {
+        answer.encode(&mut out);
+        assert_eq!(ContentDigestsAnswer::decode(&out), Ok(answer));
     }
     out.clear();
     if let Ok(info) = SyncInfo::decode(bytes) {

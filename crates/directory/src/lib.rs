@@ -84,7 +84,7 @@ pub use password_policy::{
     read_values as read_password_policy_values,
 };
 pub use search::{
-    Admission, AttributesOnly, Budget, EntrySink, Persistent, RightsOf, RightsQuestion,
+    Admission, AttributesOnly, Budget, Digests, EntrySink, Persistent, RightsOf, RightsQuestion,
     SORTING_BYTES_MAX, Search, SearchOptions, Searches, Sink, SortOptions, Sorted, Step,
     Synchronisation, ViewOptions, Wire, WireEntry,
 };
@@ -92,6 +92,7 @@ pub use second_factor::{
     SecondFactor, Token, TokenHash, TokenUse, read_values as read_token_values,
 };
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
+pub use stamp::uuid_text;
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
 pub use synthetic::config::LocalConfig;

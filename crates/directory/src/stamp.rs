@@ -33,7 +33,7 @@ pub(crate) fn precise_time(micros: u64) -> String {
 }
 
 /// entryUUID as text (RFC 4530).
-pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
+pub fn uuid_text(bytes: [u8; 16]) -> String {
     Uuid::from_bytes(bytes).hyphenated().to_string()
 }
 

@@ -16,6 +16,10 @@ pub use assertion::ASSERTION;
 pub use authorization_identity::{
     AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE, authorization_identity_response,
 };
+pub use content_digests::{
+    BUCKETS, BucketSums, BucketSumsBuf, Buckets, BucketsBuf, CONTENT_DIGESTS, ContentDigests,
+    ContentDigestsAnswer, DIGEST_KEY_BYTES, EntryDigest, SUM_BYTES,
+};
 pub use domain_scope::DOMAIN_SCOPE;
 pub use dont_use_copy::DONT_USE_COPY;
 pub use eager_transaction::EAGER_TRANSACTION;
@@ -122,6 +126,7 @@ known_controls! {
     AccountUsability account_usability
     Assertion assertion
     AuthorizationIdentity authorization_identity
+    ContentDigests content_digests
     DomainScope domain_scope
     DontUseCopy dont_use_copy
     EagerTransaction eager_transaction

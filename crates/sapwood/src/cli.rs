@@ -170,6 +170,8 @@ pub(crate) enum Replica {
     List(Folder),
     /// Tell what the copies are doing
     Status(ReplicaStatus),
+    /// Compare a copy with its provider, also while both change: exit status 0 if nothing differs, 1 otherwise
+    Verify(Verify),
     /// Stop copying from a server: entries stay, and can be updated
     Remove(OneAgreement),
     /// Copy nothing from a server for the time being: entries stay, and are read-only
@@ -220,6 +222,19 @@ pub(crate) struct ReplicaStatus {
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// A line of JSON for each agreement
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Verify {
+    /// The folder of the copy
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The number of the agreement, if there are several
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
+    pub(crate) rid: Option<u16>,
+    /// A line of JSON for each entry that differs
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,6 +4,7 @@
 //! [`machine`] says what is to be done with what the provider tells, [`link`] does it. Agreements are looked for once a
 //! second: they change hardly ever, and nobody else is to be slower for it.
 
+mod comparison;
 mod lag;
 mod link;
 mod machine;
@@ -19,6 +20,7 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{Agreement, Directory};
 use tokio::sync::watch;
 
+pub use self::comparison::{Comparison, Difference, DifferenceKind, compare};
 pub use self::lag::{Lag, lags};
 use self::link::Link;
 pub use self::machine::{Machine, Stage, Step, Trouble, use_messages};

@@ -18,6 +18,7 @@ mod access_log;
 mod acting;
 mod authentication;
 mod client_certificates;
+mod content_digests;
 mod effective_rights;
 mod identities;
 mod journals;

@@ -13,6 +13,7 @@
 //! | `page` | the place where a page has ended |
 //! | `limits` | limits of size, time and candidates |
 //! | `sorted` | sends the entries in another order |
+//! | `digests` | tells digests of the entries in their place |
 //! | `persistent` | goes on with changes |
 //! | `synchronisation` | tells consumers what has changed |
 //!
@@ -22,6 +23,7 @@
 mod aliases;
 mod base;
 mod begin;
+mod digests;
 mod effective_rights;
 mod limits;
 mod page;
@@ -64,6 +66,7 @@ use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
+pub use digests::Digests;
 use effective_rights::EffectiveRights;
 pub use effective_rights::{RightsOf, RightsQuestion};
 use limits::Limits;

@@ -15,6 +15,7 @@ mod controls;
 mod damage;
 mod deep_names;
 mod diagnostics;
+mod digests;
 mod engine;
 mod filter_model;
 mod import;

@@ -16,6 +16,7 @@ mod constraint;
 mod controls;
 mod damage;
 mod diagnostics;
+mod digests;
 mod filter_model;
 mod import;
 mod indexes;

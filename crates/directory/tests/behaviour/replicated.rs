@@ -112,7 +112,7 @@ fn replicate(directory: &Directory, replicated: Replicated) -> Outcome {
 }
 
 #[track_caller]
-fn take(directory: &Directory, changes: Vec<ReplicatedChange>) {
+pub(crate) fn take(directory: &Directory, changes: Vec<ReplicatedChange>) {
     let outcome = replicate(
         directory,
         Replicated {
@@ -157,7 +157,7 @@ fn cookie(directory: &Directory, rid: u16) -> Option<Vec<u8>> {
 }
 
 /// All entries below the suffix with all that is stored of them.
-fn everything(directory: &Directory) -> Vec<(String, BTreeSet<String>)> {
+pub(crate) fn everything(directory: &Directory) -> Vec<(String, BTreeSet<String>)> {
     let all = Query {
         attributes: &["*", "+"],
         options: SearchOptions {
@@ -180,7 +180,7 @@ fn names(directory: &Directory) -> Vec<String> {
 }
 
 /// What a consumer of everything that a directory has is told.
-fn told_of(directory: &Directory) -> Vec<ReplicatedChange> {
+pub(crate) fn told_of(directory: &Directory) -> Vec<ReplicatedChange> {
     let entries = everything(directory).into_iter();
     let changes = entries.map(|(dn, lines)| {
         let known = lines

@@ -1,6 +1,7 @@
 //! `sapwood replica`: a directory becomes one that others have copies of, or has copies of what others have.
 
 mod agreements;
+mod verify;
 
 use std::fs;
 use std::io::Write as _;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
         Replica::Add(args) => agreements::add(args, out)?,
         Replica::List(args) => agreements::list(&args.folder, out)?,
         Replica::Status(args) => agreements::status(args, out)?,
+        Replica::Verify(args) => return verify::run(args, out),
         Replica::Remove(args) => agreements::change_one("remove", args, out)?,
         Replica::Suspend(args) => agreements::change_one("suspend", args, out)?,
         Replica::Resume(args) => agreements::change_one("resume", args, out)?,

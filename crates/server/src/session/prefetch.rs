@@ -121,6 +121,7 @@ impl<E: Engine> Session<E> {
                     if controls.proxied_authorization.is_some()
                         || controls.persistent_search.is_some()
                         || controls.sync_request.is_some()
+                        || controls.content_digests.is_some()
                         || is_sorted(&controls)
                     {
                         return None;

@@ -1,6 +1,7 @@
 //! Searches: those of a burst, and those that go on after it in steps. A compare is read the same way.
 
 mod compare;
+mod digests;
 mod persistent;
 mod reading;
 mod running;
@@ -76,6 +77,10 @@ impl<E: Engine> Session<E> {
         if let Some(wanted) = FollowWanted::of(controls) {
             let asked = (request, bytes, controls);
             return self.follow(message.id, asked, wanted, by, burst);
+        }
+        if let Some(wanted) = &controls.content_digests {
+            let asked = (request, bytes, controls);
+            return self.tell_digests(message.id, asked, wanted, by, burst);
         }
         if controls.real_attributes_only.is_some() && controls.virtual_attributes_only.is_some() {
             let diagnostic = "a search has real attributes only or virtual ones only, not both";

@@ -25,7 +25,7 @@ const SYNCREPL: &str = "olcSyncrepl";
 const AS_IT_IS: &str = "as-it-is";
 
 /// What is said when there are none.
-const NONE: &str = "There is no agreement: 'sapwood replica add' makes one.";
+pub(super) const NONE: &str = "There is no agreement: 'sapwood replica add' makes one.";
 
 /// Does a command: by the running server, or on the directory itself.
 fn ask(folder: &Path, words: &[&str], reads: bool, out: &mut Output) -> Result<String> {
@@ -444,7 +444,7 @@ fn json(status: &ConsumerStatus, lag: &Lag) -> String {
 }
 
 /// A JSON string (RFC 8259 §7).
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
         match letter {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Budget, Compare, Error, Outcome, Requester, Search, SearchOptions, Snapshot, Sorted, Step, Wire,
+    Budget, Compare, Digests, Error, Outcome, Requester, Search, SearchOptions, Snapshot, Sorted,
+    Step, Wire,
 };
 use sapwood_ldap::message::SearchRequest;
 
@@ -15,6 +16,7 @@ pub(in crate::session) enum Reading<E: Engine> {
     Search(Search<E>),
     Sorted(Box<Sorted<E>>),
     Persistent(Box<Following<E>>),
+    Digests(Box<Digests<E>>),
     Compare(Compare<E>),
     /// One that was handed over to be freed.
     Disposed,
@@ -43,6 +45,7 @@ impl<E: Engine> Reading<E> {
             Reading::Search(search) => search.step(wire, budget),
             Reading::Sorted(search) => search.step(wire, budget),
             Reading::Persistent(following) => following.search.step(wire, budget),
+            Reading::Digests(digests) => digests.step(wire, budget),
             Reading::Compare(compare) => compare.step(budget.work),
             Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
         }
@@ -53,6 +56,7 @@ impl<E: Engine> Reading<E> {
         match self {
             Reading::Search(search) => Some(search.sent()),
             Reading::Sorted(search) => Some(search.sent()),
+            Reading::Digests(digests) => Some(digests.entries()),
             Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => None,
         }
     }
@@ -63,6 +67,7 @@ impl<E: Engine> Reading<E> {
             Reading::Search(search) => Some(search.snapshot()),
             Reading::Sorted(search) => Some(search.snapshot()),
             Reading::Persistent(following) => following.search.snapshot(),
+            Reading::Digests(digests) => Some(digests.snapshot()),
             Reading::Compare(compare) => Some(compare.snapshot()),
             Reading::Disposed => None,
         }
@@ -74,6 +79,7 @@ impl<E: Engine> Reading<E> {
             Reading::Search(search) => search.is_gathering(),
             Reading::Sorted(search) => search.is_gathering(),
             Reading::Persistent(following) => following.search.is_gathering(),
+            Reading::Digests(digests) => digests.is_gathering(),
             _ => false,
         }
     }
@@ -89,6 +95,7 @@ impl<E: Engine> Reading<E> {
         match self {
             Reading::Search(search) => search.renew(snapshot, by, request, options),
             Reading::Sorted(search) => search.renew(snapshot, by, request, options),
+            Reading::Digests(digests) => digests.renew(snapshot, by, request, options),
             Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => {}
         }
     }
