@@ -8,6 +8,7 @@ mod notice_of_disconnection;
 mod password_modify;
 mod start_tls;
 mod transaction;
+mod verify_credentials;
 mod who_am_i;
 
 pub use cancel::{CANCEL, cancel_id, put_cancel_id};
@@ -26,4 +27,5 @@ pub use transaction::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, START_TRANSACTION, TransactionEnded,
     UpdatesControls, put_transaction_ended,
 };
+pub use verify_credentials::{VERIFY_CREDENTIALS, VerifyCredentials, put_verified, verified};
 pub use who_am_i::WHO_AM_I;

@@ -356,21 +356,7 @@ impl<'a> BindRequest<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, PartError> {
         let version = reader.integer("version")?;
         let name = reader.octets("name")?;
-        let (choice, content) = reader.element("authentication")?;
-        let authentication = match choice {
-            SIMPLE => Authentication::Simple(content),
-            SASL => {
-                let mut sasl = Reader::new(content);
-                let mechanism = sasl.octets("mechanism")?;
-                let credentials = sasl.optional(ber::OCTET_STRING, "credentials")?;
-                sasl.skip_extensions()?;
-                Authentication::Sasl {
-                    mechanism: utf8(mechanism, "mechanism")?,
-                    credentials,
-                }
-            }
-            _ => return Err(Violation::AuthenticationChoice.into()),
-        };
+        let authentication = Authentication::decode(reader)?;
         let Ok(version @ 1..=127) = u8::try_from(version) else {
             return Err(Violation::OutOfRange { field: "version" }.into());
         };
@@ -382,11 +368,37 @@ impl<'a> BindRequest<'a> {
     }
 
     fn authentication_len(&self) -> usize {
-        ber::element_len(self.authentication_content_len())
+        ber::element_len(self.authentication.content_len())
     }
 
-    fn authentication_content_len(&self) -> usize {
-        match self.authentication {
+    fn encode(&self, out: &mut Vec<u8>) {
+        ber::put_integer(out, ber::INTEGER, i64::from(self.version.min(127)));
+        ber::put_octets(out, ber::OCTET_STRING, self.name.as_bytes());
+        self.authentication.encode(out);
+    }
+}
+
+impl<'a> Authentication<'a> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, PartError> {
+        let (choice, content) = reader.element("authentication")?;
+        match choice {
+            SIMPLE => Ok(Authentication::Simple(content)),
+            SASL => {
+                let mut sasl = Reader::new(content);
+                let mechanism = sasl.octets("mechanism")?;
+                let credentials = sasl.optional(ber::OCTET_STRING, "credentials")?;
+                sasl.skip_extensions()?;
+                Ok(Authentication::Sasl {
+                    mechanism: utf8(mechanism, "mechanism")?,
+                    credentials,
+                })
+            }
+            _ => Err(Violation::AuthenticationChoice.into()),
+        }
+    }
+
+    fn content_len(&self) -> usize {
+        match self {
             Authentication::Simple(password) => password.len(),
             Authentication::Sasl {
                 mechanism,
@@ -398,16 +410,14 @@ impl<'a> BindRequest<'a> {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        ber::put_integer(out, ber::INTEGER, i64::from(self.version.min(127)));
-        ber::put_octets(out, ber::OCTET_STRING, self.name.as_bytes());
-        match self.authentication {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
             Authentication::Simple(password) => ber::put_octets(out, SIMPLE, password),
             Authentication::Sasl {
                 mechanism,
                 credentials,
             } => {
-                ber::put_header(out, SASL, self.authentication_content_len());
+                ber::put_header(out, SASL, self.content_len());
                 ber::put_octets(out, ber::OCTET_STRING, mechanism.as_bytes());
                 if let Some(credentials) = credentials {
                     ber::put_octets(out, ber::OCTET_STRING, credentials);

@@ -245,6 +245,7 @@ impl<E: Engine> Session<E> {
         request: &BindRequest<'_>,
         controls: &RequestControls<'_>,
     ) -> bool {
+        self.operations.verifies = false;
         self.operations.tells_identity = controls.authorization_identity.is_some();
         self.operations.tells_limits = controls.get_user_resource_limits.is_some();
         self.operations.tells_policy = controls.password_policy.is_some() && self.has_policies();
@@ -291,9 +292,25 @@ impl<E: Engine> Session<E> {
                 self.answer_sasl(id, ResultCode::SaslBindInProgress, &challenge, Vec::new());
             }
             Ok(Begun::Waits) => self.operations.exclusive = Some(id),
-            Err(outcome) => self.answer(id, Operation::Bind, &outcome),
+            Err(outcome) => self.answer_bind(id, &outcome),
         }
         true
+    }
+
+    /// Answers a bind, or who has asked whether it would succeed.
+    pub(super) fn answer_bind(&mut self, id: u32, outcome: &Outcome) {
+        match std::mem::take(&mut self.operations.verifies) {
+            true => self.answer_verified(id, outcome),
+            false => self.answer(id, Operation::Bind, outcome),
+        }
+    }
+
+    /// Answers an operation that a timer has kept.
+    fn answer_late(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        match operation {
+            Operation::Bind => self.answer_bind(id, outcome),
+            operation => self.answer(id, operation, outcome),
+        }
     }
 
     /// Answers a bind that has succeeded.
@@ -305,6 +322,11 @@ impl<E: Engine> Session<E> {
         verdict: &BindVerdict,
     ) {
         self.uncount();
+        if self.operations.verifies {
+            let mut outcome = Outcome::SUCCESS;
+            outcome.controls = self.bind_controls(None, &verdict.response);
+            return self.answer_bind(id, &outcome);
+        }
         let Authorization { acts_as, limits } = std::mem::take(&mut self.operations.authorization);
         match acts_as {
             ActsAs::Itself => self.set_identity(identity),
@@ -329,7 +351,7 @@ impl<E: Engine> Session<E> {
             None => {
                 let mut outcome = Outcome::SUCCESS;
                 outcome.controls = controls;
-                self.answer(id, Operation::Bind, &outcome);
+                self.answer_bind(id, &outcome);
             }
         }
     }
@@ -360,7 +382,12 @@ impl<E: Engine> Session<E> {
     }
 
     /// Simple authentication. Returns the identity if it can be told at once.
-    fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
+    pub(super) fn simple(
+        &mut self,
+        id: u32,
+        name: &str,
+        password: &[u8],
+    ) -> Result<Begun, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
                 self.authorize(&Identity::Anonymous, None)?;
@@ -394,7 +421,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Takes the bind under way out of the count: it has not failed.
-    fn uncount(&mut self) {
+    pub(super) fn uncount(&mut self) {
         if let Some(claim) = self.operations.counted.take() {
             self.service.failed_binds.succeeded(claim);
         }
@@ -579,7 +606,7 @@ impl<E: Engine> Session<E> {
                 self.operations.exclusive = Some(id);
                 self.tell_failure();
             }
-            Err(outcome) => self.answer(id, Operation::Bind, &outcome),
+            Err(outcome) => self.answer_bind(id, &outcome),
         }
     }
 
@@ -614,7 +641,7 @@ impl<E: Engine> Session<E> {
                 Some(Hashing::Failed { response, .. }) => self.refuse_bind(id, &response),
                 Some(Hashing::Denied {
                     operation, outcome, ..
-                }) => self.answer(id, operation, &outcome),
+                }) => self.answer_late(id, operation, &outcome),
                 _ => {}
             }
         }
@@ -631,7 +658,7 @@ impl<E: Engine> Session<E> {
             Some(Hashing::Job { .. }) | None => return,
         };
         if let Some(id) = self.operations.exclusive.take() {
-            self.answer(id, operation, &outcome);
+            self.answer_late(id, operation, &outcome);
         }
     }
 

@@ -29,6 +29,7 @@ extended_operations! {
     password_modify
     start_tls
     transaction
+    verify_credentials
     who_am_i
 }
 

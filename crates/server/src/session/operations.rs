@@ -36,6 +36,8 @@ pub(super) struct Operations<E: Engine> {
     pub(super) exclusive: Option<u32>,
     /// What this request waits for: a hasher, or the time of the answer to a failed bind.
     pub(super) hashing: Option<Hashing>,
+    /// Whether the bind under way is to leave the connection as it is, by Verify Credentials.
+    pub(super) verifies: bool,
     /// Whether the client of the bind under way has sent the control of password policies, and there are policies.
     pub(super) tells_policy: bool,
     /// Whether the client of the bind under way wants to know whom it has bound.
@@ -70,6 +72,7 @@ impl<E: Engine> Default for Operations<E> {
             shards: Vec::new(),
             exclusive: None,
             hashing: None,
+            verifies: false,
             tells_policy: false,
             tells_identity: false,
             tells_limits: false,

@@ -16,7 +16,7 @@ use sapwood_ldap::controls::{
 };
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::extended::{CANCEL, PASSWORD_MODIFY, START_TLS, WHO_AM_I};
-use sapwood_ldap::message::{Operation, Request, RequestMessage};
+use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;
@@ -231,7 +231,7 @@ impl<E: Engine> Session<E> {
                             warning: None,
                         },
                     ),
-                    _ => self.answer(id, Operation::Bind, &outcome),
+                    _ => self.answer_bind(id, &outcome),
                 }
             }
         }
@@ -243,7 +243,7 @@ impl<E: Engine> Session<E> {
         let mut controls = ControlsBuf::default();
         self.put_policy(response, &mut controls);
         outcome.controls = controls.view().as_ber().to_vec();
-        self.answer(id, Operation::Bind, &outcome);
+        self.answer_bind(id, &outcome);
     }
 }
 

@@ -22,6 +22,7 @@ use sapwood_directory::{Outcome, Requester, is_secret};
 use sapwood_ldap::controls::{RequestControls, SessionTracking};
 use sapwood_ldap::extended::{
     END_TRANSACTION, EndTransaction, PASSWORD_MODIFY, PasswordModify, START_TRANSACTION,
+    VERIFY_CREDENTIALS, VerifyCredentials,
 };
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Authentication, Operation, Request, RequestMessage, Scope};
@@ -267,9 +268,13 @@ fn writers(journals: &JournalWriters, op: &Request<'_>) -> [Option<JournalWriter
         | Request::Modify(_)
         | Request::Delete(_)
         | Request::ModifyDn(_) => true,
-        Request::Extended(request) => {
-            [PASSWORD_MODIFY, START_TRANSACTION, END_TRANSACTION].contains(&request.name)
-        }
+        Request::Extended(request) => [
+            PASSWORD_MODIFY,
+            START_TRANSACTION,
+            END_TRANSACTION,
+            VERIFY_CREDENTIALS,
+        ]
+        .contains(&request.name),
         Request::Search(_) | Request::Compare(_) | Request::Unbind | Request::Abandon(_) => false,
     };
     let audit = journals.audit.as_ref().filter(|_| is_audited);
@@ -377,6 +382,11 @@ fn extended(schema: &Schema, what: &mut Members, name: &str, value: Option<&[u8]
             let dn = identity.strip_prefix("dn:").unwrap_or(identity);
             what.text("target", LoggedName::dn(schema, dn).text());
         }
+    }
+    if name == VERIFY_CREDENTIALS
+        && let Ok(asked) = VerifyCredentials::decode(value.unwrap_or_default())
+    {
+        what.text("target", LoggedName::dn(schema, asked.name).text());
     }
     if name == END_TRANSACTION
         && let Ok(end) = EndTransaction::decode(value.unwrap_or_default())

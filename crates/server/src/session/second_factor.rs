@@ -5,7 +5,6 @@
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{AccountChange, EntryId, Outcome, SecondFactor};
-use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 
 use super::Session;
@@ -59,7 +58,7 @@ impl<E: Engine> Session<E> {
             ResultCode::InvalidCredentials | ResultCode::NoSuchObject => None,
             _ => {
                 self.operations.exclusive = None;
-                return self.answer(id, Operation::Bind, outcome);
+                return self.answer_bind(id, outcome);
             }
         };
         self.compare_apart(id, candidate, verifier);
