@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use sapwood_testkit::folder::{Folder, Running};
-use sapwood_testkit::program::{program, succeeded};
-use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
+use sapwood_testkit::program::{fed, program, succeeded};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX, Slapd, SlapdSetup};
 
 const PEOPLE: &str = "\
 dn: dc=example,dc=com
@@ -223,6 +223,128 @@ fn relaxed_rules() {
         &["(cn=Ann)", "+"],
     );
     assert_eq!(values(&output, "createTimestamp"), ["20060101000000Z"]);
+}
+
+/// What ldapsearch prints of controls that come with entries; those of an entry in the order of their lines.
+fn dereferenced(address: &str, specs: &str, filter: &str) -> Vec<String> {
+    let mut command = program("ldapsearch", "ldap-utils");
+    command
+        .env("LDAPCONF", "/dev/null")
+        .env("LDAPRC", "none")
+        .args(["-H", address, "-x", "-D", ADMIN, "-w", PASSWORD])
+        .args(["-o", "ldif-wrap=no", "-LL", "-b", SUFFIX])
+        .args(["-E", &format!("!deref={specs}"), filter, "1.1"]);
+    let output = succeeded(command.output().unwrap());
+    let lines = output.lines().filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn dereference_as_slapd_does() {
+    let (_folder, server) = serve();
+    let setup = SlapdSetup {
+        global: "modulepath /usr/lib/ldap\nmoduleload deref",
+        database: "overlay deref",
+        ..SlapdSetup::default()
+    };
+    let slapd = Slapd::with(&setup);
+    let slapd_url = format!("ldap://{}", slapd.address());
+    let groups = "\
+dn: cn=captains,dc=example,dc=com
+objectClass: groupOfNames
+cn: captains
+member: cn=sailors,dc=example,dc=com
+member: cn=Cyd,dc=example,dc=com
+member: cn=nobody,dc=example,dc=com
+owner: cn=Ann,dc=example,dc=com
+";
+    for (url, ldif) in [
+        (slapd_url.as_str(), format!("{PEOPLE}\n{groups}")),
+        (server.ldap(), groups.to_owned()),
+    ] {
+        let mut command = program("ldapadd", "ldap-utils");
+        command.args(["-H", url, "-x", "-D", ADMIN, "-w", PASSWORD]);
+        succeeded(fed(&mut command, &ldif));
+    }
+    for (specs, filter) in [
+        ("member:cn,sn,mail", "(cn=sailors)"),
+        ("member:mail", "(cn=*)"),
+        ("member:member,description,cn;owner:CN", "(cn=captains)"),
+        ("owner:description,member", "(cn=captains)"),
+        ("seeAlso:cn", "(cn=*)"),
+        ("creatorsName:cn", "(cn=Ann)"),
+        ("member:entryUUID,name,displayName", "(cn=Ann)"),
+    ] {
+        let ours = dereferenced(server.ldap(), specs, filter);
+        assert_eq!(ours, dereferenced(&slapd_url, specs, filter), "{specs}");
+        assert!(!ours.is_empty());
+    }
+    let told = dereferenced(server.ldap(), "member:sn", "(cn=sailors)").join(" ");
+    assert!(told.contains("Harbor"), "{told}");
+}
+
+/// Asks libldap whether passwords are right, on a connection that is bound as the administrator.
+const VERIFY_CREDENTIALS: &str = r#"
+import ctypes, sys
+url, who, password, name = [argument.encode() for argument in sys.argv[1:]]
+ldap = ctypes.CDLL('libldap-2.5.so.0')
+class Value(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ulong), ('octets', ctypes.c_char_p)]
+connection = ctypes.c_void_p()
+assert ldap.ldap_initialize(ctypes.byref(connection), url) == 0
+version = ctypes.c_int(3)
+ldap.ldap_set_option(connection, 0x11, ctypes.byref(version))
+bound = Value(len(password), password)
+assert ldap.ldap_sasl_bind_s(connection, who, None, ctypes.byref(bound), None, None, None) == 0
+for tried in [b'first password', b'another one']:
+    value = Value(len(tried), tried)
+    code, diagnostic = ctypes.c_int(-1), ctypes.c_char_p()
+    outputs = [ctypes.c_void_p() for _ in range(3)]
+    result = ldap.ldap_verify_credentials_s(
+        connection, None, name, None, ctypes.byref(value), None, None, None, ctypes.byref(code),
+        ctypes.byref(diagnostic), *[ctypes.byref(output) for output in outputs])
+    identity = ctypes.POINTER(Value)()
+    assert ldap.ldap_whoami_s(connection, ctypes.byref(identity), None, None) == 0
+    print(result, code.value, identity[0].octets[:identity[0].length].decode())
+"#;
+
+#[test]
+fn verify_credentials() {
+    let (_folder, server) = serve();
+    let name = "cn=Cyd,dc=example,dc=com";
+    let mut command = program("ldappasswd", "ldap-utils");
+    command
+        .args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD])
+        .args(["-s", "first password", name]);
+    succeeded(command.output().unwrap());
+    let mut python = program("python3", "python3");
+    python.args([
+        "-c",
+        VERIFY_CREDENTIALS,
+        server.ldap(),
+        ADMIN,
+        PASSWORD,
+        name,
+    ]);
+    let output = succeeded(python.output().unwrap());
+    let lines: Vec<_> = output.lines().collect();
+    assert_eq!(
+        lines,
+        [format!("0 0 dn:{ADMIN}"), format!("0 49 dn:{ADMIN}")]
+    );
+}
+
+#[test]
+fn in_chain() {
+    let (_folder, server) = serve();
+    let crew = "dn: cn=crew,dc=example,dc=com\nobjectClass: groupOfNames\ncn: crew\n\
+                member: cn=sailors,dc=example,dc=com\n";
+    let mut command = program("ldapadd", "ldap-utils");
+    command.args(["-H", server.ldap(), "-x", "-D", ADMIN, "-w", PASSWORD]);
+    succeeded(fed(&mut command, crew));
+    let filter = "(member:1.2.840.113556.1.4.1941:=cn=Ann,dc=example,dc=com)";
+    let output = found(&server, "!domainScope", &[filter, "cn"]);
+    assert_eq!(values(&output, "cn"), ["sailors", "crew"]);
 }
 
 #[test]

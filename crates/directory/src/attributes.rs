@@ -9,8 +9,9 @@ use std::sync::Arc;
 use sapwood_ldap::attribute::AttributeDescription;
 
 use crate::accounts::Accounts;
-use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
+use crate::engine::{self, AttributeNo, Direction, Index, IndexKind, Range, Read, Table, Write};
 use crate::error::{Error, Result};
+use crate::indexes::{AttributeIndexes, Completeness, IndexSet};
 use crate::member_of::MemberOf;
 use crate::schema::{ATTRIBUTE_TYPES_MAX, AttributeTypeId, Schema};
 use crate::steps;
@@ -38,6 +39,8 @@ pub(crate) struct AttributeTable {
     accounts: Option<Arc<Accounts>>,
     /// How the groups of an entry are found, where that is asked for.
     member_of: Option<Arc<MemberOf>>,
+    /// The complete indexes for equality, by the type.
+    equality_indexes: Arc<[(AttributeTypeId, Index)]>,
 }
 
 /// The descriptions of a type.
@@ -145,6 +148,21 @@ impl AttributeTable {
     /// Says how they are found.
     pub(crate) fn set_member_of(&mut self, member_of: Option<Arc<MemberOf>>) {
         self.member_of = member_of;
+    }
+
+    /// The index for equality of a type, if it is complete.
+    pub(crate) fn equality_index(&self, attribute_type: AttributeTypeId) -> Option<Index> {
+        let mut indexes = self.equality_indexes.iter();
+        let found = indexes.find(|(of, _)| *of == attribute_type);
+        found.map(|(_, index)| *index)
+    }
+
+    /// Says which are complete.
+    pub(crate) fn set_equality_indexes(&mut self, indexes: &IndexSet) {
+        let complete = |of: &&AttributeIndexes| of.equality == Completeness::Complete;
+        let complete = indexes.iter().filter(complete);
+        let indexes = complete.map(|of| (of.attribute_type, of.index(IndexKind::Equality)));
+        self.equality_indexes = indexes.collect();
     }
 
     /// Says where these values are.

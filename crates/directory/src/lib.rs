@@ -84,9 +84,9 @@ pub use password_policy::{
     read_values as read_password_policy_values,
 };
 pub use search::{
-    Admission, AttributesOnly, Budget, Digests, EntrySink, Persistent, RightsOf, RightsQuestion,
-    SORTING_BYTES_MAX, Search, SearchOptions, Searches, Sink, SortOptions, Sorted, Step,
-    Synchronisation, ViewOptions, Wire, WireEntry,
+    Admission, AttributesOnly, Budget, Dereferences, Digests, EntrySink, Persistent, RightsOf,
+    RightsQuestion, SORTING_BYTES_MAX, Search, SearchOptions, Searches, Sink, SortOptions, Sorted,
+    Step, Synchronisation, ViewOptions, Wire, WireEntry,
 };
 pub use second_factor::{
     SecondFactor, Token, TokenHash, TokenUse, read_values as read_token_values,

@@ -44,7 +44,8 @@ pub(crate) struct State {
 
 impl State {
     /// Says where the values of computed attributes come from: of those that binds change only where password policies
-    /// ask for them, of memberOf only where it is asked for.
+    /// ask for them, of memberOf only where it is asked for. Says which
+    /// indexes names can be followed by.
     pub(crate) fn know_computed(&mut self, accounts: &Arc<Accounts>) {
         let is_asked_for = self.settings.password_policy.is_some();
         self.attributes
@@ -55,6 +56,7 @@ impl State {
         });
         let member_of = member_of.map(Arc::new);
         self.attributes.set_member_of(member_of);
+        self.attributes.set_equality_indexes(&self.indexes);
     }
 
     /// The access rules in force, and the limits.

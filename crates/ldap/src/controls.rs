@@ -20,6 +20,10 @@ pub use content_digests::{
     BUCKETS, BucketSums, BucketSumsBuf, Buckets, BucketsBuf, CONTENT_DIGESTS, ContentDigests,
     ContentDigestsAnswer, DIGEST_KEY_BYTES, EntryDigest, SUM_BYTES,
 };
+pub use dereference::{
+    DEREFERENCE, DEREFERENCE_ATTRIBUTES_MAX, DEREFERENCE_SPECS_MAX, Dereference,
+    dereference_response, put_dereferenced,
+};
 pub use domain_scope::DOMAIN_SCOPE;
 pub use dont_use_copy::DONT_USE_COPY;
 pub use eager_transaction::EAGER_TRANSACTION;
@@ -127,6 +131,7 @@ known_controls! {
     Assertion assertion
     AuthorizationIdentity authorization_identity
     ContentDigests content_digests
+    Dereference dereference
     DomainScope domain_scope
     DontUseCopy dont_use_copy
     EagerTransaction eager_transaction

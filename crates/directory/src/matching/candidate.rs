@@ -178,6 +178,30 @@ impl<'c, R: Read> Candidate<'c, R> {
         examined::examine(&self.entry, vocabulary).map_err(|damaged| self.damaged(damaged))
     }
 
+    /// Its id, if it is an entry of the tree.
+    pub(super) fn id(&self) -> Option<EntryId> {
+        matches!(self.place, Place::Tree(..)).then_some(self.id)
+    }
+
+    /// Where it is read.
+    pub(super) fn view(&self) -> &'c R {
+        self.view
+    }
+
+    /// What gives its attributes their names.
+    pub(super) fn vocabulary(&self) -> Option<Vocabulary<'c>> {
+        self.vocabulary
+    }
+
+    /// What is granted to who looks at it, if it is restricted to that.
+    pub(super) fn viewer(&self) -> Option<&'c Grants> {
+        Some(
+            self.viewer
+                .filter(|viewer| viewer.on_entry.is_some())?
+                .grants,
+        )
+    }
+
     /// Its record.
     #[inline]
     pub(crate) fn entry(&self) -> &Entry<'c> {

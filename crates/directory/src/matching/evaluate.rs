@@ -170,6 +170,8 @@ impl<'e> Evaluator<'e> {
             Node::Constant(truth) => Ok(Some(*truth)),
             Node::Item(item) => self.item(item, candidate),
             Node::AnyOf(any_of) => self.item(&any_of.item, candidate),
+            Node::InChain(_) if self.work == 0 => Ok(None),
+            Node::InChain(chain) => chain.holds(candidate, &mut self.work),
             Node::Not(node) => Ok(self.node(node, candidate)?.map(|truth| !truth)),
             Node::And(nodes) => self.each(nodes, candidate, Truth::True, Truth::False, Truth::min),
             Node::Or(nodes) => self.each(nodes, candidate, Truth::False, Truth::True, Truth::max),

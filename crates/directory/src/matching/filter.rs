@@ -1,6 +1,6 @@
 //! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
 use super::evaluate::NUMBERS_TO_LOOK_UP_MAX;
+use super::in_chain::{Chain, Links};
 use crate::access::{Everywhere, Grants, Sight};
 use crate::attributes::AttributeTable;
 use crate::engine::AttributeNo;
 use crate::indexes::equality_key;
 use crate::large;
 use crate::schema::{
-    Assertion, AttributeType, AttributeTypeId, MatchingRule, Purpose, RuleKind, Schema,
+    Assertion, AttributeType, AttributeTypeId, MatchingRule, NormalDn, Purpose, RuleKind, Schema,
     SubstringPattern,
 };
 use crate::steps;
@@ -60,6 +61,8 @@ pub(crate) enum Node {
     Item(Box<Item>),
     /// One of many values of an attribute must be there.
     AnyOf(Box<AnyOf>),
+    /// Names are followed from entry to entry.
+    InChain(Box<Chain>),
 }
 
 /// Many items that ask for values of the same attribute: their entries are looked for one by one, and each is tested
@@ -324,6 +327,8 @@ pub(crate) struct Compiler<'c> {
     sight: Sight,
     /// The many places that were looked for before, sorted.
     many: RefCell<Vec<(Naming, Places)>>,
+    /// How many items follow names.
+    chains: Cell<usize>,
 }
 
 impl<'c> Compiler<'c> {
@@ -340,6 +345,7 @@ impl<'c> Compiler<'c> {
             grants,
             sight,
             many: RefCell::default(),
+            chains: Cell::new(0),
         }
     }
 
@@ -669,6 +675,10 @@ impl<'c> Compiler<'c> {
             Some(rule) => MatchingRule::find(rule)?,
             None => attribute_type.equality()?,
         };
+        if rule.kind() == RuleKind::Chain {
+            let is_plain = !description.has_options() && !matched.dn_attributes;
+            return is_plain.then(|| self.in_chain(rule, attribute_type, matched.value))?;
+        }
         if !rule.fits(attribute_type) {
             return None;
         }
@@ -684,6 +694,43 @@ impl<'c> Compiler<'c> {
             stored.indexed_type = None;
         }
         Some(self.asserting(node, attribute_type, Some(matched.value)))
+    }
+
+    /// An item that follows the values of a type, which must all be found by indexes.
+    fn in_chain(
+        &self,
+        rule: &'static MatchingRule,
+        attribute_type: &AttributeType,
+        value: &[u8],
+    ) -> Option<Node> {
+        let is_named = attribute_type
+            .equality()
+            .is_some_and(MatchingRule::is_of_names);
+        if !is_named || self.may_be_collective(attribute_type) {
+            return None;
+        }
+        let id = attribute_type.id();
+        let asserted = rule.assertion(self.schema, value).ok()?;
+        if self.searches(id) == Everywhere::Never {
+            return None;
+        }
+        let links = match self.virtual_attribute(id) {
+            Some(VirtualAttribute::MemberOf) => match self.attributes.member_of() {
+                None => return Some(Node::Constant(Truth::False)),
+                Some(_) => Links::MemberOf,
+            },
+            Some(_) => return None,
+            None => {
+                let subtypes = attribute_type.subtypes().iter();
+                let used = subtypes.filter(|of| self.attributes.of_type(*of).next().is_some());
+                let indexes = used.map(|of| Some((of, self.attributes.equality_index(of)?)));
+                Links::Values(indexes.collect::<Option<_>>()?)
+            }
+        };
+        let place = self.chains.replace(self.chains.get() + 1);
+        let asserted = NormalDn::from_normal(asserted.key());
+        let chain = Chain::new(id, asserted, links, place);
+        Some(Node::InChain(Box::new(chain)))
     }
 
     fn extensible_on_all(
@@ -714,6 +761,8 @@ impl<'c> Compiler<'c> {
             // RFC 4517 §4.2.6 and its like: an ordering rule is true of what comes before.
             RuleKind::Ordering => Test::Before(rule.assertion(self.schema, value).ok()?),
             RuleKind::Substrings => Test::Substrings(SubstringPattern::parse(rule, value).ok()?),
+            // It is of one attribute.
+            RuleKind::Chain => return None,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! | `filter` | makes a filter ready |
 //! | `candidate` | an entry, and what somebody sees of it |
 //! | `evaluate` | the filter on an entry |
+//! | `in_chain` | items that follow names from entry to entry |
 //! | `selection` | the attributes to send |
 //! | `shaping` | and which of their values |
 //! | `value_range` | a range of them |
@@ -15,6 +16,7 @@
 pub(crate) mod candidate;
 pub(crate) mod evaluate;
 pub(crate) mod filter;
+pub(crate) mod in_chain;
 pub(crate) mod look;
 pub(crate) mod selection;
 pub(crate) mod shaping;

@@ -1,7 +1,7 @@
 //! Where what a search finds goes: into messages for a socket, or into whatever form somebody else needs.
 
 use sapwood_ldap::ber;
-use sapwood_ldap::controls::{AccountUsability, Controls, ControlsBuf, account_usability_response};
+use sapwood_ldap::controls::{Control, Controls, ControlsBuf};
 use sapwood_ldap::list::{AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{
     EntryWriter, IntermediateResponse, Message, Response, ResponseMessage, SearchResultEntry,
@@ -48,10 +48,10 @@ pub trait Sink {
         entry.finish();
     }
 
-    /// Has the entry that was taken last tell whether its password can be used. `from` is what [`bytes`](Self::bytes)
-    /// was before that entry. Where there are no messages nobody asks for it.
-    fn tell_usability(&mut self, from: usize, usability: AccountUsability) {
-        let _ = (from, usability);
+    /// Adds a control to the entry that was taken last. `from` is what [`bytes`](Self::bytes) was before that entry.
+    /// Where there are no messages nobody asks for it.
+    fn add_control(&mut self, from: usize, control: Control<'_>) {
+        let _ = (from, control);
     }
 
     /// Adds attributes, each with a value, to the entry that was taken last. `from` is as above, and nobody asks for it
@@ -192,20 +192,18 @@ impl Sink for Wire<'_> {
     }
 
     // Hardly anybody asks for it: the message is written again, rather than that all messages make room for it.
-    fn tell_usability(&mut self, from: usize, usability: AccountUsability) {
+    fn add_control(&mut self, from: usize, control: Control<'_>) {
         let written = self.out.split_off(from.min(self.out.len()));
         let Ok(message) = ResponseMessage::decode(&written) else {
             self.out.extend_from_slice(&written);
             return;
         };
-        let mut value = Vec::new();
-        usability.encode(&mut value);
         let mut controls = ControlsBuf::default();
         message
             .controls
             .iter()
             .for_each(|control| controls.push(control));
-        controls.push(account_usability_response(&value));
+        controls.push(control);
         let told = Message {
             id: message.id,
             op: message.op,

@@ -2,14 +2,18 @@
 //! the group cost.
 
 use std::cell::Cell;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
-use super::{ID_WORK, LIST_WORK, Planner, Term};
+use super::{ID_WORK, LIST_WORK, Planner, RANGE_IDS_MAX, Term};
 use crate::engine::{AttributeNo, Cursor, Direction, EntryId, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::large;
 use crate::matching::filter::Item;
+use crate::matching::in_chain::Chain;
 use crate::member_of::MemberOf;
+use crate::names::IdHasher;
 use crate::schema::NormalDn;
 use crate::steps;
 use crate::virtual_attributes::VirtualAttribute;
@@ -39,6 +43,74 @@ pub(super) fn term<R: Read>(
     let Some(group) = member_of.entry_of(*view, &NormalDn::from_normal(group))? else {
         return Ok(Some(Term::NOTHING));
     };
+    let Some(members) = members_of(planner, member_of, group)? else {
+        return Ok(Some(Term::NOTHING));
+    };
+    let Members { mut ids, large } = members;
+    asked.set(asked.get() + ids.len() as u64);
+    let large = large.into_iter();
+    let mut terms: Vec<Term> = large
+        .map(|(number, cardinality)| Term::Members {
+            group,
+            number,
+            cardinality,
+        })
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if terms.is_empty() {
+        return Ok(Some(Term::Ids(ids)));
+    }
+    terms.push(Term::Ids(ids));
+    Ok(Some(Term::Union(terms)))
+}
+
+/// The candidates for an item that follows names from entry to entry, where an index can give them.
+pub(super) fn chain_term<R: Read>(
+    planner: &Planner<'_, R>,
+    chain: &Chain,
+    asked: &Cell<u64>,
+) -> Result<Option<Term>> {
+    asked.set(asked.get() + 1);
+    let Some(group) = chain.group() else {
+        return Ok(chain.found().map(Term::Ids));
+    };
+    let Some(member_of) = planner.state.attributes.member_of() else {
+        return Ok(Some(Term::NOTHING));
+    };
+    let Some(group) = member_of.entry_of(planner.view, group)? else {
+        return Ok(Some(Term::NOTHING));
+    };
+    let Some(members) = members_of(planner, member_of, group)? else {
+        return Ok(Some(Term::NOTHING));
+    };
+    asked.set(asked.get() + members.ids.len() as u64);
+    let large: u64 = members.large.iter().map(|(_, count)| count).sum();
+    Ok(Some(Term::Nested {
+        group,
+        cardinality: members.ids.len() as u64 + large,
+    }))
+}
+
+/// The members of a group.
+struct Members {
+    /// Those that the entry names itself, in any order.
+    ids: Vec<EntryId>,
+    /// Its large attributes of members, and how many values each has.
+    large: Vec<(AttributeNo, u64)>,
+}
+
+/// The members of an entry, if it is a group.
+fn members_of<R: Read>(
+    planner: &Planner<'_, R>,
+    member_of: &MemberOf,
+    group: EntryId,
+) -> Result<Option<Members>> {
+    let Planner {
+        schema,
+        state,
+        view,
+    } = planner;
     let record = view.get(Table::Entry, &group.to_key())?;
     let record = record.ok_or_else(|| Error::corrupt(format!("entry {group} has a name only")))?;
     let damaged = |damaged| Error::corrupt(format!("entry {group}: {damaged}"));
@@ -47,32 +119,24 @@ pub(super) fn term<R: Read>(
         .attributes
         .numbers_of(schema.well_known().object_class);
     if !member_of.is_group(schema, object_class, (group, &entry))? {
-        return Ok(Some(Term::NOTHING));
+        return Ok(None);
     }
-    let (mut ids, mut terms) = (Vec::new(), Vec::new());
+    let mut members = Members {
+        ids: Vec::new(),
+        large: Vec::new(),
+    };
     for number in state.attributes.numbers_of(member_of.member) {
         if let Some(stored) = entry.attribute(*number).map_err(damaged)? {
             for value in stored.values() {
-                asked.set(asked.get() + 1);
-                ids.extend(member(planner, member_of, value)?);
+                members.ids.extend(member(planner, member_of, value)?);
             }
         }
         let mut large = entry.large();
         if let Some(large) = large.find(|large| large.number == *number) {
-            terms.push(Term::Members {
-                group,
-                number: *number,
-                cardinality: u64::from(large.count),
-            });
+            members.large.push((*number, u64::from(large.count)));
         }
     }
-    ids.sort_unstable();
-    ids.dedup();
-    if terms.is_empty() {
-        return Ok(Some(Term::Ids(ids)));
-    }
-    terms.push(Term::Ids(ids));
-    Ok(Some(Term::Union(terms)))
+    Ok(Some(members))
 }
 
 /// The entry that a value names, if there is one.
@@ -131,5 +195,81 @@ impl MembersRead {
         drop(values);
         self.from = rest;
         Ok(false)
+    }
+}
+
+/// How far the members of a group were read, and those of the groups in it. They are told when all were read.
+#[derive(Debug, Default)]
+pub(super) struct Nested {
+    found: HashSet<EntryId, BuildHasherDefault<IdHasher>>,
+    /// Those which may be groups whose members are not read yet.
+    waiting: Vec<EntryId>,
+    /// The large attributes of the group being read.
+    large: Vec<MembersRead>,
+    /// Whether there are more than may be kept.
+    pub(super) has_too_many: bool,
+}
+
+impl Nested {
+    pub(super) fn of(group: EntryId) -> Nested {
+        Nested {
+            waiting: vec![group],
+            ..Nested::default()
+        }
+    }
+
+    /// Reads on; whether these are all, or too many. After an error it goes on at the same group.
+    pub(super) fn go_on<R: Read>(
+        &mut self,
+        planner: &Planner<'_, R>,
+        left: &mut u64,
+        ids: &mut Vec<EntryId>,
+    ) -> Result<bool> {
+        let Some(member_of) = planner.state.attributes.member_of() else {
+            return Ok(true);
+        };
+        loop {
+            self.has_too_many = self.found.len() as u64 > RANGE_IDS_MAX;
+            if self.has_too_many {
+                return Ok(true);
+            }
+            if let Some(large) = self.large.last_mut() {
+                let mut members = Vec::new();
+                let is_whole = large.go_on(planner, left, &mut members)?;
+                self.take(members);
+                if !is_whole {
+                    return Ok(false);
+                }
+                self.large.pop();
+                continue;
+            }
+            let Some(next) = self.waiting.last().copied() else {
+                ids.extend(&self.found);
+                return Ok(true);
+            };
+            if *left == 0 {
+                return Ok(false);
+            }
+            steps::count(1);
+            let members = members_of(planner, member_of, next)?;
+            self.waiting.pop();
+            *left = left.saturating_sub(NAME_IDS);
+            if let Some(Members { ids, large }) = members {
+                *left = left.saturating_sub(NAME_IDS * ids.len() as u64);
+                self.take(ids);
+                let large = large.into_iter();
+                self.large = large
+                    .map(|(number, _)| MembersRead::of(next, number))
+                    .collect();
+            }
+        }
+    }
+
+    fn take(&mut self, members: Vec<EntryId>) {
+        for id in members {
+            if self.found.insert(id) {
+                self.waiting.push(id);
+            }
+        }
     }
 }

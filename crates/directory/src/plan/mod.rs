@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use self::members::MembersRead;
+use self::members::{MembersRead, Nested};
 use crate::engine::{
     AttributeNo, Cursor, Direction, EntryId, Index, IndexKind, Range, Read, Table,
 };
@@ -68,6 +68,8 @@ pub(crate) enum Term {
         number: AttributeNo,
         cardinality: u64,
     },
+    /// The members of a group, and of groups in it.
+    Nested { group: EntryId, cardinality: u64 },
     /// The ids of any of these.
     Union(Vec<Term>),
     /// The ids of all of these; the first has the fewest.
@@ -96,7 +98,8 @@ impl Term {
         match self {
             Term::List { cardinality, .. }
             | Term::Range { cardinality, .. }
-            | Term::Members { cardinality, .. } => *cardinality,
+            | Term::Members { cardinality, .. }
+            | Term::Nested { cardinality, .. } => *cardinality,
             Term::Union(terms) => terms.iter().map(Term::cardinality).sum(),
             Term::Intersection(terms) => terms.first().map_or(0, Term::cardinality),
             Term::Ids(ids) => ids.len() as u64,
@@ -132,6 +135,7 @@ impl fmt::Display for Term {
             Term::Members {
                 group, cardinality, ..
             } => write!(f, "members[{group}]={cardinality}"),
+            Term::Nested { group, cardinality } => write!(f, "nested[{group}]={cardinality}"),
             Term::Union(terms) => many(f, "or", terms),
             Term::Intersection(terms) => many(f, "and", terms),
             Term::Ids(ids) => write!(f, "ids={}", ids.len()),
@@ -197,6 +201,10 @@ impl<R: Read> Planner<'_, R> {
             }
             Node::Or(nodes) => self.any(nodes, progress, lists_max),
             Node::AnyOf(any_of) => self.any(&any_of.each, progress, lists_max),
+            Node::InChain(chain) => {
+                let term = members::chain_term(self, chain, &progress.lists)?;
+                Ok(term.map_or(Planned::Untold, Planned::Term))
+            }
             Node::Item(item) => {
                 if progress.lists.get() > lists_max {
                     return Ok(Planned::Interrupted);
@@ -352,7 +360,7 @@ impl<R: Read> Planner<'_, R> {
                     }
                 }
             }
-            Node::Not(_) | Node::Constant(_) => {}
+            Node::Not(_) | Node::Constant(_) | Node::InChain(_) => {}
         }
     }
 
@@ -439,6 +447,12 @@ fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdSource>) -> Op
             }
             Some(Term::Union(small))
         }
+        Term::Nested { cardinality, .. } if cardinality > *ids_max => None,
+        Term::Nested { group, cardinality } => {
+            *ids_max -= cardinality;
+            ranges.push(IdSource::Nested(Nested::of(group)));
+            Some(term)
+        }
         Term::Members { cardinality, .. } if cardinality > *ids_max => None,
         Term::Members {
             group,
@@ -484,6 +498,8 @@ pub(crate) struct RangeReader {
     lists: Vec<Term>,
     /// The ids of the ranges that are complete.
     read: Vec<Term>,
+    /// Whether groups turned out to have too many members for that: no index can tell then.
+    pub(crate) has_too_many: bool,
 }
 
 /// Where ids are read.
@@ -493,6 +509,8 @@ enum IdSource {
     Order(IdRange),
     /// Among the values of a group.
     Members(MembersRead),
+    /// The same, and among those of the groups in it.
+    Nested(Nested),
 }
 
 #[derive(Debug)]
@@ -503,7 +521,8 @@ struct IdRange {
 }
 
 impl RangeReader {
-    /// Reads on for this much work. Returns the term when all ranges are read.
+    /// Reads on for this much work. Returns the term when all ranges are read, unless there are [too
+    /// many](Self::has_too_many) ids.
     pub(crate) fn go_on<R: Read>(
         &mut self,
         planner: &Planner<'_, R>,
@@ -515,7 +534,14 @@ impl RangeReader {
             let read = match source {
                 IdSource::Order(range) => range.go_on(planner.view, &mut left, &mut self.ids),
                 IdSource::Members(members) => members.go_on(planner, &mut left, &mut self.ids),
+                IdSource::Nested(nested) => nested.go_on(planner, &mut left, &mut self.ids),
             };
+            if let IdSource::Nested(nested) = source
+                && nested.has_too_many
+            {
+                self.has_too_many = true;
+                return Ok(None);
+            }
             if read.is_err() {
                 // Nothing of this step is kept: it is repeated once the missing record is here.
                 self.ids.truncate(before);
@@ -581,7 +607,9 @@ impl IdRange {
 /// Puts lists of ids in place of the ranges. Both come in the same order.
 fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Term>) {
     match term {
-        Term::Range { .. } | Term::Members { .. } => *term = read.next().unwrap_or_default(),
+        Term::Range { .. } | Term::Members { .. } | Term::Nested { .. } => {
+            *term = read.next().unwrap_or_default()
+        }
         Term::Union(terms) | Term::Intersection(terms) => {
             terms.iter_mut().for_each(|term| put_ids(term, read));
         }
@@ -639,7 +667,10 @@ fn intersection(mut terms: Vec<Term>) -> Option<Term> {
         kept == 1
             || (kept <= INTERSECTED_MAX
                 && term.cardinality() <= most
-                && !matches!(term, Term::Range { .. } | Term::Members { .. }))
+                && !matches!(
+                    term,
+                    Term::Range { .. } | Term::Members { .. } | Term::Nested { .. }
+                ))
     });
     if terms.len() == 1 {
         terms.pop()

@@ -169,7 +169,7 @@ impl<'s, R: Read> Stream<'s, R> {
             }
             Term::Ids(ids) => Stream::Ids(ids),
             // A range that was too long to be read never drives, and is never part of an intersection.
-            Term::Range { .. } | Term::Members { .. } => Stream::Ids(&[]),
+            Term::Range { .. } | Term::Members { .. } | Term::Nested { .. } => Stream::Ids(&[]),
         }
     }
 

@@ -17,6 +17,8 @@ pub enum RuleKind {
     Ordering,
     /// Substrings.
     Substrings,
+    /// Follows names from entry to entry, in extensible matches alone.
+    Chain,
 }
 
 /// A matching rule. All rules are built in: [`MatchingRule::find`].
@@ -61,6 +63,8 @@ pub(super) enum Method {
     BitAnd,
     /// One of the asserted bits is set.
     BitOr,
+    /// A name that is followed.
+    InChain,
     /// The place of the value in the tree, seen from the asserted name.
     Place(Place),
 }
@@ -131,6 +135,7 @@ rules! {
     Ordering "1.3.6.1.1.16.3" UUIDOrderingMatch Uuid Method::Uuid;
     Equality "1.3.6.1.4.1.4203.666.11.2.2" CSNMatch Csn Method::Csn;
     Ordering "1.3.6.1.4.1.4203.666.11.2.3" CSNOrderingMatch Csn Method::Csn;
+    Chain "1.2.840.113556.1.4.1941" inchainMatch Dn Method::InChain;
     Equality "1.3.6.1.4.1.4203.666.4.12" authzMatch Authz Method::Authz;
     Equality "1.2.840.113556.1.4.803" integerBitAndMatch Integer Method::BitAnd;
     Equality "1.2.840.113556.1.4.804" integerBitOrMatch Integer Method::BitOr;
@@ -194,8 +199,18 @@ impl MatchingRule {
     pub fn is_indexable(&self) -> bool {
         !matches!(
             self.method,
-            Method::Word | Method::Keyword | Method::BitAnd | Method::BitOr | Method::Place(_)
+            Method::Word
+                | Method::Keyword
+                | Method::BitAnd
+                | Method::BitOr
+                | Method::InChain
+                | Method::Place(_)
         )
+    }
+
+    /// Whether values are names.
+    pub(crate) fn is_of_names(&self) -> bool {
+        matches!(self.method, Method::Dn | Method::NameAndOptionalUid)
     }
 
     /// Whether a unique identifier may stand behind the name that a value is.
@@ -239,7 +254,7 @@ impl MatchingRule {
         let start = out.len();
         let shape = match self.kind {
             RuleKind::Substrings => Shape::SpacedWords,
-            RuleKind::Equality | RuleKind::Ordering => Shape::Words,
+            RuleKind::Equality | RuleKind::Ordering | RuleKind::Chain => Shape::Words,
         };
         self.method
             .key(schema, value, shape, out)
@@ -355,7 +370,7 @@ impl Method {
                 Ok(())
             }
             Method::Time => syntax::time::generalized_time_key(value, out),
-            Method::Dn | Method::Place(_) => dn_key(schema, value, out),
+            Method::Dn | Method::InChain | Method::Place(_) => dn_key(schema, value, out),
             Method::NameAndOptionalUid => {
                 let (name, uid) = syntax::split_optional_uid(value);
                 dn_key(schema, name, out)?;

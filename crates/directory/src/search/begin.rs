@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
 use super::base::{Base, SyntheticBase};
+use super::dereference::Dereferencing;
 use super::effective_rights::EffectiveRights;
 use super::page::{self, Level, Position};
 use super::scope::Covered;
@@ -21,8 +22,10 @@ use crate::error::{Error, Result};
 use crate::locate::{Locator, Manner};
 use crate::matching::evaluate::Interrupted;
 use crate::matching::filter::Compiler;
+use crate::matching::in_chain::{CHAIN_ENTRIES_MAX, CHAINS_MAX};
 use crate::matching::selection::Selection;
 use crate::names::{self, Child};
+use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::plan::classes::{class_term, subentry_term};
 use crate::plan::stream::Lists;
@@ -165,6 +168,12 @@ impl<'r> Draft<'r> {
                 Err(outcome) => return Ok(Err(outcome)),
             },
         };
+        let dereferences = options.dereferences.as_deref().filter(|_| !is_synthetic);
+        let dereferencing = match dereferences.map(|asked| Dereferencing::of(schema, asked)) {
+            None => None,
+            Some(Ok(ready)) => ready.map(Box::new),
+            Some(Err(outcome)) => return Ok(Err(outcome)),
+        };
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
@@ -195,6 +204,7 @@ impl<'r> Draft<'r> {
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,
+            dereferencing,
             effective_rights,
         });
         running.synthetic = base;
@@ -427,8 +437,40 @@ impl Planning {
         if !covered.is_extended() && !covered.base().is_root() {
             self.running.ids = snapshot.state().ids_around(covered.base());
         }
+        let mut work = work;
+        if !(self.running).follow_chains(snapshot, &mut work)? {
+            return Ok(match self.running.filter.exceeds_chain() {
+                true => Err(chain_too_long()),
+                false => Ok(None),
+            });
+        }
         choose(snapshot, &self.running, &mut self.progress, work).map(Ok)
     }
+}
+
+impl Running {
+    /// Follows the names of in-chain items as far as that can be done before there are candidates; whether it is done.
+    fn follow_chains<E: Engine>(&self, snapshot: &Snapshot<E>, work: &mut u64) -> Result<bool> {
+        if self.covered.scope() == Scope::Base {
+            return Ok(true);
+        }
+        let vocabulary = Vocabulary {
+            schema: snapshot.schema(),
+            attributes: &snapshot.state().attributes,
+        };
+        let viewer = self.decider.as_ref().map(|_| self.requester.grants());
+        let reading = (snapshot.view(), vocabulary);
+        self.filter.follow_chains(reading, viewer, work)
+    }
+}
+
+/// The outcome when an in-chain item reaches more entries than are kept in memory.
+pub(super) fn chain_too_long() -> Outcome {
+    let diagnostic = format!(
+        "a filter may have {CHAINS_MAX} items by inchainMatch, and none that leads to more than {CHAIN_ENTRIES_MAX} \
+         entries"
+    );
+    Outcome::new(ResultCode::AdminLimitExceeded, diagnostic)
 }
 
 /// Goes on following aliases, with so much work.
@@ -544,11 +586,21 @@ fn choose<E: Engine>(
     {
         return Ok(Some(Source::Postings(term)));
     }
+    let mut is_untold = false;
     if let Some(reader) = &mut progress.reader {
-        let read = reader.go_on(planner, work)?;
-        return Ok(read.map(Source::Postings));
+        if !reader.has_too_many {
+            let read = reader.go_on(planner, work)?;
+            if !reader.has_too_many {
+                return Ok(read.map(Source::Postings));
+            }
+        }
+        is_untold = true;
     }
-    let term = match planner.plan(&running.filter, progress, work)? {
+    let planned = match is_untold {
+        true => plan::Planned::Untold,
+        false => planner.plan(&running.filter, progress, work)?,
+    };
+    let term = match planned {
         plan::Planned::Term(term) => Some(term),
         plan::Planned::Untold => None,
         plan::Planned::Interrupted => return Ok(None),

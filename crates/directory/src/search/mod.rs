@@ -14,6 +14,7 @@
 //! | `limits` | limits of size, time and candidates |
 //! | `sorted` | sends the entries in another order |
 //! | `digests` | tells digests of the entries in their place |
+//! | `dereference` | tells of the entries that an entry names |
 //! | `persistent` | goes on with changes |
 //! | `synchronisation` | tells consumers what has changed |
 //!
@@ -23,6 +24,7 @@
 mod aliases;
 mod base;
 mod begin;
+mod dereference;
 mod digests;
 mod effective_rights;
 mod limits;
@@ -66,6 +68,8 @@ use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
+pub use dereference::Dereferences;
+use dereference::Dereferencing;
 pub use digests::Digests;
 use effective_rights::EffectiveRights;
 pub use effective_rights::{RightsOf, RightsQuestion};
@@ -116,6 +120,8 @@ pub struct SearchOptions {
     pub sorting: Option<Box<SortOptions>>,
     /// Account usability: each entry comes with whether its password can be used.
     pub tells_usability: bool,
+    /// Dereference: each entry comes with attributes of those that it names.
+    pub dereferences: Option<Box<Dereferences>>,
     /// Get Effective Rights: each entry comes with these rights.
     pub effective_rights: Option<Box<RightsQuestion>>,
     /// The server's limit of entries, besides that of the request; 0 is no limit.
@@ -130,7 +136,7 @@ pub struct SearchOptions {
 impl SearchOptions {
     /// Whether each entry comes with more than its attributes.
     fn tells_of_entries(&self) -> bool {
-        self.tells_usability || self.effective_rights.is_some()
+        self.tells_usability || self.effective_rights.is_some() || self.dereferences.is_some()
     }
 }
 
@@ -244,6 +250,8 @@ struct Running {
     tells_usability: bool,
     /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
+    /// What comes with each entry of those that it names.
+    dereferencing: Option<Box<Dereferencing>>,
     /// The rights that come with each entry.
     effective_rights: Option<Box<EffectiveRights>>,
 }
@@ -580,6 +588,10 @@ impl Running {
         self.requester = requester;
         self.decider = Some(Box::new(Decider::new(self.requester.clone())));
         self.selection.have_decided();
+        self.filter.forget_chains();
+        if let Some(dereferencing) = &self.dereferencing {
+            dereferencing.end();
+        }
         self.interrupted = Interrupted::default();
         self.gathered = None;
         Ok(Ok(()))
@@ -639,6 +651,7 @@ impl Running {
                 Ok(Step::More)
             }
             Some(false) => Ok(Step::Done(assertion_failed())),
+            None if assertion.exceeds_chain() => Ok(Step::Done(begin::chain_too_long())),
             None => Ok(Step::More),
         }
     }
@@ -701,6 +714,17 @@ impl Running {
                 .tells_usability
                 .then_some(&usability as &walk::Usability<'_>),
             collector: self.collector.as_deref_mut(),
+            dereferencing: self.dereferencing.as_deref().map(|dereferencing| {
+                let reading = dereference::Reading {
+                    view: snapshot.view(),
+                    schema,
+                    state,
+                    grants: asker.grants(),
+                    collective: self.collective.as_ref(),
+                    manage_dsa_it: self.manage_dsa_it,
+                };
+                (dereferencing, reading)
+            }),
             rights: rights
                 .as_ref()
                 .map(|rights| rights as &walk::EntryRights<'_>),
@@ -746,6 +770,9 @@ impl Running {
     fn after<E: Engine>(&self, flow: Option<Flow>, snapshot: &Snapshot<E>) -> Step {
         match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
+            Some(Flow::Interrupted) if self.filter.exceeds_chain() => {
+                Step::Done(self.done(begin::chain_too_long(), None))
+            }
             Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes + self.telling_bytes()),
             Some(Flow::PageFull) => {

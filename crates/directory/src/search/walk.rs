@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use sapwood_ldap::controls::AccountUsability;
+use sapwood_ldap::controls::{AccountUsability, account_usability_response, dereference_response};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
@@ -24,6 +24,7 @@ use crate::plan::Term;
 use crate::plan::stream::{Lists, Next, Pace, Stream};
 use crate::referral;
 use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
+use crate::search::dereference::{self, Dereferencing};
 use crate::search::effective_rights::RightsTold;
 use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::scope::Covered;
@@ -77,6 +78,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) usability: Option<&'v Usability<'v>>,
     /// Takes what matches, which is not sent then.
     pub(super) collector: Option<&'v mut Collector>,
+    /// Has the names that an entry has as values followed, if each entry tells of them.
+    pub(super) dereferencing: Option<(&'v Dereferencing, dereference::Reading<'v, R>)>,
     /// Says what somebody may do with an entry, if each entry tells that.
     pub(super) rights: Option<&'v EntryRights<'v>>,
     pub(super) sent: u32,
@@ -551,10 +554,22 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
                 }
             }
         }
-        let (sink, out_bytes) = (&*self.sink, self.budget.out_bytes);
+        let mut dereferenced = None;
+        if let Some((dereferencing, reading)) = &self.dereferencing {
+            let of = (id, &mut candidate);
+            if !dereferencing.go_on(reading, of, self.evaluator.work_left())? {
+                self.evaluator.keep_match();
+                return Ok(Flow::Interrupted);
+            }
+            dereferenced = dereferencing.value();
+        }
+        let besides = dereferenced
+            .as_ref()
+            .map_or(0, |value| value.len() + dereference::ENVELOPE_BYTES_MAX);
+        let (sink, out_bytes) = (&*self.sink, self.budget.out_bytes.saturating_sub(besides));
         if let Some(bytes) = self.sender.bytes_beyond(sink, out_bytes, &mut candidate)? {
             self.evaluator.keep_match();
-            return Ok(Flow::Room(bytes));
+            return Ok(Flow::Room(bytes + besides));
         }
         if !(self.sender).prepare(&mut candidate, &mut self.evaluator)? {
             self.evaluator.keep_match();
@@ -594,9 +609,18 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
                 *left = left.saturating_sub(USABILITY_WORK);
                 self.sender.send(&mut candidate, self.sink)?;
                 if let Some(told) = told {
-                    self.sink.tell_usability(from, told);
+                    let mut value = Vec::new();
+                    told.encode(&mut value);
+                    self.sink
+                        .add_control(from, account_usability_response(&value));
                 }
             }
+        }
+        if let Some((dereferencing, _)) = &self.dereferencing {
+            dereferencing.end();
+        }
+        if let Some(value) = dereferenced {
+            self.sink.add_control(from, dereference_response(&value));
         }
         if let Some(told) = rights {
             self.sink.tell_attributes(from, &told.attributes());

@@ -19,6 +19,7 @@ mod digests;
 mod engine;
 mod filter_model;
 mod import;
+mod in_chain;
 mod indexes;
 mod large_attributes;
 mod large_trees;

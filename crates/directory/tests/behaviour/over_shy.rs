@@ -19,6 +19,7 @@ mod diagnostics;
 mod digests;
 mod filter_model;
 mod import;
+mod in_chain;
 mod indexes;
 mod large_attributes;
 mod made;

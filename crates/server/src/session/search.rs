@@ -14,8 +14,8 @@ use sapwood_directory::access::SearchLimits;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    AttributesOnly, Budget, Clock, Outcome, Requester, RightsOf, RightsQuestion, SORTING_BYTES_MAX,
-    Search, SearchOptions, Snapshot, Step, SystemClock, Wire, is_secret,
+    AttributesOnly, Budget, Clock, Dereferences, Outcome, Requester, RightsOf, RightsQuestion,
+    SORTING_BYTES_MAX, Search, SearchOptions, Snapshot, Step, SystemClock, Wire, is_secret,
 };
 use sapwood_ldap::controls::{Controls, ControlsBuf, GetEffectiveRights, RequestControls};
 use sapwood_ldap::filter::Filter;
@@ -177,6 +177,9 @@ impl<E: Engine> Session<E> {
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             sorting: self.sort_options(controls),
             tells_usability: controls.account_usability.is_some(),
+            dereferences: controls
+                .dereference
+                .map(|asked| Box::new(Dereferences::of(asked))),
             effective_rights: controls
                 .get_effective_rights
                 .map(|asked| Box::new(self.rights_question(&asked))),
