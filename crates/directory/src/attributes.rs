@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sapwood_ldap::attribute::AttributeDescription;
 
 use crate::accounts::Accounts;
+use crate::dynamic_groups::DynamicGroups;
 use crate::engine::{self, AttributeNo, Direction, Index, IndexKind, Range, Read, Table, Write};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness, IndexSet};
@@ -41,6 +42,8 @@ pub(crate) struct AttributeTable {
     member_of: Option<Arc<MemberOf>>,
     /// The complete indexes for equality, by the type.
     equality_indexes: Arc<[(AttributeTypeId, Index)]>,
+    /// Which entries have values that LDAP URLs find, if any have.
+    dynamic_groups: Option<Arc<DynamicGroups>>,
 }
 
 /// The descriptions of a type.
@@ -163,6 +166,17 @@ impl AttributeTable {
         let complete = indexes.iter().filter(complete);
         let indexes = complete.map(|of| (of.attribute_type, of.index(IndexKind::Equality)));
         self.equality_indexes = indexes.collect();
+    }
+
+    /// Which entries have values that LDAP URLs find, if any have.
+    #[inline]
+    pub(crate) fn dynamic_groups(&self) -> Option<&Arc<DynamicGroups>> {
+        self.dynamic_groups.as_ref()
+    }
+
+    /// Says which.
+    pub(crate) fn set_dynamic_groups(&mut self, groups: Option<Arc<DynamicGroups>>) {
+        self.dynamic_groups = groups;
     }
 
     /// Says where these values are.

@@ -8,14 +8,16 @@ use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight};
 use crate::directory::Snapshot;
-use crate::engine::{Embedded, Engine, EntryId};
+use crate::engine::{self, Embedded, Engine, EntryId, Read, Table};
+use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::matching::evaluate::Interrupted;
 use crate::matching::filter::{Compiler, Node};
 use crate::matching::look::{Look, assertion_failed};
+use crate::operational::Vocabulary;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{NormalDn, Purpose};
-use crate::search::{Base, Step, SyntheticBase};
+use crate::schema::{AttributeType, NormalDn, Purpose};
+use crate::search::{Base, Budget, Expansion, Step, SyntheticBase};
 use crate::synthetic::root_dse::Channel;
 use crate::target::{self, Target};
 use crate::update::recognised;
@@ -32,6 +34,9 @@ pub struct CompareOptions<'a> {
     /// When to end with timeLimitExceeded, in microseconds of the directory's clock.
     pub deadline_micros: Option<u64>,
 }
+
+/// Entries that a step looks at when URLs are to find a value.
+const ENTRIES_PER_STEP: u32 = 1000;
 
 /// A compare under way: compareTrue, compareFalse, or why neither.
 pub struct Compare<E: Engine = Embedded> {
@@ -69,6 +74,8 @@ struct Running {
     sight: Sight,
     on_entry: Option<Box<EntryGrants>>,
     deadline_micros: Option<u64>,
+    /// Finds out whether the URLs of a dynamic group or list find the value.
+    expansion: Option<Box<Expansion>>,
     /// What is still to be found out, the last first.
     questions: Vec<Question>,
     /// Where the evaluation of the last goes on.
@@ -172,6 +179,22 @@ impl Running {
         if outcome.is_some() {
             return Ok(outcome);
         }
+        if let Some(expansion) = self.expansion.as_mut().filter(|known| known.is_under_way()) {
+            let budget = Budget {
+                entries: ENTRIES_PER_STEP,
+                work,
+                out_bytes: 0,
+            };
+            let bounds = (self.deadline_micros, u32::MAX);
+            return match expansion.go_on(snapshot, &self.requester, bounds, budget)? {
+                Step::Fetch => Err(engine::Error::NotHere.into()),
+                _ => Ok(None),
+            };
+        }
+        let is_found = self
+            .expansion
+            .as_ref()
+            .is_some_and(|known| known.has_found());
         let synthetic = self.synthetic.as_ref();
         let synthetic = synthetic.and_then(|base| Some((&base.context, base.entry()?)));
         while let Some(question) = self.questions.last() {
@@ -200,6 +223,12 @@ impl Running {
             };
             let Some(answer) = answer else {
                 return Ok(None);
+            };
+            // An entry that has URLs may have the attribute.
+            let answer = match question {
+                Question::Asserted(_) => answer,
+                Question::Equal(_) => answer || is_found,
+                Question::Present(..) => answer || self.expansion.is_some(),
             };
             let Some(question) = self.questions.pop() else {
                 break;
@@ -299,6 +328,13 @@ fn begin<E: Engine>(
         Some(granted) => granted.has_on_value((schema, attribute_type), value, Rights::COMPARE),
         None => true,
     };
+    let expansion = match state.attributes.dynamic_groups() {
+        Some(_) if synthetic.is_none() && !options.manage_dsa_it => {
+            let asked = (known, asserted.key(), value);
+            expansion(snapshot, id, asked)?
+        }
+        _ => None,
+    };
     let compiler = Compiler::new(schema, attributes, (grants, sight));
     let (equal, present) = compiler.comparison(known, &wanted, asserted, may_be_compared);
     let mut questions = vec![
@@ -314,9 +350,28 @@ fn begin<E: Engine>(
         on_entry,
         requester,
         deadline_micros: options.deadline_micros,
+        expansion,
         questions,
         interrupted: Interrupted::default(),
     })
+}
+
+/// What finds out whether the URLs of an entry find a value.
+fn expansion<E: Engine>(
+    snapshot: &Snapshot<E>,
+    id: EntryId,
+    asked: (&AttributeType, &[u8], &[u8]),
+) -> Result<Option<Box<Expansion>>> {
+    let vocabulary = Vocabulary {
+        schema: snapshot.schema(),
+        attributes: &snapshot.state().attributes,
+    };
+    let record = snapshot.view().get(Table::Entry, &id.to_key())?;
+    let record =
+        record.ok_or_else(|| Error::corrupt(format!("entry {id} has a name but no record")))?;
+    let entry =
+        Entry::new(&record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    Expansion::of_compare(vocabulary, (id, &entry), asked)
 }
 
 fn may_not_compare() -> Stop {

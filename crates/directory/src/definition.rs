@@ -25,6 +25,7 @@
 //! constraint <value of olcConstraintAttribute>
 //! refint attributes <attribute type>[,<attribute type>]...
 //! refint nothing|modifier <DN>
+//! dynlist <value of olcDynListAttrSet>
 //! memberof <class of groups> <attribute of members> follows|stays
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
 //! ```
@@ -40,7 +41,7 @@ use std::sync::Arc;
 pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Extension, Setting, UniqueRule, member_of, password_policy, refint};
+use crate::config::{Extension, Setting, UniqueRule, dynlist, member_of, password_policy, refint};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -133,6 +134,10 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                     .settings
                     .constraints
                     .push(rest.parse().map_err(damaged)?);
+            }
+            "dynlist" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.dynlist.push(rest.parse().map_err(damaged)?);
             }
             "refint" => {
                 if !refint::take(&mut state.settings, rest) {
@@ -439,6 +444,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     for line in state.settings.refint.iter().flat_map(refint::lines) {
         text.push_str(&format!("refint {line}\n"));
     }
+    for rule in &state.settings.dynlist {
+        text.push_str(&format!("dynlist {rule}\n"));
+    }
     if let Some(rule) = &state.settings.member_of {
         text.push_str(&format!("memberof {}\n", member_of::line(rule)));
     }
@@ -451,6 +459,12 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     #[cfg(test)]
     if state.settings.probe {
         text.push_str("probe\n");
+    }
+    // What URLs find stands under a number as well as what is stored; without one nothing is found.
+    for member in dynlist::members(&state.settings, &state.schema) {
+        let _ = state
+            .attributes
+            .number_or_new(&state.schema, txn, member, "")?;
     }
     txn.put(Table::Meta, DEFINITION_KEY, text.as_bytes())?;
     state.definition = text.into();

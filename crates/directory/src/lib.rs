@@ -18,6 +18,7 @@ mod context_change;
 mod costs;
 mod definition;
 mod directory;
+mod dynamic_groups;
 pub mod engine;
 mod entry;
 mod error;
@@ -59,8 +60,8 @@ pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
     Agreement, AgreementPassword, AuthzPolicy, ConstraintRule, ConstraintTest, DataRule,
-    DataRuleKind, EntryBytesMax, Extension, Extensions, MemberOfRule, PasswordPolicyOverlay,
-    PasswordSchemes, RefintRule, Settings, UniqueRule, UpdateRef,
+    DataRuleKind, DynlistRule, EntryBytesMax, Extension, Extensions, MemberOfRule,
+    PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings, UniqueRule, UpdateRef,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::accounts::Accounts;
 use crate::attributes::AttributeTable;
 use crate::config::Settings;
+use crate::dynamic_groups::DynamicGroups;
 use crate::engine::EntryId;
 use crate::indexes::IndexSet;
 use crate::member_of::MemberOf;
@@ -57,6 +58,8 @@ impl State {
         let member_of = member_of.map(Arc::new);
         self.attributes.set_member_of(member_of);
         self.attributes.set_equality_indexes(&self.indexes);
+        let groups = DynamicGroups::new(&self.settings.dynlist, &self.schema);
+        self.attributes.set_dynamic_groups(groups.map(Arc::new));
     }
 
     /// The access rules in force, and the limits.

@@ -620,6 +620,21 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "NAME", default_value = "member")]
         member: String,
     },
+    /// Groups name the entries that their LDAP URLs find, or have values of these
+    Dynlist {
+        /// The class of groups
+        #[arg(long, value_name = "NAME", default_value = "groupOfURLs")]
+        class: String,
+        /// The attribute of groups that has their URLs
+        #[arg(long, value_name = "NAME", default_value = "memberURL")]
+        url: String,
+        /// The attribute of groups that names the entries
+        #[arg(long, value_name = "NAME", default_value = "member")]
+        member: String,
+        /// Groups name no entries, but have the attributes that the URLs name, with the values of the entries
+        #[arg(long, conflicts_with = "member")]
+        list: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]

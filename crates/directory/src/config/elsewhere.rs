@@ -109,6 +109,7 @@ const BUILT_IN: &[&str] = &[
     "constraint",
     "refint",
     "memberof",
+    "dynlist",
     "ppolicy",
     "otp",
     "argon2",
@@ -153,7 +154,7 @@ mod tests {
         ] {
             assert!(is_built_in(module), "{module}");
         }
-        for module in ["", "{0}", "dynlist", "back_mdb/x", "{back_mdb"] {
+        for module in ["", "{0}", "valsort", "back_mdb/x", "{back_mdb"] {
             assert!(!is_built_in(module), "{module}");
         }
     }

@@ -18,5 +18,7 @@ pub(crate) const SECOND_FACTOR: &str = "olcOverlay={2}otp,olcDatabase={1}mdb,cn=
 pub(crate) const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";
 /// The entry of constraints, if there are any.
 pub(crate) const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
+/// The entry of dynamic groups and lists, if there are any.
+pub(crate) const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
 /// The entry of memberOf, if it is there.
 pub(crate) const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";

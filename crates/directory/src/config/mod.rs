@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod agreements;
 pub(crate) mod authorization;
 pub(crate) mod constraint;
+pub(crate) mod dynlist;
 pub(crate) mod elsewhere;
 pub(crate) mod entries;
 pub(crate) mod extensions;
@@ -27,6 +28,7 @@ use sapwood_ldap::result::ResultCode;
 pub use self::agreements::{Agreement, AgreementPassword, UpdateRef};
 pub use self::authorization::AuthzPolicy;
 pub use self::constraint::{ConstraintRule, ConstraintTest};
+pub use self::dynlist::DynlistRule;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
 pub use self::member_of::MemberOfRule;
@@ -70,6 +72,8 @@ pub struct Settings {
     pub refint: Option<RefintRule>,
     /// Whether entries have memberOf, and by which groups.
     pub member_of: Option<MemberOfRule>,
+    /// Which entries have values that LDAP URLs find.
+    pub dynlist: Vec<DynlistRule>,
     /// The servers that this one is a consumer of.
     pub agreements: Vec<Agreement>,
     /// Where updates can be made of what is copied from others, if not there.

@@ -14,6 +14,8 @@ pub enum DataRuleKind {
     Refint,
     /// Entries have memberOf.
     MemberOf,
+    /// Entries have values that LDAP URLs find.
+    Dynlist,
 }
 
 impl DataRuleKind {
@@ -24,6 +26,7 @@ impl DataRuleKind {
             DataRuleKind::Constraint => "constraint",
             DataRuleKind::Refint => "refint",
             DataRuleKind::MemberOf => "memberof",
+            DataRuleKind::Dynlist => "dynlist",
         }
     }
 }
@@ -103,6 +106,13 @@ impl Settings {
                 ("member", rule.member.clone()),
             ]),
         }));
+        let dynlists = self.dynlist.iter().enumerate();
+        rules.extend(dynlists.map(|(place, rule)| DataRule {
+            name: String::new(),
+            kind: DataRuleKind::Dynlist,
+            place,
+            options: rule.options(),
+        }));
         for at in 0..rules.len() {
             if rules[at].name.is_empty() {
                 rules[at].name = free_name(&rules, rules[at].kind);
@@ -134,6 +144,7 @@ impl Settings {
         settings.constraints.clear();
         settings.refint = None;
         settings.member_of = None;
+        settings.dynlist.clear();
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
             DataRuleKind::Constraint => {
@@ -142,6 +153,9 @@ impl Settings {
             }
             DataRuleKind::Refint => settings.refint.clone_from(&self.refint),
             DataRuleKind::MemberOf => settings.member_of.clone_from(&self.member_of),
+            DataRuleKind::Dynlist => settings
+                .dynlist
+                .extend(self.dynlist.get(rule.place).cloned()),
         }
         settings
     }

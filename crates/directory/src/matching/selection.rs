@@ -255,6 +255,22 @@ impl Selection {
         self.shape.is_some()
     }
 
+    /// Whether an attribute is asked for.
+    pub(crate) fn names(&self, number: AttributeNo) -> bool {
+        self.all_user || self.named.contains(number)
+    }
+
+    /// Whether any stored attribute is.
+    pub(crate) fn names_any(&self) -> bool {
+        self.all_user || !self.named.words.is_empty()
+    }
+
+    /// Whether nothing is sent but what entries have themselves.
+    pub(crate) fn is_real_only(&self) -> bool {
+        let only = self.only.as_ref();
+        only.is_some_and(|only| only.which == AttributesOnly::Real)
+    }
+
     /// From now on each entry is decided by itself.
     pub(crate) fn have_decided(&mut self) {
         self.sight = Sight::Decided;

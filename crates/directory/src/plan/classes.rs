@@ -57,7 +57,10 @@ pub(crate) fn class_term<R: Read>(planner: &Planner<'_, R>, class: &str) -> Resu
 }
 
 /// The same, or `None` if the index of object classes is being built.
-fn complete_term<R: Read>(planner: &Planner<'_, R>, class: ObjectClassId) -> Result<Option<Term>> {
+pub(super) fn complete_term<R: Read>(
+    planner: &Planner<'_, R>,
+    class: ObjectClassId,
+) -> Result<Option<Term>> {
     let schema = planner.schema;
     match class_index(schema, planner.state) {
         Some(_) => class_term(planner, schema.class_of(class).name()).map(Some),

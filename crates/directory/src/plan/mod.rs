@@ -276,12 +276,28 @@ impl<R: Read> Planner<'_, R> {
                 Some(term) => others.push(term),
             }
         }
+        // What URLs find is in no index: all that have URLs are looked at.
+        if let Some(groups) = self.state.attributes.dynamic_groups() {
+            for member in groups.members() {
+                let mut numbers = self.state.attributes.numbers_of(member).iter();
+                if !numbers.any(|number| stored.user.has(*number)) {
+                    continue;
+                }
+                for class in groups.classes_with(member) {
+                    match classes::complete_term(self, class)? {
+                        Some(term) => others.push(term),
+                        None => return Ok(None),
+                    }
+                }
+            }
+        }
         Ok(Some(match first {
             Some(term) if others.is_empty() => term,
             Some(term) => {
                 others.insert(0, term);
                 Term::Union(others)
             }
+            None if !others.is_empty() => Term::Union(others),
             None => Term::NOTHING,
         }))
     }

@@ -27,7 +27,7 @@ use crate::steps;
 const DERIVATION_DEPTH_MAX: usize = 64;
 
 /// The definitions built in, in the language of RFC 4512 §4.1.
-static STANDARD: [(&str, &str); 9] = [
+static STANDARD: [(&str, &str); 10] = [
     ("system.schema", include_str!("standard/system.schema")),
     ("core.schema", include_str!("standard/core.schema")),
     ("cosine.schema", include_str!("standard/cosine.schema")),
@@ -42,6 +42,7 @@ static STANDARD: [(&str, &str); 9] = [
     ),
     ("ppolicy.schema", include_str!("standard/ppolicy.schema")),
     ("otp.schema", include_str!("standard/otp.schema")),
+    ("dyngroup.schema", include_str!("standard/dyngroup.schema")),
     ("config.schema", include_str!("standard/config.schema")),
 ];
 

@@ -12,6 +12,7 @@ use super::aliases::{Followed, Following};
 use super::base::{Base, SyntheticBase};
 use super::dereference::Dereferencing;
 use super::effective_rights::EffectiveRights;
+use super::expansion::Expansion;
 use super::page::{self, Level, Position};
 use super::scope::Covered;
 use super::{Limits, Running, SearchOptions, Source};
@@ -174,6 +175,10 @@ impl<'r> Draft<'r> {
             Some(Ok(ready)) => ready.map(Box::new),
             Some(Err(outcome)) => return Ok(Err(outcome)),
         };
+        let expansion = match is_synthetic || options.as_stored || options.manage_dsa_it {
+            true => None,
+            false => Expansion::of_search((schema, attributes), &filter, &selection),
+        };
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
@@ -188,6 +193,7 @@ impl<'r> Draft<'r> {
                 true => None,
                 false => snapshot.collective()?,
             },
+            expansion,
             selection,
             covered: Covered::new(EntryId::ROOT, request.scope),
             ids: (EntryId::ROOT, EntryId(u64::MAX)),

@@ -9,6 +9,7 @@
 //! | `scope` | the entries in scope |
 //! | `aliases` | follows aliases in scope |
 //! | `walk` | goes through the candidates |
+//! | `expansion` | finds the values of dynamic groups and lists, whose URLs are in `group_urls` |
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | the place where a page has ended |
 //! | `limits` | limits of size, time and candidates |
@@ -27,6 +28,8 @@ mod begin;
 mod dereference;
 mod digests;
 mod effective_rights;
+mod expansion;
+mod group_urls;
 mod limits;
 mod page;
 mod persistent;
@@ -73,6 +76,7 @@ use dereference::Dereferencing;
 pub use digests::Digests;
 use effective_rights::EffectiveRights;
 pub use effective_rights::{RightsOf, RightsQuestion};
+pub(crate) use expansion::Expansion;
 use limits::Limits;
 use page::Position;
 pub use persistent::Persistent;
@@ -224,6 +228,8 @@ struct Running {
     gathered: Option<Box<Gathered>>,
     /// The collective attributes of the entries, if there are any.
     collective: Option<Arc<Collective>>,
+    /// Finds the values of dynamic groups and lists, if any are asked for.
+    expansion: Option<Box<Expansion>>,
     selection: Selection,
     covered: Covered,
     /// The range of ids in scope: from the first, up to but without the second.
@@ -328,6 +334,7 @@ impl<E: Engine> Search<E> {
         };
         let is_at_rest = running.gathered.is_none()
             && running.assertion.is_none()
+            && !running.is_expanding()
             && !running.lists.is_beginning;
         let resumed = self.resumed.as_ref();
         if !is_at_rest
@@ -538,6 +545,15 @@ impl Running {
         self.lists = Lists::default();
         self.interrupted = Interrupted::default();
         self.gathered = None;
+        if let Some(expansion) = &mut self.expansion {
+            expansion.forget();
+        }
+    }
+
+    /// Whether the values of a candidate are being found.
+    fn is_expanding(&self) -> bool {
+        let expansion = self.expansion.as_ref();
+        expansion.is_some_and(|expansion| expansion.is_under_way())
     }
 
     fn step<E: Engine, S: Sink>(
@@ -556,6 +572,12 @@ impl Running {
         }
         if self.assertion.is_some() {
             return self.step_assertion(snapshot, budget);
+        }
+        if let Some(expansion) = &mut self.expansion
+            && expansion.is_under_way()
+        {
+            let bounds = (self.limits.deadline_micros, self.limits.candidates_left(0));
+            return expansion.go_on(snapshot, &self.requester, bounds, budget);
         }
         match (&self.source, &self.synthetic) {
             (Source::Synthetic, Some(base)) => {
@@ -594,6 +616,9 @@ impl Running {
         }
         self.interrupted = Interrupted::default();
         self.gathered = None;
+        if let Some(expansion) = &mut self.expansion {
+            expansion.forget();
+        }
         Ok(Ok(()))
     }
 
@@ -700,6 +725,7 @@ impl Running {
             fetched: self.fetched,
             known: Known::of(snapshot.examined()),
             collective: self.collective.as_deref(),
+            expansion: self.expansion.as_deref_mut(),
             merged: Vec::new(),
             names: &mut names,
             evaluator: Evaluator::new(schema, budget.work, std::mem::take(&mut self.interrupted)),

@@ -26,6 +26,7 @@ use crate::referral;
 use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
 use crate::search::dereference::{self, Dereferencing};
 use crate::search::effective_rights::RightsTold;
+use crate::search::expansion::Expansion;
 use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::scope::Covered;
 use crate::search::{Budget, Collector, Flow, Source, sees};
@@ -68,6 +69,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) fetched: Option<(EntryId, Place)>,
     pub(super) known: Known<'v>,
     pub(super) collective: Option<&'v Collective>,
+    /// Finds the values of dynamic groups and lists.
+    pub(super) expansion: Option<&'v mut Expansion>,
     /// An entry with its collective attributes.
     pub(super) merged: Vec<u8>,
     pub(super) names: &'v mut DnCache,
@@ -428,9 +431,36 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
 
     #[inline]
     fn look(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
-        match self.collective {
+        match (self.collective, &self.expansion) {
+            (None, None) => self.look_at(id, record),
+            (None, Some(_)) => self.look_expanded(id, record),
+            (Some(collective), _) => self.look_with(collective, id, record),
+        }
+    }
+
+    /// The same with the values that its URLs find, if it is a dynamic group or list.
+    #[cold]
+    fn look_expanded(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
+        let vocabulary = Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+        };
+        let entry = read_entry(id, record)?;
+        let Some(expansion) = &mut self.expansion else {
+            return self.look_at(id, record);
+        };
+        if expansion.begins(vocabulary, (id, &entry))? {
+            return Ok(Flow::Interrupted);
+        }
+        match expansion.take_record(vocabulary, (id, &entry))? {
             None => self.look_at(id, record),
-            Some(collective) => self.look_with(collective, id, record),
+            Some(expanded) => {
+                let flow = self.look_at(id, &expanded);
+                if let Some(expansion) = &mut self.expansion {
+                    expansion.put_back(id, expanded);
+                }
+                flow
+            }
         }
     }
 
@@ -454,13 +484,13 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         let has_any = collective.read(reading, id, &entry, superior, &mut merged);
         let flow = match has_any {
             Ok(true) => {
-                let flow = self.look_at(id, &merged);
+                let flow = self.look_expanded(id, &merged);
                 // Charged when the entry was looked at, so that each step gets on with one at least.
                 let left = self.evaluator.work_left();
                 *left = left.saturating_sub(MERGED_BYTE_WORK * merged.len() as u64);
                 flow
             }
-            Ok(false) => self.look_at(id, record),
+            Ok(false) => self.look_expanded(id, record),
             Err(error) => Err(error),
         };
         self.merged = merged;
@@ -540,6 +570,12 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         if let Some(collector) = &mut self.collector {
             collector.take(self.schema, id, &mut candidate, self.evaluator.work_left())?;
             return Ok(Flow::Next);
+        }
+        if let Some(expansion) = &mut self.expansion
+            && expansion.is_wanted(vocabulary, (id, candidate.entry()))?
+        {
+            self.evaluator.keep_match();
+            return Ok(Flow::Interrupted);
         }
         if S::IS_ASKED {
             match self.sink.admit(candidate.version()?, self.budget.out_bytes) {

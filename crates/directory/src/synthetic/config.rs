@@ -3,14 +3,14 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    CONSTRAINT, DATA, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
+    CONSTRAINT, DATA, DYNLIST, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{
-    Setting, UniqueRule, access, constraint, member_of, ordered, password_policy, refint, unique};
+    Setting, UniqueRule, access, constraint, dynlist, member_of, ordered, password_policy, refint, unique};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -48,6 +48,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(referential_integrity(server));
     entries.extend(groups_of_entries(server));
     entries.extend(constraints(server));
+    entries.extend(dynamic_lists(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -302,6 +303,15 @@ fn constraints(server: &Server<'_>) -> Option<Content> {
     let names = ["{5}constraint", "constraint", "{5}", "{0}constraint", "{1}constraint"];
     let attributes = || vec![(constraint::ATTRIBUTE, values())];
     (!rules.is_empty()).then(|| overlay(CONSTRAINT, "olcConstraintConfig", &names, attributes()))
+}
+
+/// The overlay of dynamic groups and lists.
+fn dynamic_lists(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.dynlist;
+    let names = ["{6}dynlist", "dynlist", "{6}", "{0}dynlist", "{1}dynlist"];
+    let values = || numbered(rules.iter().map(ToString::to_string));
+    let attributes = || vec![(dynlist::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(DYNLIST, "olcDynListConfig", &names, attributes()))
 }
 
 /// The structural class of an overlay without more to it.

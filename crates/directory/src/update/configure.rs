@@ -23,14 +23,16 @@ use crate::config::access::{ACCESS, AccessList};
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
-    CONSTRAINT, DATA, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
+    CONSTRAINT, DATA, DYNLIST, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR,
+    UNIQUE,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    ConstraintRule, MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule,
-    constraint, elsewhere, member_of, ordered, password_policy, refint as integrity,
+    ConstraintRule, DynlistRule, MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting,
+    Settings, UniqueRule, constraint, dynlist, elsewhere, member_of, ordered, password_policy,
+    refint as integrity,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -83,6 +85,7 @@ impl<T: Write> Run<'_, T> {
                 Target::Constraint => {
                     listed::change::<ConstraintRule>(&mut state.settings, &change)?;
                 }
+                Target::Dynlist => listed::change::<DynlistRule>(&mut state.settings, &change)?,
                 Target::Referring => integrity::change(&mut state.settings, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
@@ -122,6 +125,7 @@ impl<T: Write> Run<'_, T> {
             || now.constraints != before.constraints
             || now.refint != before.refint
             || now.member_of != before.member_of
+            || now.dynlist != before.dynlist
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
             if let Some(name) = now.doubled_rule_name() {
@@ -226,6 +230,9 @@ impl<T: Write> Run<'_, T> {
         }
         if is_overlay(request.dn, "constraint") && self.is_in_data(request.dn) {
             return self.add_listed::<ConstraintRule>(request);
+        }
+        if is_overlay(request.dn, "dynlist") && self.is_in_data(request.dn) {
+            return self.add_listed::<DynlistRule>(request);
         }
         if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
             return self.add_overlay((REFINT, request), |settings| {
@@ -332,6 +339,7 @@ impl<T: Write> Run<'_, T> {
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
             CONSTRAINT => state.settings.constraints.clear(),
+            DYNLIST => state.settings.dynlist.clear(),
             REFINT => state.settings.refint = None,
             MEMBER_OF => state.settings.member_of = None,
             PASSWORD_POLICY => state.settings.password_policy = None,
@@ -420,6 +428,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(constraint::ATTRIBUTE) {
             return Ok(Target::Constraint);
         }
+        if name.eq_ignore_ascii_case(dynlist::ATTRIBUTE) {
+            return Ok(Target::Dynlist);
+        }
         if name.eq_ignore_ascii_case(ACCESS) {
             return Ok(Target::Access);
         }
@@ -463,6 +474,7 @@ enum Target {
     Extensions,
     Unique,
     Constraint,
+    Dynlist,
     Access,
     AuthzRegexps,
     Limits,
@@ -479,6 +491,7 @@ impl Target {
             Target::Extensions => EXTENSIONS,
             Target::Unique => UNIQUE_URI,
             Target::Constraint => constraint::ATTRIBUTE,
+            Target::Dynlist => dynlist::ATTRIBUTE,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
             Target::Limits => LIMITS,
@@ -498,6 +511,7 @@ impl Target {
             | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Constraint => &[CONSTRAINT],
+            Target::Dynlist => &[DYNLIST],
             Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],

@@ -16,6 +16,7 @@ mod damage;
 mod deep_names;
 mod diagnostics;
 mod digests;
+mod dynlist;
 mod engine;
 mod filter_model;
 mod import;

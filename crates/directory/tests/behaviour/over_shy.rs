@@ -17,6 +17,7 @@ mod controls;
 mod damage;
 mod diagnostics;
 mod digests;
+mod dynlist;
 mod filter_model;
 mod import;
 mod in_chain;

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use sapwood_directory::{
-    ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, IndexDefinition, UniqueRule,
+    ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
+    IndexDefinition, UniqueRule,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
@@ -29,6 +30,10 @@ const UNIQUE_URI: &str = "olcUniqueURI";
 const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const CONSTRAINT_ATTRIBUTE: &str = "olcConstraintAttribute";
+/// The entry of dynamic groups and lists.
+const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const DYNLIST_RULE: &str = "olcDynListAttrSet";
 /// The entry of memberOf.
 const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
 /// The entry of referential integrity.
@@ -106,6 +111,23 @@ fn words(action: &RuleAction) -> Vec<String> {
             class.clone(),
             member.clone(),
         ],
+        RuleAction::Add(AddedRule::Dynlist {
+            class,
+            url,
+            member,
+            list,
+        }) => {
+            let rule = DynlistRule {
+                class: class.clone(),
+                url: url.clone(),
+                member: (!list).then(|| member.clone()),
+            };
+            vec![
+                "add".into(),
+                DataRuleKind::Dynlist.word().into(),
+                rule.to_string(),
+            ]
+        }
         RuleAction::Add(AddedRule::Refint {
             attributes,
             nothing,
@@ -206,6 +228,9 @@ pub(crate) fn by_command(
         ["add", kind, class, member] if kind == DataRuleKind::MemberOf.word() => {
             rules.add_member_of(class, member)
         }
+        ["add", kind, rule] if kind == DataRuleKind::Dynlist.word() => {
+            rules.add_dynlist(&rule.parse()?)
+        }
         _ => Err("rule add, list or drop?".into()),
     }
 }
@@ -216,6 +241,7 @@ fn listed(rule: &DataRule) -> String {
     for (word, value) in &rule.options {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b",-.;".contains(&byte);
         line.push_str(&match value.bytes().all(is_word) {
+            true if value.is_empty() => format!(" --{word}"),
             true => format!(" --{word} {value}"),
             false => format!(" --{word} \"{value}\""),
         });
@@ -309,6 +335,23 @@ impl Rules<'_> {
         }
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
+    }
+
+    fn add_dynlist(&mut self, rule: &DynlistRule) -> Result<String, String> {
+        let name = self.name_of_new(DataRuleKind::Dynlist, "")?;
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Dynlist)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "olcDynListConfig"),
+                    ("olcOverlay", "dynlist"),
+                    (DYNLIST_RULE, &value),
+                ];
+                self.add_entry(DYNLIST, &attributes)?;
+            }
+            true => self.change((DYNLIST, DYNLIST_RULE), ChangeKind::Add, &value)?,
+        }
+        Ok(format!("added: {name}"))
     }
 
     /// The word of a kind of which there is one rule at most, if there is none yet.
@@ -448,6 +491,12 @@ impl Rules<'_> {
                 let value = value.unwrap_or_default();
                 let attribute = (CONSTRAINT, CONSTRAINT_ATTRIBUTE);
                 self.change(attribute, ChangeKind::Delete, &value)?;
+            }
+            DataRuleKind::Dynlist => {
+                let rules = &snapshot.settings().dynlist;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                self.change((DYNLIST, DYNLIST_RULE), ChangeKind::Delete, &value)?;
             }
             DataRuleKind::Refint => {
                 config::make(self.directory, self.administrator, Request::Delete(REFINT))?;

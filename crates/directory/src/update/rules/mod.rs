@@ -15,6 +15,7 @@ use sapwood_ldap::result::ResultCode;
 
 use self::coming_schema::ComingSchema;
 use self::constraint::Constraint;
+use self::dynlist::Dynlist;
 use self::member_of::MemberOf;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
@@ -175,6 +176,7 @@ rules! {
     Constraint constraint
     Refint refint
     MemberOf member_of
+    Dynlist dynlist
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -329,6 +331,9 @@ impl RuleSet {
         let following = following.map(|rule| Refint::new(schema, &rule).map(AnyRule::Refint));
         let member_of = member_of.map(|rule| MemberOf::new(schema, rule).map(AnyRule::MemberOf));
         let made = made.chain(member_of).chain(following);
+        let dynlist = state.settings.dynlist.iter();
+        let dynlist = dynlist.map(|rule| Dynlist::new(schema, rule).map(AnyRule::Dynlist));
+        let made = made.chain(dynlist);
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
