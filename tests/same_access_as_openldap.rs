@@ -7,6 +7,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "same_access/global.rs"]
+mod global;
+
 use std::fmt::Write as _;
 
 use sapwood_ldap::filter::Assertion;
@@ -56,7 +59,7 @@ const ROLE: &str = "cn=role,ou=groups,dc=example,dc=com";
 /// A group of those whom its URL finds.
 const FOUND: &str = "cn=found,ou=groups,dc=example,dc=com";
 /// What an entry that is added is asked for has no place here: in slapd it has its content.
-const SETS: [&str; 8] = [
+const SETS: [&str; 12] = [
     "user",
     "this/seeAlso & user",
     "user & [cn=group,ou=groups,dc=example,dc=com]->member",
@@ -64,8 +67,16 @@ const SETS: [&str; 8] = [
     "this/-1 & user/-1",
     "user/-* & [ou=staff,ou=people,dc=example,dc=com] & this/-*",
     "([uid=] + user/sn) + [,ou=people,dc=example,dc=com] & this",
+    "[ldap:///ou=people,dc=example,dc=com??sub?(|(sn=anne)(sn=carl))]/entryDN & user",
+    "[ldap:///ou=people,dc=example,dc=com?roleOccupant?sub?(uid=*)]/seeAlso & user",
+    "[ldap:///ou=groups,dc=example,dc=com?member?one?(objectClass=*)]/roleOccupant & user",
+    "[cn=found,ou=groups,dc=example,dc=com]/labeledURI/entryDN & user",
     "this/-* & [ou=staff,ou=people,dc=example,dc=com] | [cn=group,ou=groups,dc=example,dc=com]/member & user",
 ];
+const DATA: &str = "olcDatabase={1}mdb,cn=config";
+const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
+/// Values that name somebody.
+const NAMING: &str = "seeAlso val.regex=\"^uid=([^,]+),(.*)$\"";
 /// DNs that rules and requests name.
 const NAMED: [&str; 8] = [
     SUFFIX,
@@ -172,6 +183,7 @@ fn rule(random: &mut Random) -> String {
         ]);
         let _ = write!(text, " filter={filter}");
     }
+    let mut names_values = false;
     if random.once_in(4) {
         // Filters here assert values of these, which is what slapd looks at.
         let style = random.of(&["exact", "base", "one", "subtree", "children"]);
@@ -183,9 +195,12 @@ fn rule(random: &mut Random) -> String {
             "sn val=anne",
             "sn val.regex=\"^[a-cx]\"",
             "sn val/caseIgnoreMatch=x",
+            "sn val/caseIgnoreMatch.regex=\"^[a-cx]\"",
+            NAMING,
             &names,
             &names,
         ]);
+        names_values = values == NAMING;
         let _ = write!(text, " attrs={values}");
     } else if random.once_in(2) {
         let mut names: Vec<&str> = (0..1 + random.below(3))
@@ -202,7 +217,16 @@ fn rule(random: &mut Random) -> String {
         let _ = write!(text, " attrs={}", names.join(","));
     }
     for _ in 0..1 + random.below(4) {
-        let who = who(random, expands);
+        let who = match names_values && random.once_in(2) {
+            true => random
+                .of(&[
+                    "dn.exact,expand=\"uid=${v1},${v2}\"",
+                    "dn.subtree,expand=\"${v2}\"",
+                    "dn.regex=\"^uid=${v1},\"",
+                ])
+                .to_owned(),
+            false => who(random, expands),
+        };
         let _ = write!(text, " by {who} {}", access(random));
         match random.below(8) {
             0 => text.push_str(" continue"),
@@ -261,6 +285,9 @@ fn who(random: &mut Random, expands: Expands) -> String {
             ])
             .to_owned(),
         17 => format!("group/inetOrgPerson/labeledURI.exact=\"{FOUND}\""),
+        18 if expands == Expands::User && random.once_in(2) => {
+            "set.expand=\"[ldap:///$2??one?(uid=$1)]/entryDN & user\"".to_owned()
+        }
         18 => format!("set=\"{}\"", random.of(&SETS)),
         _ => "users peername.ip=127.0.0.0%255.0.0.0".to_owned(),
     }
@@ -397,11 +424,11 @@ impl Pair {
     }
 
     /// Puts rules in force.
-    fn set(&mut self, rules: &[String]) {
+    fn put(&mut self, list: &str, rules: &[String]) {
         let values: Vec<&str> = rules.iter().map(String::as_str).collect();
         let change = [(Replace, "olcAccess", values.as_slice())];
-        let change = requests::modify(1, "olcDatabase={1}mdb,cn=config", &change);
-        let _ = writeln!(self.history, "rules:");
+        let change = requests::modify(1, list, &change);
+        let _ = writeln!(self.history, "rules of {list}:");
         for rule in rules {
             let _ = writeln!(self.history, "    {rule}");
         }
@@ -413,6 +440,11 @@ impl Pair {
                 self.history
             );
         }
+    }
+
+    /// Puts rules of the data in force, all of which are as at the beginning.
+    fn set(&mut self, rules: &[String]) {
+        self.put(DATA, rules);
         // What was deleted is there again, by whomever.
         for dn in OTHERS {
             for admin in &mut self.admins {
@@ -464,9 +496,22 @@ impl Pair {
             let above = slapd.matched.ends_with(&sapwood.matched);
             return slapd.matched.is_empty() || above && !reads;
         }
+        if slapd.code == ResultCode::Success
+            && slapd.entries.is_empty()
+            && *sapwood == Told::refused()
+        {
+            // slapd looks at the root DSE and at the schema by the filter alone.
+            return matches!(request, Request::Search(search) if global::BASES.contains(&search.base));
+        }
         if slapd.code == ResultCode::NoSuchObject && *sapwood == Told::refused() {
             // Who may do so with no entry at all is refused without a look, as with what is certainly not there.
-            let elsewhere = self.clients[who][1].ask_all(nowhere(*request), &[]);
+            let elsewhere = match *request {
+                Request::Compare(compare) if global::BASES.contains(&compare.dn) => {
+                    global::elsewhere(compare)
+                }
+                request => nowhere(request),
+            };
+            let elsewhere = self.clients[who][1].ask_all(elsewhere, &[]);
             return told(&elsewhere) == Told::refused();
         }
         let dns: Vec<&str> = match request {

@@ -6,7 +6,7 @@ use sapwood_ldap::filter::{Filter, FilterBuf};
 use sapwood_ldap::limits::FILTER_BYTES_MAX;
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight};
+use crate::access::{Asked, EntryGrants, Everywhere, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{self, Embedded, Engine, EntryId, Read, Table};
 use crate::entry::Entry;
@@ -200,13 +200,17 @@ impl Running {
         while let Some(question) = self.questions.last() {
             // What may be compared need not be what filters may ask for.
             let is_filter = matches!(question, Question::Asserted(_));
+            let grants = self.requester.grants();
             let look = Look {
                 schema: snapshot.schema(),
                 attributes: match synthetic {
                     Some((context, _)) => context.attributes(),
                     None => &snapshot.state().attributes,
                 },
-                grants: self.requester.grants(),
+                grants: match synthetic {
+                    Some(_) => grants.of_synthetic().unwrap_or(grants),
+                    None => grants,
+                },
                 sight: self.sight,
                 on_entry: self.on_entry.as_deref().filter(|_| is_filter),
                 collective: snapshot.collective()?,
@@ -290,12 +294,14 @@ fn begin<E: Engine>(
         Base::Nowhere(outcome) => return Err(outcome.into()),
     };
     let slot = grants.slot(known.id());
-    let (sight, may_ever) = match &synthetic {
-        Some(_) => {
-            let sight = grants.sight_of_synthetic();
-            (sight, grants.searches(schema, sight, known.id()))
-        }
-        None => (grants.sight(), grants.everywhere(slot, Rights::COMPARE)),
+    let global = synthetic.as_ref().and_then(|_| grants.of_synthetic());
+    let (granted, sight) = match &synthetic {
+        Some(_) => (global.unwrap_or(grants), grants.sight_of_synthetic()),
+        None => (grants, grants.sight()),
+    };
+    let may_ever = match (&synthetic, global) {
+        (Some(_), None) => grants.searches(schema, sight, known.id()),
+        _ => granted.everywhere(slot, Rights::COMPARE),
     };
     // Told without a look, so that it tells nothing.
     if may_ever == Everywhere::Never {
@@ -303,7 +309,23 @@ fn begin<E: Engine>(
     }
     let mut on_entry = None;
     let (id, attributes) = match &synthetic {
-        Some(base) => (EntryId::ROOT, base.context.attributes()),
+        Some(base) => {
+            if let (Some(global), Some(entry)) = (global, base.entry()) {
+                let reading = (snapshot.view(), schema);
+                let granted = global.on_synthetic(reading, (&base.context, entry))?;
+                if !granted.has_on_value((schema, known.id()), value, Rights::COMPARE) {
+                    return Err(match granted.has(Slot::ENTRY, Rights::DISCLOSE) {
+                        true => may_not_compare(),
+                        false => Stop::refuse(
+                            ResultCode::NoSuchObject,
+                            format!("there is no entry {dn:?}"),
+                        ),
+                    });
+                }
+                on_entry = Some(Box::new(granted));
+            }
+            (EntryId::ROOT, base.context.attributes())
+        }
         None => {
             let viewer = (!grants.is_unlimited()).then_some(&*requester);
             let target = find(snapshot, dn, normal, options.manage_dsa_it, viewer)?;
@@ -335,7 +357,7 @@ fn begin<E: Engine>(
         }
         _ => None,
     };
-    let compiler = Compiler::new(schema, attributes, (grants, sight));
+    let compiler = Compiler::new(schema, attributes, (granted, sight));
     let (equal, present) = compiler.comparison(known, &wanted, asserted, may_be_compared);
     let mut questions = vec![
         Question::Present(present, known.name().to_owned()),

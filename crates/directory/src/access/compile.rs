@@ -6,13 +6,14 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use sapwood_ldap::filter_text;
 
 use super::condition::Condition;
 use super::evaluate::Evaluate;
-use super::grants::{Bounds, Clause, Grants, RuleFor, Sight};
+use super::grants::{Bounds, Clause, Grants, RuleFor};
 use super::limits::CompiledLimits;
 use super::single::{VALUE_RULES_MAX, ValueTest};
 use super::who::CompiledWho;
@@ -109,8 +110,8 @@ pub(crate) struct AccessRules {
     pub(super) protected: Option<Slot>,
     /// Whether rules depend on data such as groups. Grants are then compiled again for each commit.
     pub(super) needs_data: bool,
-    /// How many of the rules, from the first on, cover naming contexts only. The others are global.
-    local: usize,
+    /// Which of the rules are global: the last ones.
+    pub(super) global: Range<usize>,
     /// The naming contexts, each with the number of the list that covers it. Empty if one list covers all of them.
     contexts: Vec<(NormalDn, usize)>,
 }
@@ -151,7 +152,7 @@ impl AccessRules {
             slots: Slot::OTHERS.index() + 1,
             protected: None,
             needs_data: false,
-            local: 0,
+            global: 0..0,
             contexts: Vec::new(),
         }
     }
@@ -237,7 +238,12 @@ impl AccessRules {
                 }
                 None => None,
             };
-            let compiled = CompiledRule::new(schema, list, rule, is_about).map_err(at(number))?;
+            let regex = match values.and_then(|test: usize| value_tests.get(test)) {
+                Some(ValueTest::Matches(regex)) => Some(regex),
+                _ => None,
+            };
+            let compiled = CompiledRule::new(schema, (list, regex), rule, is_about);
+            let compiled = compiled.map_err(at(number))?;
             rules.push(CompiledRule { values, ..compiled });
         }
         value_slots.sort_unstable();
@@ -255,11 +261,12 @@ impl AccessRules {
             .lists
             .iter()
             .filter(|list| list.of != ListScope::Global);
+        let local: usize = local.map(|list| list.rules.len()).sum();
         Ok(AccessRules {
             needs_data: rules.iter().any(CompiledRule::needs_data)
                 || limits.iter().any(CompiledLimits::needs_data),
             limits,
-            local: local.map(|list| list.rules.len()).sum(),
+            global: local..rules.len(),
             contexts: contexts(schema, &policy)?,
             policy,
             version,
@@ -371,8 +378,8 @@ impl AccessRules {
         let mut conditions = Vec::new();
         let mut rules = Vec::with_capacity(self.rules.len());
         let mut work = 0;
-        for rule in &self.rules {
-            rules.push(rule.for_one(&asker, data, (&mut conditions, &mut work))?);
+        for (place, rule) in self.rules.iter().enumerate() {
+            rules.push(rule.for_one(place, &asker, data, (&mut conditions, &mut work))?);
         }
         let limits = CompiledLimits::first(&self.limits, &asker, data, &mut work)?;
         let state = data.map_or_else(|| NO_STATE.clone(), |(_, state)| state.clone());
@@ -387,20 +394,9 @@ impl AccessRules {
         (limits, work): (Option<SearchBounds>, u64),
     ) -> Grants {
         let bounds = Bounds::of(&rules, self.slots, &self.lists());
-        let synthetic = match self.rules.len() == self.local {
-            // Without global rules everybody may read the synthetic entries.
-            true => Sight::Public,
-            false => {
-                let global = rules.get(self.local..).unwrap_or_default();
-                match Bounds::of(global, self.slots, &[None]).sight(self.protected) {
-                    Sight::All | Sight::Public => Sight::Public,
-                    Sight::Nothing | Sight::Decided => Sight::Nothing,
-                }
-            }
-        };
         Grants {
             sight: bounds.sight(self.protected),
-            synthetic,
+            global: OnceLock::new(),
             rules,
             conditions,
             limits,
@@ -471,6 +467,8 @@ impl<'a> Asker<'a> {
 pub(super) struct Need {
     pub(super) of_self: bool,
     pub(super) conditions: Vec<Condition>,
+    /// What a value must meet.
+    pub(super) of_value: Vec<Condition>,
     /// The work of deciding, about one unit a nanosecond.
     pub(super) work: u64,
 }
@@ -480,7 +478,7 @@ pub(super) type Data<'d, R> = Option<((&'d R, &'d Schema), &'d Arc<State>)>;
 impl CompiledRule {
     fn new(
         schema: &Schema,
-        list: Option<usize>,
+        (list, regex): (Option<usize>, Option<&Arc<Regex>>),
         rule: &Rule,
         slots: Box<[bool]>,
     ) -> std::result::Result<CompiledRule, String> {
@@ -511,7 +509,7 @@ impl CompiledRule {
             let who = clause
                 .who
                 .iter()
-                .map(|who| CompiledWho::new(schema, who, &source));
+                .map(|who| CompiledWho::new(schema, who, (&source, regex)));
             by.push(CompiledBy {
                 who: who.collect::<std::result::Result<_, String>>()?,
                 own_values: clause.own_values,
@@ -541,6 +539,7 @@ impl CompiledRule {
     /// The rule, reduced to the clauses that can apply to one identity.
     fn for_one<R: Evaluate>(
         &self,
+        place: usize,
         asker: &Asker<'_>,
         data: Data<'_, R>,
         (conditions, work): (&mut Vec<Condition>, &mut u64),
@@ -564,6 +563,7 @@ impl CompiledRule {
             let clause = Clause {
                 of_self: need.of_self,
                 needs: add(need.conditions),
+                of_value: need.of_value.into(),
                 own_values: by.own_values,
                 grant: by.grant,
                 then: by.then,
@@ -581,6 +581,7 @@ impl CompiledRule {
             clauses.push(Clause::nothing(self.by.len()));
         }
         Ok(RuleFor {
+            place,
             list: self.list,
             entries: self.entries.clone(),
             needs: add(self.needs.clone()),

@@ -13,11 +13,12 @@ use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names;
 use crate::policy::entry_test::EntryTest;
-use crate::policy::expansion::{Expansion, escaped};
+use crate::policy::expansion::{Expansion, Written, escaped};
 use crate::policy::regex::{self, MATCHING_WORK, Regex};
 use crate::policy::{DnScope, TextStyle};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
+use crate::synthetic::{Context, Synthetic};
 
 /// An entry that rights are asked on.
 pub(crate) struct Asked<'a, R: Read> {
@@ -53,6 +54,8 @@ pub(super) enum Condition {
 
 /// Work of making a pattern ready, for each byte of it.
 pub(super) const COMPILING_WORK: u64 = 400;
+/// Bytes that a pattern has beside the value that it is made of.
+const EXPANDED_PATTERN_BYTES: u64 = 128;
 /// Work of finding an entry by its DN.
 pub(super) const FINDING_WORK: u64 = 2000;
 
@@ -89,15 +92,19 @@ pub(crate) fn matches_filter<R: Evaluate>(
     filter: &FilterBuf,
     work: &mut u64,
 ) -> Result<Option<bool>> {
-    static ABOVE: OnceLock<Grants> = OnceLock::new();
-    let granted = (ABOVE.get_or_init(Grants::unlimited), None);
     view.evaluate(
         (schema, &state.attributes),
-        granted,
+        (above_rules(), None),
         id,
         filter.as_filter(),
         work,
     )
+}
+
+/// The grants of who is above all rules.
+pub(super) fn above_rules() -> &'static Grants {
+    static ABOVE: OnceLock<Grants> = OnceLock::new();
+    ABOVE.get_or_init(Grants::unlimited)
 }
 
 /// The same, however much it takes, which is added to `work`.
@@ -139,7 +146,7 @@ impl Condition {
     /// Whether an entry meets it. What that takes is added to `work`, in about as many nanoseconds.
     pub(super) fn holds<R: Evaluate>(
         &self,
-        asked: &Asked<'_, R>,
+        (asked, synthetic): (&Asked<'_, R>, Option<(&Context, &Synthetic)>),
         state: &State,
         work: &mut u64,
     ) -> Result<bool> {
@@ -150,7 +157,13 @@ impl Condition {
                 *work = work.saturating_add(MATCHING_WORK * text.len() as u64);
                 regex.is_match(&text)
             }
-            Condition::Filter(filter) => matches(reading, state, asked.id, filter, work)?,
+            Condition::Filter(filter) => match synthetic {
+                Some(synthetic) => {
+                    let known = (asked.schema, above_rules());
+                    (asked.view).evaluate_synthetic(known, synthetic, filter.as_filter(), work)?
+                }
+                None => matches(reading, state, asked.id, filter, work)?,
+            },
             Condition::Own(id) => asked.id == *id,
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
             Condition::Dn(expansion, scope, who) => {
@@ -179,6 +192,40 @@ impl Condition {
                 set.is_met(reading, Some(asked), user, work)?
             }
         })
+    }
+}
+
+impl Condition {
+    /// Whether a value meets it, whose text is in normal form. Only names and texts are made of values.
+    pub(super) fn holds_for_value(&self, schema: &Schema, value: &str) -> bool {
+        match self {
+            Condition::Dn(expansion, scope, who) => {
+                let mut dn = NormalDn::new();
+                let text = expansion.fill(value, Written::AsItIs);
+                text.is_some_and(|text| dn.parse(schema, text.as_bytes()).is_ok())
+                    && EntryTest::of(*scope, dn).holds(who)
+            }
+            Condition::Text(expansion, style, text) => {
+                let written = match style {
+                    TextStyle::Regex => Written::InRegex,
+                    TextStyle::Exact | TextStyle::Expand => Written::AsItIs,
+                };
+                let pattern = expansion.fill(value, written);
+                pattern.is_some_and(|pattern| text_is(*style, text, &pattern))
+            }
+            _ => false,
+        }
+    }
+
+    /// Work of that for a value of so many bytes.
+    pub(super) fn value_work(&self, bytes: usize) -> u64 {
+        let bytes = bytes as u64;
+        match self {
+            Condition::Text(_, TextStyle::Regex, _) => {
+                COMPILING_WORK * (EXPANDED_PATTERN_BYTES + bytes)
+            }
+            _ => FINDING_WORK + MATCHING_WORK * bytes,
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use crate::attributes::AttributeTable;
 use crate::engine::{EntryId, Read};
 use crate::error::Result;
 use crate::schema::Schema;
+use crate::state::State;
+use crate::synthetic::{Context, Synthetic};
 
 /// A view that tells whether an entry matches a filter. Searches evaluate filters, and ask access rules what they may
 /// look at; rules ask for filters, and know nothing of searches.
@@ -22,4 +24,24 @@ pub(crate) trait Evaluate: Read {
         filter: Filter<'_>,
         work: &mut u64,
     ) -> Result<Option<bool>>;
+
+    /// The entries that a filter may be true of for somebody to whom this is granted on all entries, if indexes tell
+    /// that and these are no more than `most`.
+    fn indexed(
+        &self,
+        known: (&Schema, &State),
+        grants: &Grants,
+        filter: Filter<'_>,
+        most: usize,
+    ) -> Result<Option<Vec<EntryId>>>;
+
+    /// Whether a filter is true of a synthetic entry, from which these grants hide nothing. What that takes is added to
+    /// `work`.
+    fn evaluate_synthetic(
+        &self,
+        known: (&Schema, &Grants),
+        synthetic: (&Context, &Synthetic),
+        filter: Filter<'_>,
+        work: &mut u64,
+    ) -> Result<bool>;
 }

@@ -1,13 +1,15 @@
 //! Why somebody may do something: the rules that were tried, one after the other.
 
 use super::compile::Slot;
-use super::condition::Asked;
+use super::condition::{Asked, Condition};
 use super::evaluate::Evaluate;
 use super::grants::{Grants, Met};
-use super::single::ValueTest;
+use super::single::{ValueTest, text_as_matched};
+use crate::engine::EntryId;
 use crate::error::Result;
 use crate::policy::{ListScope, Rights, Rule, Then};
-use crate::schema::AttributeType;
+use crate::schema::{AttributeType, Schema};
+use crate::synthetic::{Context, Synthetic};
 
 /// What rules say of somebody, an entry and an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,44 @@ impl Grants {
         slot: Slot,
         value: Option<(&AttributeType, &[u8])>,
     ) -> Result<Explanation> {
+        self.explain_met(&Met::new(self, asked), slot, value)
+    }
+
+    /// The same on a synthetic entry. Where no rules cover it, everybody may read it.
+    pub(crate) fn explain_synthetic<R: Evaluate>(
+        &self,
+        (view, schema): (&R, &Schema),
+        (context, entry): (&Context, &Synthetic),
+        slot: Slot,
+        value: Option<(&AttributeType, &[u8])>,
+    ) -> Result<Explanation> {
+        let Some(global) = self.of_synthetic() else {
+            return Ok(Explanation {
+                rights: match self.is_unlimited() {
+                    true => Rights::ALL,
+                    false => Rights::UP_TO_READ,
+                },
+                is_above_rules: self.is_unlimited(),
+                tried: Vec::new(),
+                is_decided: false,
+            });
+        };
+        let asked = Asked {
+            view,
+            schema,
+            dn: entry.normal_dn(),
+            id: EntryId::ROOT,
+        };
+        let met = Met::of_synthetic(global, &asked, (context, entry));
+        global.explain_met(&met, slot, value)
+    }
+
+    fn explain_met<R: Evaluate>(
+        &self,
+        met: &Met<'_, '_, R>,
+        slot: Slot,
+        value: Option<(&AttributeType, &[u8])>,
+    ) -> Result<Explanation> {
         let mut explanation = Explanation {
             rights: Rights::NONE,
             is_above_rules: self.is_unlimited(),
@@ -67,15 +107,15 @@ impl Grants {
             explanation.rights = Rights::ALL;
             return Ok(explanation);
         }
-        let met = Met::new(self, asked);
+        let asked = met.asked;
         let is_self = Some(asked.id) == self.entry;
         let mut rights = Rights::NONE;
-        for (place, known) in self.rules.iter().enumerate() {
+        for known in &self.rules {
             if !met.is_in_list(known) {
                 continue;
             }
             let mut tried = |what| {
-                let written = self.set.written(place);
+                let written = self.set.written(known.place);
                 explanation
                     .tried
                     .extend(written.map(|(list, number, rule)| TriedRule {
@@ -104,7 +144,13 @@ impl Grants {
             let mut applied = Vec::new();
             let mut then = Then::Continue;
             for clause in &known.clauses {
-                if !met.is_meant(clause, is_self)? {
+                let meets = |need: &Condition| {
+                    value.is_some_and(|(known, value)| {
+                        let text = text_as_matched(asked.schema, known, value);
+                        need.holds_for_value(asked.schema, &text)
+                    })
+                };
+                if !met.is_meant(clause, is_self)? || !clause.of_value.iter().all(meets) {
                     continue;
                 }
                 rights = clause.grant.after(rights);

@@ -1,14 +1,14 @@
 //! The rights of an identity: on every entry, as far as the rules alone tell, and on one entry.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sapwood_ldap::list::OctetStrings;
 
 use super::compile::{AccessRules, NO_STATE, Slot};
 use super::condition::{Asked, Condition};
 use super::evaluate::Evaluate;
-use super::single::{ByValue, SingleValues, Step};
+use super::single::{ByValue, SingleValues, Step, StepClause};
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, EntryId};
 use crate::error::Result;
@@ -16,6 +16,7 @@ use crate::policy::entry_test::EntryTest;
 use crate::policy::{Grant, Rights, SearchBounds, Subject, Then};
 use crate::schema::{AttributeType, AttributeTypeId, Schema};
 use crate::state::State;
+use crate::synthetic::{Context, Synthetic};
 
 /// Work of trying a rule on an entry, without its conditions on the content.
 const RULE_WORK: u64 = 100;
@@ -30,8 +31,8 @@ pub(crate) struct Grants {
     pub(super) entry: Option<EntryId>,
     pub(super) bounds: Bounds,
     pub(super) sight: Sight,
-    /// How much of the synthetic entries is visible.
-    pub(super) synthetic: Sight,
+    /// What the global rules alone grant, once it is asked for. Only they cover synthetic entries.
+    pub(super) global: OnceLock<Box<Grants>>,
     /// The conditions of all rules and clauses, which refer to them by their index here.
     pub(super) conditions: Vec<Condition>,
     /// The bounds of the first limit that applies to the identity.
@@ -44,8 +45,10 @@ pub(crate) struct Grants {
 }
 
 /// A rule, reduced to the clauses that can apply to one identity.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RuleFor {
+    /// Its index among all rules as written.
+    pub(super) place: usize,
     /// The number of its list, if that list covers only some naming contexts.
     pub(super) list: Option<usize>,
     pub(super) entries: Option<EntryTest>,
@@ -65,6 +68,8 @@ pub(super) struct Clause {
     pub(super) of_self: bool,
     /// The conditions that an entry must meet.
     pub(super) needs: Box<[usize]>,
+    /// Those that a value must meet.
+    pub(super) of_value: Arc<[Condition]>,
     /// Whether only for changes of values that name somebody who asks.
     pub(super) own_values: Option<Subject>,
     pub(super) grant: Grant,
@@ -79,6 +84,7 @@ impl Clause {
         Clause {
             of_self: false,
             needs: [].into(),
+            of_value: [].into(),
             own_values: None,
             grant: Grant::Set(Rights::NONE),
             then: Then::Stop,
@@ -88,7 +94,10 @@ impl Clause {
 
     /// Whether it holds for every entry, whatever is done with it.
     pub(super) fn is_always(&self) -> bool {
-        !self.of_self && self.needs.is_empty() && self.own_values.is_none()
+        !self.of_self
+            && self.needs.is_empty()
+            && self.of_value.is_empty()
+            && self.own_values.is_none()
     }
 }
 
@@ -283,7 +292,7 @@ impl Grants {
             entry: None,
             bounds,
             sight: Sight::All,
-            synthetic: Sight::All,
+            global: OnceLock::new(),
             conditions: Vec::new(),
             limits: None,
             state: NO_STATE.clone(),
@@ -358,10 +367,34 @@ impl Grants {
         self.sight
     }
 
-    /// How much of the synthetic entries is visible. Only global rules cover them.
-    #[inline]
+    /// What is granted on synthetic entries. Only global rules cover them: `None` without any, when everybody may read
+    /// them.
+    pub(crate) fn of_synthetic(&self) -> Option<&Grants> {
+        let global = || {
+            let first = self.set.global.start;
+            let rules = self.rules.get(first..).unwrap_or_default().to_vec();
+            let bounds = Bounds::of(&rules, self.set.slots, &[None]);
+            Box::new(Grants {
+                set: self.set.clone(),
+                entry: self.entry,
+                sight: bounds.sight(self.set.protected),
+                rules,
+                bounds,
+                global: OnceLock::new(),
+                conditions: self.conditions.clone(),
+                limits: None,
+                state: self.state.clone(),
+                work: self.work,
+                is_unlimited: false,
+            })
+        };
+        let is_covered = !self.is_unlimited && !self.set.global.is_empty();
+        is_covered.then(|| &**self.global.get_or_init(global))
+    }
+
+    /// How much of the synthetic entries is visible.
     pub(crate) fn sight_of_synthetic(&self) -> Sight {
-        self.synthetic
+        self.of_synthetic().map_or(Sight::Public, Grants::sight)
     }
 
     /// On which entries the identity has these rights. It reads no entry: a requester without them anywhere is refused
@@ -571,16 +604,36 @@ impl Grants {
         work: &mut u64,
     ) -> Result<EntryGrants> {
         let met = Met::new(self, asked);
+        let granted = self.on_met(&met)?;
+        let trying = self.trying_work().saturating_mul(self.set.slots as u64);
+        *work = work.saturating_sub(trying.saturating_add(met.work.get()));
+        Ok(granted)
+    }
+
+    /// The rights on all slots of a synthetic entry.
+    pub(crate) fn on_synthetic<R: Evaluate>(
+        &self,
+        (view, schema): (&R, &Schema),
+        (context, entry): (&Context, &Synthetic),
+    ) -> Result<EntryGrants> {
+        let asked = Asked {
+            view,
+            schema,
+            dn: entry.normal_dn(),
+            id: EntryId::ROOT,
+        };
+        self.on_met(&Met::of_synthetic(self, &asked, (context, entry)))
+    }
+
+    fn on_met<R: Evaluate>(&self, met: &Met<'_, '_, R>) -> Result<EntryGrants> {
         let mut rules = Vec::new();
         for rule in &self.rules {
             if met.is_about(rule)? {
                 rules.push(rule);
             }
         }
-        let granted = self.by_rules(&rules, Some(asked.id) == self.entry, |at| met.meets(at))?;
-        let trying = self.trying_work().saturating_mul(self.set.slots as u64);
-        *work = work.saturating_sub(trying.saturating_add(met.work.get()));
-        Ok(granted)
+        let is_self = Some(met.asked.id) == self.entry;
+        self.by_rules(&rules, is_self, |at| met.meets(at))
     }
 
     /// The rights on all slots of an entry that exactly these rules cover.
@@ -618,7 +671,9 @@ impl Grants {
 /// Which conditions an entry meets. Each is evaluated when it is first asked for, and only once.
 pub(super) struct Met<'m, 'a, R: Evaluate> {
     grants: &'m Grants,
-    asked: &'m Asked<'a, R>,
+    pub(super) asked: &'m Asked<'a, R>,
+    /// The entry and its context, if it is a synthetic one.
+    synthetic: Option<(&'m Context, &'m Synthetic)>,
     /// The result of [`AccessRules::list_of`] for the entry.
     list: OnceCell<Option<usize>>,
     known: RefCell<Vec<Option<bool>>>,
@@ -631,9 +686,22 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         Met {
             grants,
             asked,
+            synthetic: None,
             list: OnceCell::new(),
             known: RefCell::new(vec![None; grants.conditions.len()]),
             work: Cell::new(0),
+        }
+    }
+
+    /// The same for a synthetic entry.
+    pub(super) fn of_synthetic(
+        grants: &'m Grants,
+        asked: &'m Asked<'a, R>,
+        synthetic: (&'m Context, &'m Synthetic),
+    ) -> Met<'m, 'a, R> {
+        Met {
+            synthetic: Some(synthetic),
+            ..Met::new(grants, asked)
         }
     }
 
@@ -643,7 +711,8 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         }
         let mut work = self.work.get();
         let condition_asked = &self.grants.conditions[condition];
-        let meets = condition_asked.holds(self.asked, &self.grants.state, &mut work)?;
+        let about = (self.asked, self.synthetic);
+        let meets = condition_asked.holds(about, &self.grants.state, &mut work)?;
         self.work.set(work);
         self.known.borrow_mut()[condition] = Some(meets);
         Ok(meets)
@@ -721,16 +790,18 @@ fn step(
 ) -> Result<Step> {
     let mut step = Step {
         test: rule.values,
-        grants: Vec::new(),
-        stops: false,
+        clauses: Vec::new(),
     };
     for clause in &rule.clauses {
         if (clause.of_self && !is_self) || !own.are_meant(clause) || !all(&clause.needs, &meets)? {
             continue;
         }
-        step.grants.push(clause.grant);
-        step.stops = clause.then == Then::Stop;
-        if clause.then != Then::Continue {
+        step.clauses.push(StepClause {
+            needs: clause.of_value.clone(),
+            grant: clause.grant,
+            then: clause.then,
+        });
+        if clause.then != Then::Continue && clause.of_value.is_empty() {
             break;
         }
     }

@@ -5,25 +5,19 @@ use std::sync::Arc;
 
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::url::{LdapUrl, Scheme, Scope};
 
 use super::condition::{FINDING_WORK, entry_matches, group_filter, matches};
 use super::evaluate::Evaluate;
+use super::found::Url;
 use super::set::VALUES_MAX;
 use super::values::{VALUE_WORK, ValueReader};
 use crate::engine::EntryId;
 use crate::error::Result;
-use crate::policy::DnScope;
-use crate::policy::entry_test::EntryTest;
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 
 /// Most URLs of a group that are looked at.
 const URLS_MAX: usize = 64;
-/// Bytes of a URL that is looked at.
-const URL_BYTES_MAX: usize = 4 << 10;
-/// Work of reading a byte of a URL.
-const URL_BYTE_WORK: u64 = 100;
 
 /// Which members a group has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,36 +169,9 @@ impl GroupTest {
         own: EntryId,
         work: &mut u64,
     ) -> Result<bool> {
-        if url.len() > URL_BYTES_MAX {
-            return Ok(false);
-        }
-        *work = work.saturating_add(URL_BYTE_WORK * url.len() as u64);
-        let url = std::str::from_utf8(url).ok().map(LdapUrl::parse);
-        let Some(Ok(url)) = url else {
-            return Ok(false);
-        };
-        let is_here = url.scheme == Scheme::Ldap && url.host.is_empty() && url.port.is_none();
-        let scope = match url.scope.unwrap_or(Scope::Base) {
-            Scope::Base => DnScope::Base,
-            Scope::One => DnScope::One,
-            Scope::Sub => DnScope::Subtree,
-            Scope::Subordinates => DnScope::Children,
-        };
-        let mut base = NormalDn::new();
-        let is_dn = base.parse(reader.schema, url.dn.as_bytes()).is_ok();
-        if !is_here || !is_dn || !EntryTest::of(scope, base).holds(&self.dn) {
-            return Ok(false);
-        }
-        let filter = url.filter.as_deref().unwrap_or("(objectClass=*)");
-        match filter_text::parse(filter) {
-            Ok(filter) => matches(
-                (reader.view, reader.schema),
-                reader.state,
-                own,
-                &filter,
-                work,
-            ),
-            Err(_) => Ok(false),
+        match Url::read(reader.schema, url, work) {
+            Some(url) => url.finds(reader, (own, &self.dn), work),
+            None => Ok(false),
         }
     }
 }

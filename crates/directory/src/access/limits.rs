@@ -137,7 +137,7 @@ impl CompiledLimits {
             Who::Dn(pattern) if pattern.scope == DnScope::Regex => {
                 CompiledWho::Matches(Box::new(Regex::new(&pattern.dn)?))
             }
-            who => CompiledWho::new(schema, who, &Source::Whole)?,
+            who => CompiledWho::new(schema, who, (&Source::Whole, None))?,
         };
         Ok(CompiledLimits {
             who,

@@ -7,6 +7,7 @@
 //! | `evaluate` | evaluates a filter for a condition |
 //! | `group`, `set`, `values` | members of groups and sets |
 //! | `single` | rules about single values of an attribute |
+//! | `found` | what URLs in rules find |
 //! | `grants` | the rights on all entries, and on one |
 //! | `decider` | the rights on the entries of a search |
 //! | `limits` | limits of searches |
@@ -27,6 +28,7 @@ mod condition;
 mod decider;
 mod evaluate;
 mod explain;
+mod found;
 mod grants;
 mod group;
 mod limits;

@@ -7,6 +7,7 @@
 //!  step  /attribute, or ->attribute: the values of the entries that the texts name
 //!        /attribute*: the same, and those of the entries that these values name, and so on
 //!        /-2: the names so many above; /-*: all names above, and itself
+//!        a step from a URL: the values of the entries that it finds
 //! ```
 //!
 //! Names and values are compared as texts, octet by octet: each in normal form, as [`NormalDn`] writes names.
@@ -18,9 +19,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::condition::{Asked, FINDING_WORK};
 use super::evaluate::Evaluate;
+use super::found::{Url, is_url};
 use super::values::{VALUE_WORK, ValueReader, text_of};
 use crate::engine::EntryId;
 use crate::error::{Error, Result};
+use crate::names;
 use crate::policy::expansion::{Expansion, Written};
 use crate::policy::set::{Join, OriginOf, PartOf, SetOf, StepOf};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
@@ -50,8 +53,25 @@ pub(super) enum Attribute {
 #[derive(Debug)]
 pub(super) enum Text {
     Constant(String),
-    /// With what the name of the entry matched.
-    Expanded(Expansion),
+    /// With what the name of the entry matched, written so.
+    Expanded(Expansion, Written),
+}
+
+/// What a name in a set stands for.
+pub(super) fn attribute_of(schema: &Schema, name: &str) -> std::result::Result<Attribute, String> {
+    if name.eq_ignore_ascii_case("entryDN") {
+        return Ok(Attribute::Name);
+    }
+    match schema.attribute_type(name.as_bytes()) {
+        None => Err(format!("there is no attribute type {name:?}")),
+        Some(known) if schema.is_protected(known.id()) => {
+            Err(format!("sets do not look at {name}"))
+        }
+        Some(known) if schema.is_computed(known.id()) => {
+            Err(format!("{name} is computed, and not there for sets"))
+        }
+        Some(known) => Ok(Attribute::Type(known.id())),
+    }
 }
 
 impl Set {
@@ -60,7 +80,7 @@ impl Set {
         self.parts().any(|part| match &part.origin {
             OriginOf::This => true,
             OriginOf::User => false,
-            OriginOf::Text(text) => matches!(text, Text::Expanded(_)),
+            OriginOf::Text(text) => matches!(text, Text::Expanded(..)),
             OriginOf::Set(set) => set.asks_for_entry(),
         })
     }
@@ -191,20 +211,28 @@ impl<R: Evaluate> Asking<'_, R> {
             OriginOf::User if self.user.is_empty() => Texts::new(),
             OriginOf::User => Texts::from([self.user.as_bytes().to_vec()]),
             OriginOf::Text(Text::Constant(text)) => Texts::from([text.clone().into_bytes()]),
-            OriginOf::Text(Text::Expanded(text)) => {
+            OriginOf::Text(Text::Expanded(text, written)) => {
                 // What the name does not have is no text.
-                let text = text.fill(&self.this, Written::AsItIs);
+                let text = text.fill(&self.this, *written);
                 text.into_iter().map(String::into_bytes).collect()
             }
             OriginOf::Set(set) => self.set(set)?,
         };
+        // What was joined of values is no URL, whatever stands in these.
+        let mut searches = !origin.is_joined();
         for step in steps {
-            texts = self.step(step, texts)?;
+            texts = self.step(step, texts, searches)?;
+            searches = true;
         }
         Ok(texts)
     }
 
-    fn step(&mut self, step: &Step, texts: Texts) -> std::result::Result<Texts, Stop> {
+    fn step(
+        &mut self,
+        step: &Step,
+        texts: Texts,
+        searches: bool,
+    ) -> std::result::Result<Texts, Stop> {
         let mut found = Texts::new();
         match step {
             StepOf::Above(levels) => {
@@ -215,7 +243,7 @@ impl<R: Evaluate> Asking<'_, R> {
             StepOf::Values { attribute, closure } => {
                 let mut nodes: VecDeque<Vec<u8>> = texts.into_iter().collect();
                 while let Some(node) = nodes.pop_front() {
-                    for value in self.values(&node, *attribute)? {
+                    for value in self.values(&node, *attribute, searches)? {
                         if found.insert(value.clone()) && *closure {
                             nodes.push_back(value);
                         }
@@ -231,15 +259,16 @@ impl<R: Evaluate> Asking<'_, R> {
         let Some((StepOf::Values { attribute, closure }, before)) = part.steps.split_last() else {
             return Ok(self.part(part)?.contains(text));
         };
+        let searches = !before.is_empty() || !part.origin.is_joined();
         let nodes = self.steps(&part.origin, before)?;
         let mut nodes: VecDeque<Vec<u8>> = nodes.into_iter().collect();
         let mut known = Texts::new();
         while let Some(node) = nodes.pop_front() {
-            if self.has(&node, *attribute, text)? {
+            if self.has(&node, *attribute, text, searches)? {
                 return Ok(true);
             }
             if *closure {
-                for value in self.values(&node, *attribute)? {
+                for value in self.values(&node, *attribute, searches)? {
                     if known.insert(value.clone()) {
                         nodes.push_back(value);
                     }
@@ -295,14 +324,63 @@ impl<R: Evaluate> Asking<'_, R> {
         &mut self,
         node: &[u8],
         attribute: Attribute,
+        searches: bool,
     ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
+        if is_url(node) {
+            return self.found_by(node, attribute, searches);
+        }
         let attribute = match attribute {
             Attribute::Name => return Ok(self.own_name(node).into_iter().collect()),
             Attribute::Type(attribute) => attribute,
         };
-        let Some(id) = self.find(node)? else {
+        match self.find(node)? {
+            Some(id) => self.values_of(id, attribute),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What the entries that a URL finds have of an attribute; where they do not have it, of the last one that the URL
+    /// names, as in slapd.
+    fn found_by(
+        &mut self,
+        url: &[u8],
+        attribute: Attribute,
+        searches: bool,
+    ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
+        let (view, schema, state) = self.reading;
+        let Some(url) = Url::read(schema, url, &mut self.work).filter(|_| searches) else {
             return Ok(Vec::new());
         };
+        let reader = ValueReader::new(view, schema, state);
+        let found = url.entries(&reader, self.values_left, &mut self.work)?;
+        let mut values = Vec::new();
+        for id in found.ok_or(Stop::TooMany)? {
+            let named = url
+                .attributes()
+                .filter_map(|name| attribute_of(schema, name).ok());
+            for attribute in std::iter::once(attribute).chain(named) {
+                let own = match attribute {
+                    Attribute::Name => {
+                        self.count_value()?;
+                        let name = names::normal_dn_of(view, schema, id)?;
+                        vec![name.to_text().into_bytes()]
+                    }
+                    Attribute::Type(attribute) => self.values_of(id, attribute)?,
+                };
+                if !own.is_empty() {
+                    values.extend(own);
+                    break;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    fn values_of(
+        &mut self,
+        id: EntryId,
+        attribute: AttributeTypeId,
+    ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
         let (view, schema, state) = self.reading;
         let known = schema.type_of(attribute);
         let mut values = Vec::new();
@@ -329,7 +407,17 @@ impl<R: Evaluate> Asking<'_, R> {
         node: &[u8],
         attribute: Attribute,
         text: &[u8],
+        searches: bool,
     ) -> std::result::Result<bool, Stop> {
+        if is_url(node) {
+            return match attribute {
+                Attribute::Name if searches => self.is_found_by(node, text),
+                _ => Ok(self
+                    .found_by(node, attribute, searches)?
+                    .iter()
+                    .any(|value| value == text)),
+            };
+        }
         let attribute = match attribute {
             Attribute::Name => return Ok(self.own_name(node).is_some_and(|own| own == text)),
             Attribute::Type(attribute) => attribute,
@@ -340,6 +428,20 @@ impl<R: Evaluate> Asking<'_, R> {
         self.count_value()?;
         let (view, schema, state) = self.reading;
         Ok(ValueReader::new(view, schema, state).has(id, attribute, text, &mut self.work)?)
+    }
+
+    /// Whether a URL finds the entry that a text names. That costs the same however many others it finds.
+    fn is_found_by(&mut self, url: &[u8], text: &[u8]) -> std::result::Result<bool, Stop> {
+        self.count_value()?;
+        let (view, schema, state) = self.reading;
+        let Some(url) = Url::read(schema, url, &mut self.work) else {
+            return Ok(false);
+        };
+        let (Some(name), Some(id)) = (self.name(text), self.find(text)?) else {
+            return Ok(false);
+        };
+        let reader = ValueReader::new(view, schema, state);
+        Ok(url.finds(&reader, (id, &name), &mut self.work)?)
     }
 
     /// A name in normal form, which there need not be an entry of.

@@ -4,11 +4,14 @@
 //! rights on each value are found by themselves. Who asks for an attribute as a whole, such as whether it is there, is
 //! not asking for one of its values: then such rules are passed over, as in slapd.
 
+use std::sync::Arc;
+
 use super::compile::Slot;
+use super::condition::Condition;
 use super::values::text_of;
 use crate::policy::entry_test::EntryTest;
 use crate::policy::regex::Regex;
-use crate::policy::{Attributes, DnPattern, DnScope, Grant, Rights, What};
+use crate::policy::{Attributes, DnPattern, DnScope, Grant, Rights, Then, What};
 use crate::schema::{Assertion, AttributeType, MatchingRule, NormalDn, RuleKind, Schema};
 
 /// The most rules of a directory that look at values: each value may be tried with all of them.
@@ -28,7 +31,7 @@ pub(super) enum ValueTest {
     /// It is a DN that stands so to another one.
     Dn(EntryTest),
     /// Its normal form matches.
-    Matches(Box<Regex>),
+    Matches(Arc<Regex>),
 }
 
 impl ValueTest {
@@ -49,13 +52,23 @@ impl ValueTest {
                 "val is not for {name}, whose values are not compared"
             ));
         }
+        let rule = match &pattern.matching_rule {
+            Some(rule) => {
+                let found = MatchingRule::find(rule.as_bytes());
+                let found =
+                    found.filter(|found| found.kind() == RuleKind::Equality && found.fits(known));
+                let none = || format!("no matching rule {rule:?} compares values of {name}");
+                Some(found.ok_or_else(none)?)
+            }
+            None => None,
+        };
+        // As in slapd, a matching rule counts only where whole values are compared.
         if pattern.scope == DnScope::Regex {
-            return Ok(Some(ValueTest::Matches(Box::new(Regex::new(
-                &pattern.value,
-            )?))));
+            let regex = Regex::new(&pattern.value)?;
+            return Ok(Some(ValueTest::Matches(Arc::new(regex))));
         }
         let is_dn = known.syntax().is_some_and(|syntax| syntax.oid() == DN);
-        if is_dn && pattern.matching_rule.is_none() {
+        if is_dn && (rule.is_none() || pattern.scope != DnScope::Base) {
             let pattern = DnPattern::new(pattern.scope, pattern.value.as_str());
             return Ok(Some(ValueTest::Dn(EntryTest::new(schema, &pattern)?)));
         }
@@ -64,17 +77,8 @@ impl ValueTest {
                 "{name} has no DNs as values: write val.exact or val.regex"
             ));
         }
-        let rule = match &pattern.matching_rule {
-            Some(rule) => {
-                let found = MatchingRule::find(rule.as_bytes());
-                let found =
-                    found.filter(|found| found.kind() == RuleKind::Equality && found.fits(known));
-                found
-                    .ok_or_else(|| format!("no matching rule {rule:?} compares values of {name}"))?
-            }
-            None => (known.equality())
-                .ok_or_else(|| format!("{name} has no equality rule: write val.regex"))?,
-        };
+        let rule = rule.or(known.equality());
+        let rule = rule.ok_or_else(|| format!("{name} has no equality rule: write val.regex"))?;
         let assertion = rule.assertion(schema, pattern.value.as_bytes());
         let assertion = assertion.map_err(|error| format!("the value of {name} is {error}"))?;
         Ok(Some(ValueTest::Equal(assertion)))
@@ -88,11 +92,14 @@ impl ValueTest {
                 let mut dn = NormalDn::new();
                 dn.parse(schema, value).is_ok() && test.holds(&dn)
             }
-            ValueTest::Matches(regex) => {
-                regex.is_match(&String::from_utf8_lossy(&text_of(schema, known, value)))
-            }
+            ValueTest::Matches(regex) => regex.is_match(&text_as_matched(schema, known, value)),
         }
     }
+}
+
+/// The text of a value that regular expressions are matched with.
+pub(super) fn text_as_matched(schema: &Schema, known: &AttributeType, value: &[u8]) -> String {
+    String::from_utf8_lossy(&text_of(schema, known, value)).into_owned()
 }
 
 /// What a rule that covers an entry grants on a value.
@@ -100,10 +107,17 @@ impl ValueTest {
 pub(super) struct Step {
     /// The test that the value must pass first, by its index.
     pub(super) test: Option<usize>,
-    /// What the clauses that apply change, in order.
-    pub(super) grants: Vec<Grant>,
-    /// Whether no further rules are tried.
-    pub(super) stops: bool,
+    /// The clauses that apply, in order, as far as that does not depend on the value.
+    pub(super) clauses: Vec<StepClause>,
+}
+
+/// A clause that applies to the values which meet its conditions.
+#[derive(Debug)]
+pub(super) struct StepClause {
+    /// What depends on the value: `${v1}` and its like.
+    pub(super) needs: Arc<[Condition]>,
+    pub(super) grant: Grant,
+    pub(super) then: Then,
 }
 
 /// What the rules that cover an entry grant on the values of the attributes in a slot.
@@ -122,6 +136,7 @@ impl ByValue {
         value: &[u8],
     ) -> Rights {
         let mut rights = Rights::NONE;
+        let mut text = None;
         for step in &self.steps {
             // A test that is not there is passed by no value.
             let passes = |test: usize| {
@@ -131,12 +146,23 @@ impl ByValue {
             if !step.test.is_none_or(passes) {
                 continue;
             }
-            rights = step
-                .grants
-                .iter()
-                .fold(rights, |rights, grant| grant.after(rights));
-            if step.stops {
-                return rights;
+            for clause in &step.clauses {
+                if !clause.needs.is_empty() {
+                    let text = text.get_or_insert_with(|| text_as_matched(schema, known, value));
+                    if !clause
+                        .needs
+                        .iter()
+                        .all(|need| need.holds_for_value(schema, text))
+                    {
+                        continue;
+                    }
+                }
+                rights = clause.grant.after(rights);
+                match clause.then {
+                    Then::Stop => return rights,
+                    Then::Break => break,
+                    Then::Continue => {}
+                }
             }
         }
         Rights::NONE
@@ -161,11 +187,11 @@ impl<'g> SingleValues<'g> {
 
     /// Work of finding the rights on a value of so many bytes, about one unit a nanosecond.
     pub(crate) fn work_of(&self, bytes: usize) -> u64 {
-        let tests = self
-            .by_value
-            .steps
-            .iter()
-            .filter(|step| step.test.is_some());
-        tests.count() as u64 * (VALUE_WORK + BYTE_WORK * bytes as u64)
+        let steps = self.by_value.steps.iter();
+        let tests = steps.clone().filter(|step| step.test.is_some()).count() as u64;
+        let clauses = steps.flat_map(|step| &step.clauses);
+        let needs = clauses.flat_map(|clause| &*clause.needs);
+        let needs = needs.map(|need| need.value_work(bytes));
+        tests * (VALUE_WORK + BYTE_WORK * bytes as u64) + needs.sum::<u64>()
     }
 }

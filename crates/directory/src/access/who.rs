@@ -8,11 +8,12 @@ use super::Connection;
 use super::compile::{Asker, Data, Need};
 use super::condition::{Condition, naming_filter, text_is};
 use super::evaluate::Evaluate;
+use super::found::is_url;
 use super::group::{GroupTest, Members};
-use super::set::{Attribute, Set, Text};
+use super::set::{Set, Text, attribute_of};
 use crate::error::{Error, Result};
 use crate::policy::entry_test::EntryTest;
-use crate::policy::expansion::{Expansion, Source};
+use crate::policy::expansion::{Expansion, Source, Written};
 use crate::policy::parse::read_set;
 use crate::policy::regex::{MATCHING_WORK, Regex};
 use crate::policy::{
@@ -68,16 +69,25 @@ pub(super) enum Named {
 type Made<T> = std::result::Result<T, String>;
 
 impl CompiledWho {
-    pub(super) fn new(schema: &Schema, who: &Who, source: &Source) -> Made<CompiledWho> {
-        let expansion =
-            |pattern: &str| Ok::<_, String>(Arc::new(Expansion::new(source.clone(), pattern)?));
+    /// `source` is what `$1` stands for, and `value` the expression that values match, for `${v1}`.
+    pub(super) fn new(
+        schema: &Schema,
+        who: &Who,
+        (source, value): (&Source, Option<&Arc<Regex>>),
+    ) -> Made<CompiledWho> {
+        let expansion = |pattern: &str| {
+            let read = Expansion::in_clause((source.clone(), value), pattern)?;
+            Ok::<_, String>(Arc::new(read))
+        };
         Ok(match who {
             Who::Anyone => CompiledWho::Anyone,
             Who::Anonymous => CompiledWho::Anonymous,
             Who::Users => CompiledWho::Users,
             Who::SelfEntry => CompiledWho::SelfEntry,
             Who::SelfLevel(level) => CompiledWho::Near(*level),
-            Who::Real(who) => CompiledWho::Real(Box::new(CompiledWho::new(schema, who, source)?)),
+            Who::Real(who) => {
+                CompiledWho::Real(Box::new(CompiledWho::new(schema, who, (source, value))?))
+            }
             Who::Dn(DnPattern {
                 scope: DnScope::Regex,
                 dn,
@@ -159,7 +169,10 @@ impl CompiledWho {
                 })
             }
             GroupStyle::Expand => Ok(CompiledWho::GroupOf {
-                dn: expansion(&group.dn)?,
+                dn: match expansion(&group.dn)? {
+                    dn if dn.is_of_value() => return Err("a group does not take ${v1}".into()),
+                    dn => dn,
+                },
                 class,
                 attribute,
                 members,
@@ -300,36 +313,35 @@ impl CompiledWho {
             }
             CompiledWho::DnAttribute(_) => return Ok(false),
         };
-        need.conditions.push(condition);
+        let of_value = match &condition {
+            Condition::Dn(expansion, ..) | Condition::Text(expansion, ..) => {
+                expansion.is_of_value()
+            }
+            _ => false,
+        };
+        match of_value {
+            true => need.of_value.push(condition),
+            false => need.conditions.push(condition),
+        }
         Ok(true)
     }
 }
 
 /// Looks the names of a set up. With a source, `$1` and its like in brackets are replaced.
 fn set(schema: &Schema, pattern: &str, source: Option<&Source>) -> Made<Set> {
-    let attribute = |name: String| {
-        if name.eq_ignore_ascii_case("entryDN") {
-            return Ok(Attribute::Name);
-        }
-        match schema.attribute_type(name.as_bytes()) {
-            None => Err(format!("there is no attribute type {name:?}")),
-            Some(known) if schema.is_protected(known.id()) => {
-                Err(format!("sets do not look at {name}"))
-            }
-            Some(known) if schema.is_computed(known.id()) => {
-                Err(format!("{name} is computed, and not there for sets"))
-            }
-            Some(known) => Ok(Attribute::Type(known.id())),
-        }
-    };
+    let attribute = |name: String| attribute_of(schema, &name);
     let text = |text: String| {
         let Some(source) = source else {
             return Ok(Text::Constant(text));
         };
         let expansion = Expansion::new(source.clone(), &text)?;
+        let written = match is_url(expansion.start().as_bytes()) {
+            true => Written::InUrl,
+            false => Written::AsItIs,
+        };
         Ok(match expansion.constant() {
             Some(text) => Text::Constant(text.to_owned()),
-            None => Text::Expanded(expansion),
+            None => Text::Expanded(expansion, written),
         })
     };
     read_set(pattern)?.try_map(&attribute, &text)

@@ -11,6 +11,8 @@ use crate::engine::{Engine, EntryId};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::schema::NormalDn;
+use crate::search::Base;
+use crate::synthetic::root_dse::Channel;
 
 impl<E: Engine> Directory<E> {
     /// Puts access rules in force. They apply to operations that begin later, and to searches under way from their next
@@ -179,9 +181,6 @@ impl<E: Engine> Snapshot<E> {
         let mut normal = NormalDn::new();
         let parsed = normal.parse(schema, dn.as_bytes());
         parsed.map_err(|error| Error::Config(format!("{dn:?} is not a DN: {error}")))?;
-        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
-        let found = walk.and_then(|walk| walk.found());
-        let found = found.ok_or_else(|| Error::Config(format!("there is no entry {dn:?}")))?;
         let (slot, known) = match attribute {
             "entry" => (Slot::ENTRY, None),
             "children" => (Slot::CHILDREN, None),
@@ -194,11 +193,25 @@ impl<E: Engine> Snapshot<E> {
                 }
             },
         };
+        let is_missing = || Error::Config(format!("there is no entry {dn:?}"));
+        let base = Base::of_normal(self, requester.grants(), (dn, &normal), Channel::default())?;
+        if let Base::Synthetic(base) = base {
+            let entry = base.entry().ok_or_else(is_missing)?;
+            let (reading, synthetic) = ((self.view(), schema), (&*base.context, entry));
+            return (requester.grants()).explain_synthetic(
+                reading,
+                synthetic,
+                slot,
+                known.zip(value),
+            );
+        }
+        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
+        let found = walk.and_then(|walk| walk.found());
         let asked = Asked {
             view: self.view(),
             schema,
             dn: &normal,
-            id: found.id,
+            id: found.ok_or_else(is_missing)?.id,
         };
         requester.grants().explain(&asked, slot, known.zip(value))
     }

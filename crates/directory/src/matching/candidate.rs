@@ -19,8 +19,8 @@ pub(crate) struct Candidate<'c, R: Read> {
     id: EntryId,
     entry: Entry<'c>,
     place: Place<'c>,
-    /// What gives the attributes of an entry of the tree their names.
-    vocabulary: Option<Vocabulary<'c>>,
+    /// What gives its attributes their names.
+    vocabulary: Vocabulary<'c>,
     operational: Operational<'c>,
     viewer: Option<Viewer<'c>>,
 }
@@ -132,7 +132,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             id,
             entry,
             place,
-            vocabulary: Some(vocabulary),
+            vocabulary,
             operational: Operational::Stored,
             viewer: None,
         }
@@ -141,6 +141,7 @@ impl<'c, R: Read> Candidate<'c, R> {
     /// A synthetic entry, with its operational record.
     pub(crate) fn synthetic(
         view: &'c R,
+        vocabulary: Vocabulary<'c>,
         entry: Entry<'c>,
         operational: Entry<'c>,
     ) -> Candidate<'c, R> {
@@ -149,7 +150,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             id: EntryId::ROOT,
             entry,
             place: Place::Synthetic,
-            vocabulary: None,
+            vocabulary,
             operational: Operational::Given(operational),
             viewer: None,
         }
@@ -164,11 +165,10 @@ impl<'c, R: Read> Candidate<'c, R> {
     /// What is granted on it, if it is restricted to that.
     #[inline]
     pub(crate) fn seen(&self) -> Option<Seen<'c>> {
-        let (grants, vocabulary) = (self.viewer?.on_entry?, self.vocabulary.as_ref()?);
         Some(Seen {
-            grants,
-            attributes: vocabulary.attributes,
-            schema: vocabulary.schema,
+            grants: self.viewer?.on_entry?,
+            attributes: self.vocabulary.attributes,
+            schema: self.vocabulary.schema,
         })
     }
 
@@ -228,7 +228,7 @@ impl<'c, R: Read> Candidate<'c, R> {
 
     /// The type of an attribute.
     pub(crate) fn type_of(&self, number: AttributeNo) -> Option<&'c AttributeType> {
-        let Vocabulary { schema, attributes } = self.vocabulary?;
+        let Vocabulary { schema, attributes } = self.vocabulary;
         let known = attributes.get(number)?;
         Some(schema.type_of(known.attribute_type()))
     }
@@ -268,18 +268,18 @@ impl<'c, R: Read> Candidate<'c, R> {
 
     /// Which entry it is, and as of which change. A synthetic one is none that anybody holds copies of.
     pub(crate) fn version(&self) -> Result<Option<EntryVersion>> {
-        let Some(vocabulary) = self.vocabulary else {
+        if matches!(self.place, Place::Synthetic) {
             return Ok(None);
-        };
-        let version = operational::version_of(&self.entry, vocabulary);
+        }
+        let version = operational::version_of(&self.entry, self.vocabulary);
         version.map_err(|damaged| self.damaged(damaged))
     }
 
     /// Its operational attributes.
     pub(crate) fn operational(&mut self) -> Result<Entry<'_>> {
-        if let (Operational::Stored, Some(vocabulary)) = (&self.operational, self.vocabulary) {
+        if let Operational::Stored = self.operational {
             let mut spelled = Vec::new();
-            let read = operational::spell(&self.entry, vocabulary, &mut spelled).map(drop);
+            let read = operational::spell(&self.entry, self.vocabulary, &mut spelled).map(drop);
             read.map_err(|damaged| self.damaged(damaged))?;
             self.operational = Operational::Spelled(spelled);
         }
@@ -324,18 +324,16 @@ impl<'c, R: Read> Candidate<'c, R> {
         superior: Option<&'s Superior>,
         collective: Option<&'s Collective>,
     ) -> Subject<'s, R> {
-        let viewer = self.viewer.zip(self.vocabulary);
+        let vocabulary = self.vocabulary;
         Subject {
             view: self.view,
             id: self.id,
             entry: self.entry,
             superior,
-            vocabulary: self.vocabulary,
-            collective: collective.zip(self.vocabulary),
-            viewer: viewer.map(|(viewer, vocabulary)| (viewer.grants, vocabulary.schema)),
-            accounts: self
-                .vocabulary
-                .and_then(|vocabulary| vocabulary.attributes.accounts()),
+            vocabulary: Some(vocabulary),
+            collective: collective.map(|collective| (collective, vocabulary)),
+            viewer: self.viewer.map(|viewer| (viewer.grants, vocabulary.schema)),
+            accounts: vocabulary.attributes.accounts(),
         }
     }
 

@@ -16,8 +16,10 @@ use crate::error::{Error, Result};
 use crate::names::DnCache;
 use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
+use crate::plan::Planner;
 use crate::schema::Schema;
-use crate::synthetic::Synthetic;
+use crate::state::State;
+use crate::synthetic::{Context, Synthetic};
 
 use super::candidate::{Candidate, Place};
 use super::evaluate::{Evaluator, Interrupted};
@@ -96,7 +98,10 @@ impl Look<'_> {
         interrupted: &mut Interrupted,
     ) -> Result<Option<bool>> {
         let (entry, operational) = synthetic.records()?;
-        let mut candidate = Candidate::synthetic(view, entry, operational);
+        let mut candidate = Candidate::synthetic(view, self.vocabulary(), entry, operational);
+        if self.on_entry.is_some() {
+            candidate.restrict(self.grants, self.on_entry);
+        }
         self.goes_on_asserting_of(&mut candidate, node, work, interrupted)
     }
 
@@ -191,6 +196,45 @@ impl<R: Read> Evaluate for R {
             collective: None,
         };
         look.asserts(self, id, filter, work)
+    }
+
+    fn indexed(
+        &self,
+        (schema, state): (&Schema, &State),
+        grants: &Grants,
+        filter: Filter<'_>,
+        most: usize,
+    ) -> Result<Option<Vec<EntryId>>> {
+        let compiler = Compiler::new(schema, &state.attributes, (grants, Sight::All));
+        let planner = Planner {
+            schema,
+            state,
+            view: self,
+        };
+        planner.few(&compiler.compile(filter), most)
+    }
+
+    fn evaluate_synthetic(
+        &self,
+        (schema, grants): (&Schema, &Grants),
+        (context, entry): (&Context, &Synthetic),
+        filter: Filter<'_>,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let look = Look {
+            schema,
+            attributes: context.attributes(),
+            grants,
+            sight: Sight::All,
+            on_entry: None,
+            collective: None,
+        };
+        let (entry, operational) = entry.records()?;
+        let mut candidate = Candidate::synthetic(self, look.vocabulary(), entry, operational);
+        let mut evaluator = Evaluator::new(schema, u64::MAX, Interrupted::default());
+        let truth = evaluator.evaluate(&look.compile(filter), &mut candidate)?;
+        *work = work.saturating_add(u64::MAX - *evaluator.work_left());
+        Ok(truth == Some(Truth::True))
     }
 }
 

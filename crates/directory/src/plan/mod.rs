@@ -5,6 +5,7 @@
 //! entry that is left, since an index may give too many entries, but never too few.
 
 pub(crate) mod classes;
+mod few;
 mod members;
 pub(crate) mod stream;
 

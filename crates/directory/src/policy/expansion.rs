@@ -23,6 +23,8 @@ pub(crate) enum Source {
     Below(EntryTest),
     /// Groups of a regular expression.
     Groups(Arc<Regex>),
+    /// Groups of a regular expression that the value of an attribute matches, in place of a DN.
+    Value(Arc<Regex>),
 }
 
 /// How what was matched stands in a text.
@@ -34,12 +36,16 @@ pub(crate) enum Written {
     InRegex,
     /// As letters of a value in a filter, without the escapes of the DN.
     InFilter,
+    /// As letters of a URL: of a value in its filter, or else as it is.
+    InUrl,
 }
 
 #[derive(Debug)]
 enum Part {
     Text(String),
     Group(usize),
+    /// A group of what the value matched.
+    OfValue(usize),
 }
 
 /// The number of the last group.
@@ -50,38 +56,73 @@ const EXPANDED_BYTES_MAX: usize = 1 << 13;
 impl Expansion {
     /// Reads a pattern.
     pub(crate) fn new(source: Source, pattern: &str) -> std::result::Result<Expansion, String> {
-        let mut parts = Vec::new();
-        let mut text = String::new();
-        let mut rest = pattern;
-        while let Some(at) = rest.find('$') {
-            text.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
-            if let Some(behind) = rest.strip_prefix('$') {
-                text.push('$');
-                rest = behind;
-                continue;
-            }
-            let (number, behind) = match rest.strip_prefix('{') {
-                Some(inner) => inner.split_once('}').ok_or("'${' is not closed")?,
-                None => rest
-                    .split_at_checked(1)
-                    .ok_or("a number is missing behind $: write $$ for $ itself")?,
-            };
-            if number.starts_with('v') {
-                return Err("${v1} and its like, of what values match, are not supported".into());
-            }
-            let number = number.strip_prefix('d').unwrap_or(number);
-            let number = number.parse().ok().filter(|number| *number <= GROUPS_MAX);
-            let number = number.ok_or("a number is missing behind $: write $$ for $ itself")?;
-            parts.push(Part::Text(std::mem::take(&mut text)));
-            parts.push(Part::Group(number));
-            rest = behind;
-        }
-        text.push_str(rest);
-        parts.push(Part::Text(text));
-        Ok(Expansion { source, parts })
+        Expansion::in_clause((source, None), pattern)
     }
 
+    /// Reads a pattern in a clause of a rule that may look at values.
+    pub(crate) fn in_clause(
+        (source, value): (Source, Option<&Arc<Regex>>),
+        pattern: &str,
+    ) -> std::result::Result<Expansion, String> {
+        let parts = read(pattern)?;
+        if !parts.iter().any(|part| matches!(part, Part::OfValue(_))) {
+            return Ok(Expansion { source, parts });
+        }
+        if parts.iter().any(|part| matches!(part, Part::Group(_))) {
+            return Err("$1 and ${v1} do not stand in the same text".into());
+        }
+        let value =
+            value.ok_or("${v1} is for dn, peername and socket names in a rule with val.regex")?;
+        Ok(Expansion {
+            source: Source::Value(value.clone()),
+            parts,
+        })
+    }
+
+    /// Whether it depends on a value rather than on an entry.
+    pub(crate) fn is_of_value(&self) -> bool {
+        matches!(self.source, Source::Value(_))
+    }
+}
+
+/// The parts of a pattern.
+fn read(pattern: &str) -> std::result::Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    let mut rest = pattern;
+    while let Some(at) = rest.find('$') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(behind) = rest.strip_prefix('$') {
+            text.push('$');
+            rest = behind;
+            continue;
+        }
+        let (number, behind) = match rest.strip_prefix('{') {
+            Some(inner) => inner.split_once('}').ok_or("'${' is not closed")?,
+            None => rest
+                .split_at_checked(1)
+                .ok_or("a number is missing behind $: write $$ for $ itself")?,
+        };
+        let of_value = number.strip_prefix(['v', 'V']);
+        let number = of_value
+            .or(number.strip_prefix(['d', 'D']))
+            .unwrap_or(number);
+        let number = number.parse().ok().filter(|number| *number <= GROUPS_MAX);
+        let number = number.ok_or("a number is missing behind $: write $$ for $ itself")?;
+        parts.push(Part::Text(std::mem::take(&mut text)));
+        parts.push(match of_value {
+            Some(_) => Part::OfValue(number),
+            None => Part::Group(number),
+        });
+        rest = behind;
+    }
+    text.push_str(rest);
+    parts.push(Part::Text(text));
+    Ok(parts)
+}
+
+impl Expansion {
     /// The text, if it depends on no entry.
     pub(crate) fn constant(&self) -> Option<&str> {
         match &self.parts[..] {
@@ -99,7 +140,15 @@ impl Expansion {
         self.fill(&dn.to_text(), written)
     }
 
-    /// The text for a DN's text. `None` when it names what is not there.
+    /// How it begins, whatever it is filled with.
+    pub(crate) fn start(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The text for a DN's text, or for a value's. `None` when it names what is not there.
     pub(crate) fn fill(&self, whole: &str, written: Written) -> Option<String> {
         let spans: Vec<Option<Range<usize>>> = match &self.source {
             Source::Whole => vec![Some(0..whole.len())],
@@ -110,24 +159,33 @@ impl Expansion {
                     Some(whole.len().checked_sub(above.len())?..whole.len()),
                 ]
             }
-            Source::Groups(regex) => regex.spans(whole)?,
+            Source::Groups(regex) | Source::Value(regex) => regex.spans(whole)?,
         };
         let mut out = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::Group(number) => {
+                Part::Group(number) | Part::OfValue(number) => {
                     let text = match spans.get(*number) {
                         Some(Some(span)) => whole.get(span.clone())?,
                         // slapd has room for ten of them.
                         Some(None) => "",
-                        None if matches!(self.source, Source::Groups(_)) && *number < 10 => "",
+                        None if self.has_groups() && *number < 10 => "",
                         None => return None,
                     };
                     match written {
                         Written::AsItIs => out.push_str(text),
                         Written::InRegex => regex::escape(text, &mut out),
                         Written::InFilter => out.push_str(&escaped(&unescaped(text))),
+                        Written::InUrl => {
+                            // dn?attributes?scope?filter
+                            let is_in_filter = out.matches('?').count() >= 3;
+                            let filled = match is_in_filter {
+                                true => &escaped(&unescaped(text)),
+                                false => text,
+                            };
+                            encode(filled, &mut out);
+                        }
                     }
                 }
             }
@@ -136,6 +194,20 @@ impl Expansion {
             }
         }
         Some(out)
+    }
+
+    fn has_groups(&self) -> bool {
+        matches!(self.source, Source::Groups(_) | Source::Value(_))
+    }
+}
+
+/// Appends text with all letters encoded that may mean something in a URL (RFC 3986 §2.1).
+fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
     }
 }
 

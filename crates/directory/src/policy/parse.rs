@@ -192,9 +192,6 @@ fn dn_of_entries(word: &Word, style: Option<&str>, dn: &str) -> Parsed<Option<Dn
 fn values(word: &Word, field: &Field<'_>) -> Parsed<ValuePattern> {
     let scope = scope(field.style).filter(|scope| !matches!(scope, DnScope::Level(_)));
     let scope = scope.ok_or_else(|| unknown_style(word, field.style))?;
-    if field.option.is_some() && scope != DnScope::Base {
-        return Err(word.error("a matching rule compares whole values: leave it or the style out"));
-    }
     if field.option.is_some_and(|rule| !is_name(rule)) {
         return Err(word.error("behind val/ stands the name of a matching rule"));
     }

@@ -65,6 +65,17 @@ impl<A, T> SetOf<A, T> {
     }
 }
 
+impl<A, T> OriginOf<A, T> {
+    /// Whether its texts may be joined of others.
+    pub(crate) fn is_joined(&self) -> bool {
+        let OriginOf::Set(set) = self else {
+            return false;
+        };
+        let joins = |(join, _): &(Join, _)| *join == Join::Concatenation;
+        set.rest.iter().any(joins) || set.parts().any(|part| part.origin.is_joined())
+    }
+}
+
 impl<A, T> PartOf<A, T> {
     fn try_map<B, U>(
         self,

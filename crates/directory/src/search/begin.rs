@@ -112,8 +112,12 @@ impl<'r> Draft<'r> {
         // Below the root DSE are the naming contexts.
         let searches_it = |base: &&SyntheticBase| request.scope == Scope::Base || !base.is_root();
         let is_synthetic = base.as_ref().filter(searches_it).is_some();
+        let of_synthetic = (
+            grants.of_synthetic().unwrap_or(grants),
+            grants.sight_of_synthetic(),
+        );
         let sight = match is_synthetic {
-            true => grants.sight_of_synthetic(),
+            true => of_synthetic.1,
             // What is told of a password, and of which attributes there are, depends on what is granted on the entry.
             false if options.tells_of_entries() && !grants.is_unlimited() => match grants.sight() {
                 Sight::All | Sight::Public | Sight::Decided => Sight::Decided,
@@ -131,14 +135,18 @@ impl<'r> Draft<'r> {
             true => of_base,
             false => &state.attributes,
         };
-        let compiler = Compiler::new(schema, attributes, (grants, sight));
+        let granted = match is_synthetic {
+            true => of_synthetic,
+            false => (grants, sight),
+        };
+        let compiler = Compiler::new(schema, attributes, granted);
         let filter = compiler.compile(request.filter);
-        let sight_of_base = match &base {
-            Some(_) => grants.sight_of_synthetic(),
-            None => sight,
+        let granted_on_base = match &base {
+            Some(_) => of_synthetic,
+            None => granted,
         };
         let assertion = options.assertion.as_ref().map(|filter| {
-            let compiler = Compiler::new(schema, of_base, (grants, sight_of_base));
+            let compiler = Compiler::new(schema, of_base, granted_on_base);
             compiler.compile(filter.as_filter())
         });
         let mut selection = Selection::new(
@@ -152,7 +160,7 @@ impl<'r> Draft<'r> {
             selection.set_only(schema, attributes, only);
         }
         if let Some(values) = &options.values {
-            let compiler = Compiler::new(schema, attributes, (grants, sight));
+            let compiler = Compiler::new(schema, attributes, granted);
             let items = values.iter().map(FilterBuf::as_filter);
             let items = items.filter_map(|filter| compiler.compile_for_values(filter));
             selection.set_matching(items.collect());
@@ -206,7 +214,8 @@ impl<'r> Draft<'r> {
             sent: 0,
             sent_before: 0,
             looked_at: 0,
-            decider: (sight == Sight::Decided).then(|| Box::new(Decider::new(requester.clone()))),
+            decider: (sight == Sight::Decided && !is_synthetic)
+                .then(|| Box::new(Decider::new(requester.clone()))),
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,

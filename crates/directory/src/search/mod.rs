@@ -593,22 +593,24 @@ impl Running {
     #[cold]
     fn renew<E: Engine>(&mut self, snapshot: &Snapshot<E>) -> Result<Begun<()>> {
         let requester = snapshot.current(&self.requester)?;
-        if matches!(self.source, Source::Synthetic) {
-            self.requester = requester;
-            return Ok(Ok(()));
-        }
-        if requester.grants().sight() == Sight::Nothing {
+        let is_synthetic = matches!(self.source, Source::Synthetic);
+        let sight = match is_synthetic {
+            true => requester.grants().sight_of_synthetic(),
+            false => requester.grants().sight(),
+        };
+        if sight == Sight::Nothing {
             return Ok(Err(begin::nothing_to_search(requester.identity())));
         }
         // Asked before anything is changed: not all that it reads may be here.
         let base = self.covered.base();
-        if !base.is_root()
+        if !is_synthetic
+            && !base.is_root()
             && let Err(outcome) = begin::may_begin_at(snapshot, &requester, base)?
         {
             return Ok(Err(outcome));
         }
         self.requester = requester;
-        self.decider = Some(Box::new(Decider::new(self.requester.clone())));
+        self.decider = (!is_synthetic).then(|| Box::new(Decider::new(self.requester.clone())));
         self.selection.have_decided();
         self.filter.forget_chains();
         if let Some(dereferencing) = &self.dereferencing {
@@ -633,9 +635,17 @@ impl Running {
         };
         let synthetic = self.synthetic.as_ref();
         let synthetic = synthetic.and_then(|base| Some((&base.context, base.entry()?)));
-        let grants = self.requester.grants();
+        let mut grants = self.requester.grants();
         let base = self.covered.base();
         let on_base = match (synthetic, &self.decider) {
+            (Some((context, entry)), _) => match grants.of_synthetic() {
+                Some(global) => {
+                    grants = global;
+                    let reading = (snapshot.view(), snapshot.schema());
+                    Some(grants.on_synthetic(reading, (context, entry))?)
+                }
+                None => None,
+            },
             (None, Some(_)) => {
                 let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
                 let asked = Asked {

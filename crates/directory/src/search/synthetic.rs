@@ -5,6 +5,7 @@ use sapwood_ldap::message::Scope;
 use super::base::SyntheticBase;
 use super::page::Position;
 use super::{Budget, Flow, Running, Step, sees};
+use crate::access::{Sight, Visible};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId};
 use crate::error::Result;
@@ -13,6 +14,7 @@ use crate::matching::evaluate::Evaluator;
 use crate::matching::filter::Truth;
 use crate::matching::selection::Sender;
 use crate::matching::sink::Sink;
+use crate::operational::Vocabulary;
 
 impl SyntheticBase {
     /// The places that a scope covers, but for those deeper than one level below.
@@ -40,6 +42,13 @@ impl Running {
         let level = base.entry().map_or(0, |entry| entry.depth() + 1);
         let (sent_max, full) = self.limits.sent_max(self.sent_before);
         let (schema, context) = (snapshot.schema(), &base.context);
+        let vocabulary = Vocabulary {
+            schema,
+            attributes: context.attributes(),
+        };
+        let global = self.requester.grants().of_synthetic();
+        // What rules have in common for all entries is known from the beginning.
+        let deciding = global.filter(|grants| grants.sight() == Sight::Decided);
         let interrupted = std::mem::take(&mut self.interrupted);
         let mut evaluator = Evaluator::new(schema, budget.work, interrupted);
         let mut sender = Sender::new(
@@ -63,7 +72,18 @@ impl Running {
                 looked_at += 1;
                 let mut visit = || -> Result<Flow> {
                     let (record, operational) = entry.records()?;
-                    let mut candidate = Candidate::synthetic(snapshot.view(), record, operational);
+                    let reading = (snapshot.view(), schema);
+                    let on_entry = deciding
+                        .map(|grants| grants.on_synthetic(reading, (context, entry)))
+                        .transpose()?;
+                    let mut candidate =
+                        Candidate::synthetic(snapshot.view(), vocabulary, record, operational);
+                    if let (Some(grants), Some(on_entry)) = (deciding, &on_entry) {
+                        if on_entry.visible() == Visible::Nothing {
+                            return Ok(Flow::Next);
+                        }
+                        candidate.restrict(grants, Some(on_entry));
+                    }
                     match evaluator.evaluate(&self.filter, &mut candidate)? {
                         None => return Ok(Flow::Interrupted),
                         Some(Truth::True) if self.sent >= sent_max => return Ok(full),

@@ -199,6 +199,11 @@ impl Synthetic {
         &self.dn
     }
 
+    /// Its DN in normal form.
+    pub(crate) fn normal_dn(&self) -> &NormalDn {
+        &self.names[0]
+    }
+
     /// Whether it is a subentry (RFC 3672).
     pub(crate) fn is_subentry(&self) -> bool {
         self.is_subentry

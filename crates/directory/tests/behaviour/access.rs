@@ -4,6 +4,7 @@ mod acting;
 mod disclosure;
 mod evaluator;
 mod rules;
+mod synthetic;
 mod tree_delete;
 mod under_way;
 mod updates;

@@ -337,6 +337,9 @@ impl Question<'_> {
         let last = explained.tried.last().filter(|_| explained.is_decided);
         let by = match last {
             Some(last) => name_of(last),
+            None if explained.rights != Rights::NONE => {
+                "default: no global rules are about it".to_owned()
+            }
             None => "no rule decides: access to * by * none".to_owned(),
         };
         let verdict = if may { "granted" } else { "denied" };

@@ -103,17 +103,6 @@ impl<'t> Reader<'t> {
         while self.takes("/") || self.takes("->") {
             steps.push(self.step()?);
         }
-        if let Origin::Text(text) = &origin
-            && !steps.is_empty()
-            && text
-                .get(..7)
-                .is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap://"))
-        {
-            return Err(
-                "URLs in a set are not searched: name an entry, or write group/CLASS/labeledURI="
-                    .to_owned(),
-            );
-        }
         Ok(PartOf { origin, steps })
     }
 
@@ -203,6 +192,20 @@ mod tests {
             ],
         };
         assert_eq!(set.unwrap(), expected);
+        let url = read_set("[ldap:///dc=x??sub?(cn=a)]/entryDN & user").unwrap();
+        assert_eq!(url.first.steps, [values("entryDN", false)]);
+        for (joined, text) in [
+            (true, "([a] + user)/cn"),
+            (true, "(([a] + user))/cn"),
+            (false, "([a] | user)/cn"),
+            (false, "[a]/cn + user"),
+        ] {
+            assert_eq!(
+                read_set(text).unwrap().first.origin.is_joined(),
+                joined,
+                "{text}"
+            );
+        }
         let nested = read_set("((user))->manager&(this)").unwrap();
         assert!(matches!(nested.first.origin, Origin::Set(_)));
         assert_eq!(nested.first.steps, [values("manager", false)]);
@@ -235,8 +238,6 @@ mod tests {
             "()",
             "this/cn;lang-en",
             "user'",
-            "[ldap:///dc=x??sub?(cn=a)]/member & user",
-            "[LDAP:///dc=x]->manager",
             "ä",
         ] {
             assert!(read_set(wrong).is_err(), "{wrong:?}");

@@ -322,11 +322,7 @@ fn errors_name_line_and_column() {
         ("access to val=x attrs=sn by * read", 1, 11),
         ("access to attrs=@person val=x by * read", 1, 25),
         ("access to attrs=sn val.near=x by * read", 1, 20),
-        (
-            "access to attrs=sn val/caseExactMatch.regex=x by * read",
-            1,
-            20,
-        ),
+        (1, 20),
         ("access to attrs=sn val=x val=y by * read", 1, 26),
         (
             "access to * by set=\"[ldap:///o=x]/member & user\" read",

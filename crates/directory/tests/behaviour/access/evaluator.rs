@@ -164,6 +164,9 @@ struct Asker {
 const OF_PERSON: [&str; 4] = ["objectClass", "sn", "cn", "description"];
 const ALSO_OF_PERSON: &str = "seeAlso";
 
+/// An expression that values match which name somebody.
+const NAMING: &str = "^(uid=[^,]+),(.*)$";
+
 /// "access to a particular value of a single attribute": a rule about values is not about the attribute as a whole. The
 /// values here are equal but for the case of letters.
 fn is_about_value(what: &What, value: Option<&str>) -> bool {
@@ -171,6 +174,7 @@ fn is_about_value(what: &What, value: Option<&str>) -> bool {
         return true;
     };
     value.is_some_and(|value| match pattern.scope {
+        DnScope::Regex if pattern.value == NAMING => value.starts_with("uid="),
         DnScope::Regex => value.starts_with('a') || value.starts_with('r'),
         DnScope::Base => value.eq_ignore_ascii_case(&pattern.value),
         scope => stands(value, scope, &pattern.value),
@@ -210,8 +214,21 @@ fn expanded(text: &str, dn: &str) -> String {
     text.replace("$1", uid).replace("$2", above)
 }
 
-fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry) -> bool {
+/// What `${v1}` and `${v2}` stand for where values match [`NAMING`].
+fn expanded_of(text: &str, value: &str) -> String {
+    let (own, above) = value.split_once(',').unwrap_or((value, ""));
+    text.replace("${v1}", own).replace("${v2}", above)
+}
+
+fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry, value: Option<&str>) -> bool {
     match who {
+        Who::ExpandedDn(pattern) if pattern.dn.contains("${v") => {
+            let named = expanded_of(&pattern.dn, value.unwrap_or_default());
+            !dn.is_empty() && stands(dn, pattern.scope, &named)
+        }
+        Who::Dn(pattern) if pattern.dn == "^${v1},ou=" => {
+            dn.starts_with(&expanded_of("${v1},ou=", value.unwrap_or_default()))
+        }
         Who::Anyone => true,
         Who::Anonymous => dn.is_empty(),
         Who::Users => !dn.is_empty(),
@@ -229,7 +246,7 @@ fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry) -> bool {
             !dn.is_empty() && stands(dn, pattern.scope, &expanded(&pattern.dn, entry.dn))
         }
         Who::DnAttribute(attribute) => !dn.is_empty() && entry.has(attribute, dn),
-        Who::Real(who) => is_meant(who, asker, asker.real, entry),
+        Who::Real(who) => is_meant(who, asker, asker.real, entry, value),
         // "evaluated as a URI": Anne and Bert are directly below, and one of them has the attribute.
         Who::Group(Group { attribute, .. }) if attribute.is_some() => dn == ANNE,
         Who::Group(group) if group.style == GroupStyle::Nested => match group.dn.as_str() {
@@ -250,7 +267,7 @@ fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry) -> bool {
 }
 
 /// The sets that rules here have, and for whom they are not empty.
-const SETS: [&str; 9] = [
+const SETS: [&str; 14] = [
     "user",
     "this/seeAlso & user",
     "user/seeAlso & this",
@@ -260,7 +277,15 @@ const SETS: [&str; 9] = [
     "(user/-* & [ou=staff,ou=people,dc=example,dc=com]) | this/objectClass & [groupOfNames]",
     "[uid=] + user/sn + [,ou=people,dc=example,dc=com] & this",
     "this/seeAlso/entryDN/seeAlso* & user",
+    "[ldap:///ou=people,dc=example,dc=com??sub?(seeAlso=*)]/entryDN & user",
+    "[LDAP:///ou=people,dc=example,dc=com?seeAlso?one?(sn=anne)]/description & user",
+    "this & [ldap:///ou=people,dc=example,dc=com??sub?(objectClass=organizationalUnit)]/entryDN",
+    "user/labeledURI/entryDN & this",
+    "([ldap:///ou=people,dc=example,dc=com??sub?(uid=] + user/uid + [)])/entryDN & user",
 ];
+
+/// What finds the entry itself, where `$1` is the value of uid and `$2` the name above.
+const OWN_URL: &str = "[ldap:///$2??one?(uid=$1)]/entryDN & user";
 
 /// What each asks, in other words.
 fn is_in_set(pattern: &str, dn: &str, entry: &Entry) -> bool {
@@ -285,6 +310,14 @@ fn is_in_set(pattern: &str, dn: &str, entry: &Entry) -> bool {
         }),
         // Carl sees Anne, who sees Bert.
         Some(8) => entry.dn == CARL && dn == BERT,
+        // Those who see somebody; whom Anne sees, as she has no description; the units; whom the URL of Bert finds.
+        Some(9) => [ANNE, CARL].contains(&dn),
+        Some(10) => dn == BERT,
+        Some(11) => [PEOPLE, STAFF].contains(&entry.dn),
+        Some(12) => dn == BERT && entry.dn == ANNE,
+        // What is joined is not searched.
+        Some(13) => false,
+        _ if pattern == OWN_URL => dn == entry.dn && dn.starts_with("uid="),
         _ => panic!("{pattern}"),
     }
 }
@@ -304,7 +337,10 @@ fn rights(rules: &[Rule], asker: &Asker, entry: &Entry, (attribute, value): Of<'
         } in &rule.by
         {
             // "all the <who> fields must match".
-            if !who.iter().all(|who| is_meant(who, asker, asker.dn, entry)) {
+            if !who
+                .iter()
+                .all(|who| is_meant(who, asker, asker.dn, entry, value))
+            {
                 continue;
             }
             granted = match grant {
@@ -355,6 +391,7 @@ fn who(random: &mut Random, expands: bool) -> (Kind, String) {
             return (Kind::Other, random.of(&words).to_owned());
         }
         14 => return (Kind::Other, format!("realdn.exact=\"{}\"", random.of(&dns))),
+        15 if expands => return (Kind::Other, format!("set.expand=\"{OWN_URL}\"")),
         15 | 16 => return (Kind::Other, format!("set=\"{}\"", random.of(&SETS))),
         17 => {
             let group = random.of(&[GROUP, OUTER]);
@@ -377,7 +414,7 @@ fn generated(random: &mut Random) -> String {
     let mut text = String::new();
     for _ in 0..1 + random.below(12) {
         text.push_str("access to");
-        let mut expands = false;
+        let (mut expands, mut is_naming) = (false, false);
         match random.below(6) {
             0 => text.push_str(" *"),
             1 => text.push_str(" dn.regex=\"ou=people,dc=example,dc=com$\""),
@@ -397,18 +434,26 @@ fn generated(random: &mut Random) -> String {
         if random.once_in(4) {
             let dn = random.of(&dns);
             let style = random.of(&["exact", "one", "subtree", "children"]);
-            let names = format!("{} val.{style}=\"{dn}\"", random.of(&["seeAlso", "member"]));
+            let names = random.of(&["seeAlso", "member"]);
+            let names = match random.below(4) {
+                0 => format!("{names} val.regex=\"{NAMING}\""),
+                1 => format!("{names} val/distinguishedNameMatch.{style}=\"{dn}\""),
+                _ => format!("{names} val.{style}=\"{dn}\""),
+            };
+            is_naming = names.ends_with(&format!("val.regex=\"{NAMING}\""));
             let values = [
                 "description val=RED",
                 "sn val/caseIgnoreMatch=Bert",
                 "cn val.exact=anne",
                 "description val.regex=\"^(a|r)\"",
                 "cn val.regex=^[ar]",
-                "uid val.regex=^[ar]",
+                "uid val/caseIgnoreMatch.regex=^[ar]",
                 &names,
                 &names,
             ];
-            text.push_str(&format!(" attrs={}", random.of(&values)));
+            let values = random.of(&values);
+            is_naming &= *values == *names;
+            text.push_str(&format!(" attrs={values}"));
         } else if random.once_in(2) {
             let named = ["@person", "!person"];
             let all = || ASKED.iter().chain(&named).copied().collect::<Vec<_>>();
@@ -419,7 +464,18 @@ fn generated(random: &mut Random) -> String {
         }
         for _ in 0..1 + random.below(4) {
             text.push_str("\n    by");
-            let (kind, mut who) = who(random, expands);
+            let (kind, mut who) = match is_naming && random.once_in(2) {
+                true => {
+                    let words = [
+                        "dn.exact,expand=\"${v1},${v2}\"",
+                        "dn.one,expand=\"${v2}\"",
+                        "dn.regex=\"^${v1},ou=\"",
+                        "realdn.exact,expand=\"${v1},${v2}\"",
+                    ];
+                    (Kind::Other, random.of(&words).to_owned())
+                }
+                false => who(random, expands),
+            };
             // Words that ask for different things are asked for together.
             if kind == Kind::Dn && random.once_in(4) {
                 let more = random.of(&[

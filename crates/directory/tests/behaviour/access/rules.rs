@@ -4,10 +4,10 @@ use super::*;
 use crate::made::{Directory, in_stores};
 
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
-const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
+pub(super) const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
 const GROUP: &str = "cn=helpdesk,ou=People,dc=example,dc=com";
 
-fn put(directory: &Directory, rules: &[&str]) {
+pub(super) fn put(directory: &Directory, rules: &[&str]) {
     succeed(directory, modify(DATA, &[(Replace, "olcAccess", rules)]));
 }
 
