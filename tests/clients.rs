@@ -401,6 +401,101 @@ fn scram_of_cyrus() {
 }
 
 /// Root, or the user that runs the server, reads `cn=config` as how-tos for OpenLDAP have it; to others there is none.
+/// The SDK of UnboundID binds by SCRAM. Java itself, and so JNDI, has none.
+#[test]
+fn scram_of_unboundid() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let schemes = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: sapwoodPasswordSchemes\n\
+                   sapwoodPasswordSchemes: {ARGON2} {SCRAM-SHA-256} {SCRAM-SHA-512}\n\n\
+                   dn: cn=config\nchangetype: modify\nreplace: olcAuthzRegexp\n\
+                   olcAuthzRegexp: ^uid=([^,]*),cn=scram-[^,]*,cn=auth$ cn=$1,dc=example,dc=com\n\n\
+                   dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\n\n\
+                   dn: cn=Ann,dc=example,dc=com\nchangetype: add\nobjectClass: person\nsn: x\n\
+                   userPassword: pencil\n";
+    let admin = (ADMIN, PASSWORD);
+    let done = ldap_util("ldapmodify", &server, Transport::Ldap, admin, &[], schemes);
+    expect(done, 0, "");
+    let jar = own_program("../target/jars/unboundid-ldapsdk-7.0.1.jar");
+    assert!(
+        jar.is_file(),
+        "{} is missing: cargo xtask test fetches it",
+        jar.display()
+    );
+    let mut java = program("java", "default-jdk-headless");
+    java.arg("-cp").arg(jar).arg(own_program("java/Scram.java"));
+    let port = server.port().to_string();
+    let ann = "cn=Ann,dc=example,dc=com";
+    java.args(["127.0.0.1", &port, "Ann", ann, "pencil"]);
+    assert!(succeeded(java.output().unwrap()).contains("all is well"));
+}
+
+/// Proxied authorization as ldap-utils ask for it, and what is said to who may not.
+#[test]
+fn authzid_of_ldap_utils() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let (wiki, ann) = ("cn=wiki,dc=example,dc=com", "cn=Ann,dc=example,dc=com");
+    let changes = format!(
+        "dn: cn=config\nchangetype: modify\nreplace: olcAuthzPolicy\nolcAuthzPolicy: to\n-\n\
+         replace: olcAuthzRegexp\nolcAuthzRegexp: ^uid=([^,]*),cn=auth$ cn=$1,dc=example,dc=com\n\n\
+         dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\n\n\
+         dn: {ann}\nchangetype: add\nobjectClass: person\nsn: x\nuserPassword: pencil\n\n\
+         dn: cn=Ben,dc=example,dc=com\nchangetype: add\nobjectClass: person\nsn: x\n\n\
+         dn: {wiki}\nchangetype: add\nobjectClass: person\nsn: x\nuserPassword: secret\n\
+         authzTo: dn:{ann}\n"
+    );
+    let run = |tool: &str, who, args: &[&str], input: &str| {
+        ldap_util(tool, &server, Transport::Ldap, who, args, input)
+    };
+    expect(run("ldapmodify", (ADMIN, PASSWORD), &[], &changes), 0, "");
+    let rules = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcAccess\n\
+                 olcAccess: to attrs=userPassword by * auth\nolcAccess: to attrs=authzTo by * auth\n\
+                 olcAccess: to attrs=description by self write\nolcAccess: to * by users read\n";
+    expect(run("ldapmodify", (ADMIN, PASSWORD), &[], rules), 0, "");
+
+    let (as_wiki, as_ann) = ((wiki, "secret"), format!("!authzid=dn:{ann}"));
+    expect(
+        run("ldapwhoami", as_wiki, &["-e", &as_ann], ""),
+        0,
+        &format!("dn:{ann}"),
+    );
+    expect(
+        run("ldapwhoami", as_wiki, &["-e", "!authzid=u:Ann"], ""),
+        0,
+        &format!("dn:{ann}"),
+    );
+    expect(
+        run("ldapwhoami", as_wiki, &["-e", "!authzid="], ""),
+        0,
+        "anonymous",
+    );
+    expect(
+        run("ldapwhoami", as_wiki, &[], ""),
+        0,
+        &format!("dn:{wiki}"),
+    );
+    for refused in [
+        "!authzid=dn:cn=Ben,dc=example,dc=com",
+        "!authzid=dn:cn=nobody,dc=example,dc=com",
+        &format!("!authzid=dn:{ADMIN}"),
+    ] {
+        // authorizationDenied, to all of them alike.
+        expect(run("ldapwhoami", as_wiki, &["-e", refused], ""), 1, "123");
+        let search = ["-e", refused, "-b", SUFFIX];
+        expect(run("ldapsearch", as_wiki, &search, ""), 123, "");
+    }
+    // What is found and changed is what Ann may.
+    let own = ["-LLL", "-b", ann, "-s", "base", "-e", &as_ann];
+    expect(run("ldapsearch", as_wiki, &own, ""), 0, "cn: Ann");
+    let change =
+        |dn: &str| format!("dn: {dn}\nchangetype: modify\nadd: description\ndescription: x\n");
+    let changes = ["-e", as_ann.as_str()];
+    expect(run("ldapmodify", as_wiki, &changes, &change(ann)), 0, "");
+    expect(run("ldapmodify", as_wiki, &changes, &change(wiki)), 50, "");
+    expect(run("ldapmodify", as_wiki, &[], &change(ann)), 50, "");
+}
+
 #[test]
 fn the_configuration_is_read_over_ldapi() {
     let folder = Folder::init(&[]);

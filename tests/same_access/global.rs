@@ -45,7 +45,6 @@ fn rule(random: &mut Random) -> String {
         "dn.base=\"cn=Subschema\"",
         "dn.subtree=\"\"",
         "dn.subtree=\"cn=Subschema\"",
-        "dn.children=\"\"",
         "dn.regex=\"^cn=sub\"",
         "dn.regex=\"^$\"",
     ]));

@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod checks;
+mod debs;
 mod jars;
 mod judge_lmdb;
 mod lines;
@@ -66,6 +67,7 @@ fn main() -> Result<()> {
 fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     packages::ensure(packages::TEST, !no_install)?;
     jars::ensure(jars::TEST)?;
+    debs::ensure(debs::TEST)?;
     let mut checks = Checks::default();
     checks.run("tidy", tidy::check);
     checks.run("format", || cargo(["fmt", "--all", "--check"]));

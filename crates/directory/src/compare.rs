@@ -313,14 +313,12 @@ fn begin<E: Engine>(
             if let (Some(global), Some(entry)) = (global, base.entry()) {
                 let reading = (snapshot.view(), schema);
                 let granted = global.on_synthetic(reading, (&base.context, entry))?;
+                if !granted.has(Slot::ENTRY, Rights::DISCLOSE) {
+                    let diagnostic = format!("there is no entry {dn:?}");
+                    return Err(Stop::refuse(ResultCode::NoSuchObject, diagnostic));
+                }
                 if !granted.has_on_value((schema, known.id()), value, Rights::COMPARE) {
-                    return Err(match granted.has(Slot::ENTRY, Rights::DISCLOSE) {
-                        true => may_not_compare(),
-                        false => Stop::refuse(
-                            ResultCode::NoSuchObject,
-                            format!("there is no entry {dn:?}"),
-                        ),
-                    });
+                    return Err(may_not_compare());
                 }
                 on_entry = Some(Box::new(granted));
             }
