@@ -189,7 +189,7 @@ impl<'c, R: Read> Candidate<'c, R> {
     }
 
     /// What gives its attributes their names.
-    pub(super) fn vocabulary(&self) -> Option<Vocabulary<'c>> {
+    pub(super) fn vocabulary(&self) -> Vocabulary<'c> {
         self.vocabulary
     }
 

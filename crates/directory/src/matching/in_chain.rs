@@ -166,7 +166,7 @@ impl Chain {
         candidate: &Candidate<'_, R>,
         work: &mut u64,
     ) -> Result<Option<Truth>> {
-        let (Some(vocabulary), Some(id)) = (candidate.vocabulary(), candidate.id()) else {
+        let Some(id) = candidate.id() else {
             return Ok(Some(Truth::False));
         };
         if self.is_exceeded.get() {
@@ -181,7 +181,7 @@ impl Chain {
         }
         let reading = Reading {
             view: candidate.view(),
-            vocabulary,
+            vocabulary: candidate.vocabulary(),
             viewer: candidate.viewer(),
         };
         let is_reached = || self.progress.borrow().walk.reached.contains_key(&id);
