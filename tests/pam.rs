@@ -1,7 +1,7 @@
 //! PAM meets password policies: Debian's pam_ldap and its daemon nslcd, called by pamtester as `login` would.
 //!
-//! They have fixed places for their files. So each call runs in a mount namespace of its own, with an `/etc` that it may
-//! write and an empty `/run`. Nothing of the machine changes.
+//! They have fixed places for their files. So each call runs in a mount namespace of its own, with an `/etc` that it
+//! may write and an empty `/run`. Nothing of the machine changes.
 
 #![allow(clippy::unwrap_used)]
 

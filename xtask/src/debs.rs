@@ -1,5 +1,5 @@
-//! Packages of Debian that tests run without installing them, in `target/debs/`. Installed, they would change how people
-//! log in to this machine.
+//! Packages of Debian that tests run without installing them, in `target/debs/`. Installed, they would change how
+//! people log in to this machine.
 
 use std::fs;
 use std::process::Command;

@@ -23,6 +23,7 @@ pub mod engine;
 mod entry;
 mod error;
 mod examined;
+mod explain_access;
 mod import;
 mod index_change;
 mod index_definition;

@@ -10,9 +10,22 @@ use crate::schema::Schema;
 use crate::state::State;
 use crate::synthetic::{Context, Synthetic};
 
+/// A view that tells which entries may match a filter.
+pub(crate) trait Find: Read {
+    /// The entries that a filter may be true of for somebody to whom this is granted on all entries, if indexes tell
+    /// that and these are no more than `most`.
+    fn indexed(
+        &self,
+        known: (&Schema, &State),
+        grants: &Grants,
+        filter: Filter<'_>,
+        most: usize,
+    ) -> Result<Option<Vec<EntryId>>>;
+}
+
 /// A view that tells whether an entry matches a filter. Searches evaluate filters, and ask access rules what they may
 /// look at; rules ask for filters, and know nothing of searches.
-pub(crate) trait Evaluate: Read {
+pub(crate) trait Evaluate: Find {
     /// Whether a filter is true of an entry for somebody to whom this is granted, on all entries and on this one;
     /// without the latter, nothing is hidden. Collective attributes are left out. `None` when that takes more work
     /// than `work`, which becomes what is left of it.
@@ -24,16 +37,6 @@ pub(crate) trait Evaluate: Read {
         filter: Filter<'_>,
         work: &mut u64,
     ) -> Result<Option<bool>>;
-
-    /// The entries that a filter may be true of for somebody to whom this is granted on all entries, if indexes tell
-    /// that and these are no more than `most`.
-    fn indexed(
-        &self,
-        known: (&Schema, &State),
-        grants: &Grants,
-        filter: Filter<'_>,
-        most: usize,
-    ) -> Result<Option<Vec<EntryId>>>;
 
     /// Whether a filter is true of a synthetic entry, from which these grants hide nothing. What that takes is added to
     /// `work`.

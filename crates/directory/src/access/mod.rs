@@ -50,7 +50,7 @@ pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::{Asked, matches_filter};
 pub(crate) use self::decider::Decider;
-pub(crate) use self::evaluate::Evaluate;
+pub(crate) use self::evaluate::{Evaluate, Find};
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted};
 pub use self::limits::SearchLimits;

@@ -16,9 +16,7 @@ use crate::error::{Error, Result};
 use crate::names::DnCache;
 use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
-use crate::plan::Planner;
 use crate::schema::Schema;
-use crate::state::State;
 use crate::synthetic::{Context, Synthetic};
 
 use super::candidate::{Candidate, Place};
@@ -196,22 +194,6 @@ impl<R: Read> Evaluate for R {
             collective: None,
         };
         look.asserts(self, id, filter, work)
-    }
-
-    fn indexed(
-        &self,
-        (schema, state): (&Schema, &State),
-        grants: &Grants,
-        filter: Filter<'_>,
-        most: usize,
-    ) -> Result<Option<Vec<EntryId>>> {
-        let compiler = Compiler::new(schema, &state.attributes, (grants, Sight::All));
-        let planner = Planner {
-            schema,
-            state,
-            view: self,
-        };
-        planner.few(&compiler.compile(filter), most)
     }
 
     fn evaluate_synthetic(

@@ -1,17 +1,39 @@
 //! The few entries that indexes give for a filter, read at once.
 
+use sapwood_ldap::filter::Filter;
+
+use super::stream::{Next, Pace, Stream};
 use super::{Planned, Planner, Progress};
+use crate::access::{Find, Grants, Sight};
 use crate::engine::{EntryId, Read};
 use crate::error::Result;
-use crate::matching::filter::Node;
-use crate::plan::stream::{Next, Pace, Stream};
+use crate::matching::filter::{Compiler, Node};
+use crate::schema::Schema;
+use crate::state::State;
 
 /// Work of asking indexes, in about as many nanoseconds: of a filter that takes more, they tell nothing.
 const WORK: u64 = 1 << 20;
 
+impl<R: Read> Find for R {
+    fn indexed(
+        &self,
+        (schema, state): (&Schema, &State),
+        grants: &Grants,
+        filter: Filter<'_>,
+        most: usize,
+    ) -> Result<Option<Vec<EntryId>>> {
+        let compiler = Compiler::new(schema, &state.attributes, (grants, Sight::All));
+        let planner = Planner {
+            schema,
+            state,
+            view: self,
+        };
+        planner.few(&compiler.compile(filter), most)
+    }
+}
+
 impl<R: Read> Planner<'_, R> {
-    /// The entries that a filter may be true of, if indexes tell that and these are no more than `most`.
-    pub(crate) fn few(&self, node: &Node, most: usize) -> Result<Option<Vec<EntryId>>> {
+    fn few(&self, node: &Node, most: usize) -> Result<Option<Vec<EntryId>>> {
         let Planned::Term(term) = self.plan(node, &mut Progress::default(), WORK)? else {
             return Ok(None);
         };
