@@ -35,6 +35,7 @@ mod proxies;
 mod range_retrieval;
 mod real_and_virtual;
 mod relaxed;
+mod requirements;
 mod resource_limits;
 mod saslauthd;
 mod scram;
