@@ -116,6 +116,29 @@ fn files_that_pages_name_are_there() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// A link whose text is a name, to a file of Rust, names a test or another function there.
+#[test]
+fn functions_that_pages_name_are_there() {
+    let (mut found, mut missing) = (0, Vec::new());
+    for page in pages() {
+        let content = fs::read_to_string(&page).unwrap();
+        for (before, after) in content.split("`](").zip(content.split("`](").skip(1)) {
+            let name = before.rsplit("[`").next().unwrap();
+            let file = after.split(')').next().unwrap();
+            if !file.ends_with(".rs") || name.contains(['/', '.', ':']) {
+                continue;
+            }
+            let source = fs::read_to_string(page.parent().unwrap().join(file)).unwrap_or_default();
+            found += 1;
+            if !source.contains(&format!("fn {name}(")) {
+                missing.push(format!("{}: {name} in {file}", page.display()));
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

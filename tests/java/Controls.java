@@ -1,14 +1,26 @@
 import com.unboundid.ldap.sdk.AddRequest;
+import com.unboundid.ldap.sdk.AsyncRequestID;
+import com.unboundid.ldap.sdk.AsyncSearchResultListener;
 import com.unboundid.ldap.sdk.BindResult;
 import com.unboundid.ldap.sdk.LDAPConnection;
 import com.unboundid.ldap.sdk.LDAPException;
 import com.unboundid.ldap.sdk.ResultCode;
+import com.unboundid.ldap.sdk.SearchRequest;
+import com.unboundid.ldap.sdk.SearchResult;
+import com.unboundid.ldap.sdk.SearchResultEntry;
+import com.unboundid.ldap.sdk.SearchResultReference;
+import com.unboundid.ldap.sdk.SearchScope;
 import com.unboundid.ldap.sdk.SimpleBindRequest;
+import com.unboundid.ldap.sdk.controls.PersistentSearchChangeType;
+import com.unboundid.ldap.sdk.controls.PersistentSearchRequestControl;
+import com.unboundid.ldap.sdk.extensions.CancelExtendedRequest;
 import com.unboundid.ldap.sdk.unboundidds.controls.GetUserResourceLimitsRequestControl;
 import com.unboundid.ldap.sdk.unboundidds.controls.GetUserResourceLimitsResponseControl;
 import com.unboundid.ldap.sdk.unboundidds.controls.IgnoreNoUserModificationRequestControl;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 
-/** Controls of PingDirectory as the UnboundID LDAP SDK speaks them. */
+/** Cancel, and controls of PingDirectory, as the UnboundID LDAP SDK speaks them. */
 public class Controls {
     public static void main(String[] args) throws Exception {
         String host = args[0], admin = args[2], password = args[3], suffix = args[4];
@@ -36,8 +48,31 @@ public class Controls {
         String found = connection.getEntry("cn=kept," + suffix, "entryUUID").getAttributeValue("entryUUID");
         check(uuid.equals(found), "the identifier is kept");
 
+        Ends ends = new Ends();
+        SearchRequest search = new SearchRequest(ends, suffix, SearchScope.SUB, "(objectClass=*)");
+        search.addControl(new PersistentSearchRequestControl(
+            PersistentSearchChangeType.allChangeTypes(), true, true));
+        AsyncRequestID persistent = connection.asyncSearch(search);
+        ResultCode canceled = connection
+            .processExtendedOperation(new CancelExtendedRequest(persistent)).getResultCode();
+        check(canceled == ResultCode.CANCELED || canceled == ResultCode.SUCCESS, canceled.toString());
+        check(ends.code.take() == ResultCode.CANCELED, "the search ends as canceled");
+
         connection.close();
         System.out.println("all is well");
+    }
+
+    /** Keeps how a search has ended. */
+    static class Ends implements AsyncSearchResultListener {
+        final BlockingQueue<ResultCode> code = new LinkedBlockingQueue<>();
+
+        public void searchEntryReturned(SearchResultEntry entry) {}
+
+        public void searchReferenceReturned(SearchResultReference reference) {}
+
+        public void searchResultReceived(AsyncRequestID id, SearchResult result) {
+            code.add(result.getResultCode());
+        }
     }
 
     static void check(boolean is, String what) {
