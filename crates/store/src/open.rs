@@ -22,7 +22,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use sapwood_wal::process::{LockFile, Membership};
-use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
+use sapwood_wal::storage::{
+    File, Folder, Identity, Memory, OpenMode, Storage, creating_with, if_there,
+};
 use sapwood_wal::{LogId, Position, Shared, Wal};
 
 use crate::background;
@@ -106,18 +108,38 @@ impl Env {
     /// opened, before the file grows, is checked, copied or compacted, and before a checkpoint says that everything is
     /// in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        open(path.as_ref(), options)
+        let folder = match options.create && !options.read_only {
+            true => Folder::create(path.as_ref())?,
+            false => Folder::open(path.as_ref())?,
+        };
+        Self::on_storage(Arc::new(folder.creating_with(options.permissions)), options)
     }
 
     /// An environment in memory: the same code on an anonymous file, gone with its last handle.
     pub fn in_memory(options: &Options) -> Result<Self> {
-        in_memory(options)
+        let stores = (0..options.stores).map(|store| {
+            let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+            file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
+            let identity = StoreIdentity {
+                store,
+                log: NO_LOG,
+                ..StoreIdentity::new()
+            };
+            Ok((DataFile::new(file)?, identity, first_head(Position::START)))
+        });
+        begin_in_memory(stores.collect::<Result<_>>()?, options)
     }
 
     /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]),
     /// which is copied, checked in full, and stays as it is.
     pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        in_memory_from(backup.as_ref(), options)
+        let restore = Restore::of(backup.as_ref());
+        let stores = (0..restore.stores()?).map(|store| {
+            let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+            let (data, meta) = restore.data_file(store, file, None)?;
+            Ok((data, meta.identity, meta.head))
+        });
+        begin_in_memory(stores.collect::<Result<_>>()?, options)
     }
 
     /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives
@@ -129,58 +151,43 @@ impl Env {
     /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment
     /// that was open there before, on a storage without a path or without [`Options::shared`].
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
-        on_storage(storage, options)
-    }
-}
-
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
-    let folder = match options.create && !options.read_only {
-        true => Folder::create(path)?,
-        false => Folder::open(path)?,
-    };
-    on_storage(Arc::new(folder.creating_with(options.permissions)), options)
-}
-
-pub(crate) fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
-    if options.read_only && (options.create || options.stores > 1) {
-        return on_storage(storage, &options.clone().create(false).stores(1));
-    }
-    let place = (storage.identity()?, options.names.data.clone());
-    let known = {
-        let mut open = lock(&OPEN);
-        // Nobody else is about to open what only the map refers to.
-        open.retain(|_, known| Arc::strong_count(known) > 1 || lock(known).is_open());
-        open.entry(place).or_default().clone()
-    };
-    let mut known = lock(&known);
-    if let Some(owner) = known.owner() {
-        if is_there(&owner, &*storage, options)? {
-            return Ok(Env::from_owner(owner));
+        if options.read_only && (options.create || options.stores > 1) {
+            return Self::on_storage(storage, &options.clone().create(false).stores(1));
         }
-        // Its snapshots read from a file that is no longer there.
-        owner.abandon();
-        *known = Known::default();
+        let place = (storage.identity()?, options.names.data.clone());
+        let known = {
+            let mut open = lock(&OPEN);
+            // Nobody else is about to open what only the map refers to.
+            open.retain(|_, known| Arc::strong_count(known) > 1 || lock(known).is_open());
+            open.entry(place).or_default().clone()
+        };
+        let mut known = lock(&known);
+        if let Some(owner) = known.owner() {
+            if is_there(&owner, &*storage, options)? {
+                return Ok(Self::from_owner(owner));
+            }
+            // Its snapshots read from a file that is no longer there.
+            owner.abandon();
+            *known = Known::default();
+        }
+        let path = storage.path().filter(|_| options.shared);
+        let is_private = path.is_none();
+        if (is_private || known.is_private) && known.is_open() {
+            return Err(Error::HasSnapshots);
+        }
+        let env = match path.map(Path::to_owned) {
+            Some(path) => open_folder(&path, storage, options)?,
+            None => open_storage(storage, options)?,
+        };
+        *known = Known::new(&env, is_private);
+        Ok(env)
     }
-    let path = storage.path().filter(|_| options.shared);
-    let is_private = path.is_none();
-    if (is_private || known.is_private) && known.is_open() {
-        return Err(Error::HasSnapshots);
-    }
-    let env = match path.map(Path::to_owned) {
-        Some(path) => open_folder(&path, storage, options)?,
-        None => open_storage(storage, options)?,
-    };
-    *known = Known::new(&env, is_private);
-    Ok(env)
 }
 
 /// Whether the data file of an open environment still has its name.
 fn is_there(owner: &Owner, storage: &dyn Storage, options: &Options) -> Result<bool> {
-    match storage.open(&options.names.data, OpenMode::Read) {
-        Ok(file) => Ok(owner.is_in(&*file)?),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let file = if_there(storage.open(&options.names.data, OpenMode::Read))?;
+    file.map_or(Ok(false), |file| owner.is_in(&*file))
 }
 
 fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
@@ -296,8 +303,13 @@ fn salvage_unlogged(
         ..*newest
     };
     let first = usize::from(metas[0].as_ref() == Some(newest));
-    for slot in [first, 1 - first] {
-        write_meta(file, slot, &meta)?;
+    write_metas(file, [first, 1 - first], &meta)
+}
+
+/// Writes both meta pages, the second one when the first is on the disk.
+fn write_metas(file: &dyn File, slots: [usize; 2], meta: &Meta) -> Result<()> {
+    for slot in slots {
+        write_meta(file, slot, meta)?;
         file.sync_data()?;
     }
     Ok(())
@@ -307,9 +319,9 @@ fn salvage_unlogged(
 /// files the region there knows nothing of. What only the region has goes to the files first.
 fn empty_lock_file(path: &Path, places: &StoreFiles<'_>) -> Result<()> {
     let path = path.join(&places.options.names.lock);
-    let file = match fs::File::options().read(true).write(true).open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
+    let opened = fs::File::options().read(true).write(true).open(path);
+    let Some(file) = if_there(opened)? else {
+        return Ok(());
     };
     if file.metadata()?.len() == 0 {
         return Ok(());
@@ -350,31 +362,7 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Resu
     opened.into_env(&regions, membership, keeps_unlogged, options)
 }
 
-pub(crate) fn in_memory(options: &Options) -> Result<Env> {
-    let stores = (0..options.stores).map(|store| {
-        let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-        file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
-        let identity = StoreIdentity {
-            store,
-            log: NO_LOG,
-            ..StoreIdentity::new()
-        };
-        Ok((DataFile::new(file)?, identity, first_head(Position::START)))
-    });
-    begin_in_memory(stores.collect::<Result<_>>()?, options)
-}
-
 /// An environment in memory that begins with what is in a backup.
-pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
-    let restore = Restore::of(backup);
-    let stores = (0..restore.stores()?).map(|store| {
-        let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-        let (data, meta) = restore.data_file(store, file, None)?;
-        Ok((data, meta.identity, meta.head))
-    });
-    begin_in_memory(stores.collect::<Result<_>>()?, options)
-}
-
 fn begin_in_memory(stores: Vec<(DataFile, StoreIdentity, Head)>, options: &Options) -> Result<Env> {
     let regions: Regions = Region::private(stores.len())?.into();
     let membership = Membership::alone(&regions[0].processes[..]);
@@ -543,10 +531,9 @@ impl<'o> StoreFiles<'o> {
 
     /// How many stores there will be: those that there are, and those that are wanted.
     fn count(&self) -> Result<usize> {
-        let known = match self.storage.open(&self.options.names.data, OpenMode::Read) {
-            Ok(file) => stores_of(&self.metas(&*file)?),
-            Err(error) if error.kind() == ErrorKind::NotFound => 1,
-            Err(error) => return Err(error.into()),
+        let known = match if_there(self.storage.open(&self.options.names.data, OpenMode::Read))? {
+            Some(file) => stores_of(&self.metas(&*file)?),
+            None => 1,
         };
         Ok(usize::from(known.max(self.options.stores)))
     }
@@ -612,11 +599,10 @@ fn start(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
 }
 
 fn has_data(storage: &dyn Storage, options: &Options) -> Result<bool> {
-    match storage.open(&options.names.data, OpenMode::Read) {
-        Ok(file) if file.is_device()? => Ok(!is_blank(&*file)?),
-        Ok(file) => Ok(!options.over_empty || file.size()? > 0),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
+    match if_there(storage.open(&options.names.data, OpenMode::Read))? {
+        Some(file) if file.is_device()? => Ok(!is_blank(&*file)?),
+        Some(file) => Ok(!options.over_empty || file.size()? > 0),
+        None => Ok(false),
     }
 }
 
@@ -680,10 +666,7 @@ fn create_store(places: &StoreFiles<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
         _ => {}
     }
     let new_data = options.names.new_data_of(store);
-    match storage.remove(&new_data) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
+    if_there(storage.remove(&new_data))?;
     let file = storage.open(&new_data, OpenMode::CreateNew)?;
     file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
     for slot in 0..2 {
@@ -713,10 +696,7 @@ fn create_on_device(
         )));
     }
     device.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
-    for slot in [1, 0] {
-        write_meta(&*device, slot, meta)?;
-        device.sync_data()?;
-    }
+    write_metas(&*device, [1, 0], meta)?;
     Ok(device)
 }
 
@@ -754,10 +734,7 @@ fn give_log(
         meta.identity.log = log;
         meta.head.log = Position::START;
         meta.log_segments = 0;
-        for slot in 0..2 {
-            write_meta(&**file, slot, &meta)?;
-            file.sync_data()?;
-        }
+        write_metas(&**file, [0, 1], &meta)?;
         *metas = [Some(meta); 2];
     }
     Ok(())
@@ -819,10 +796,7 @@ fn take_log(stores: &[Arc<Inner>], wal: &Wal) -> Result<()> {
         });
     }
     for (store, meta) in stores.iter().zip(&metas) {
-        for slot in [1, 0] {
-            write_meta(&*store.data.file, slot, meta)?;
-            store.data.file.sync_data()?;
-        }
+        write_metas(&*store.data.file, [1, 0], meta)?;
     }
     Ok(wal.remove_files()?)
 }

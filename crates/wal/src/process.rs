@@ -133,13 +133,21 @@ impl Membership {
     /// The only process in a table of its own, which may hold what others share still ([`LockFile::hold_still`]).
     pub fn apart(still: Option<LockFile>, table: &[ProcessEntry]) -> Self {
         sys::count_forks();
-        if let Some(entry) = table.first() {
+        Self {
+            _still: still,
+            ..Self::at(0, None, table)
+        }
+    }
+
+    /// With this entry of the table.
+    fn at(index: u16, locks: Option<LockFile>, table: &[ProcessEntry]) -> Self {
+        if let Some(entry) = table.get(usize::from(index)) {
             entry.set(Identity::own());
         }
         Self {
-            locks: None,
-            _still: still,
-            index: 0,
+            locks,
+            _still: None,
+            index,
             fork_count: fork_count(),
             reaping: Mutex::new(()),
         }
@@ -152,20 +160,12 @@ impl Membership {
         table: &[ProcessEntry],
         clear: impl Fn(u16) -> bool,
     ) -> io::Result<Option<Self>> {
-        for (index, entry) in (0..).zip(table) {
+        for (index, _) in (0..).zip(table) {
             if locks.0.try_lock(process_byte(index))? {
-                if !clear(index) {
-                    locks.0.unlock(process_byte(index));
-                    continue;
+                if clear(index) {
+                    return Ok(Some(Self::at(index, Some(locks), table)));
                 }
-                entry.set(Identity::own());
-                return Ok(Some(Self {
-                    locks: Some(locks),
-                    _still: None,
-                    index,
-                    fork_count: fork_count(),
-                    reaping: Mutex::new(()),
-                }));
+                locks.0.unlock(process_byte(index));
             }
         }
         Ok(None)
@@ -223,10 +223,7 @@ impl Membership {
         };
         // If the system does not answer, nobody is declared dead.
         let locked = locks.0.is_locked(process_byte(index), 1).unwrap_or(true);
-        locked
-            && !table
-                .get(usize::from(index))
-                .is_some_and(|entry| entry.get().has_ended())
+        locked && !has_ended(index, table)
     }
 
     /// Runs `clear` for the entry of a dead process while nobody can take that entry over; gives whether it could.
@@ -236,27 +233,29 @@ impl Membership {
         };
         let _one_thread = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
         let take = |byte| locks.0.try_lock(byte).unwrap_or(false);
-        let has_ended = || {
-            let entry = table.get(usize::from(index));
-            entry.is_some_and(|entry| entry.get().has_ended())
-        };
         let own = process_byte(index);
         // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then the one
         // that would take the entry over is kept from opening.
         let byte = if take(own) {
             own
-        } else if has_ended() && take(OPENING_BYTE) {
+        } else if has_ended(index, table) && take(OPENING_BYTE) {
             OPENING_BYTE
         } else {
             return false;
         };
-        let is_dead = byte == own || has_ended();
+        let is_dead = byte == own || has_ended(index, table);
         if is_dead {
             clear();
         }
         locks.0.unlock(byte);
         is_dead
     }
+}
+
+/// Whether the process that took an entry is known to be over.
+fn has_ended(index: u16, table: &[ProcessEntry]) -> bool {
+    let entry = table.get(usize::from(index));
+    entry.is_some_and(|entry| entry.get().has_ended())
 }
 
 fn process_byte(index: u16) -> i64 {

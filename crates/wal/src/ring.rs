@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Doing, Error, Result};
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::guard::{Guard, Guards};
-use crate::storage::{File, OpenMode, Storage};
+use crate::storage::{File, OpenMode, Storage, if_there};
 use crate::{LogId, Lsn, Options};
 
 /// How many zeros are written at once into a new segment.
@@ -146,15 +146,13 @@ impl Ring {
             return Ok(Some(&**file));
         }
         let name = self.name_at(place);
-        match self.storage.open(&name, self.mode) {
-            Ok(file) => {
-                self.check_segment(&*file, &name, place)?;
-                self.sync_name(&name)?;
-                Ok(Some(&**slot.get_or_init(|| file)))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing("cannot open", &name),
-        }
+        let opened = if_there(self.storage.open(&name, self.mode));
+        let Some(file) = opened.doing("cannot open", &name)? else {
+            return Ok(None);
+        };
+        self.check_segment(&*file, &name, place)?;
+        self.sync_name(&name)?;
+        Ok(Some(&**slot.get_or_init(|| file)))
     }
 
     /// Makes the name of a segment durable before anything is written to it. The one that made it may have been killed
@@ -189,12 +187,7 @@ impl Ring {
         let name = self.name_at(place);
         let new_name = format!("{name}.new");
         // One that an interrupted creation left.
-        match self.storage.remove(&new_name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).doing("cannot remove", &new_name);
-            }
-            _ => {}
-        }
+        if_there(self.storage.remove(&new_name)).doing("cannot remove", &new_name)?;
         let file = self.storage.open(&new_name, OpenMode::CreateNew);
         let file = file.doing("cannot create", &new_name)?;
         self.fill_segment(&*file, place)

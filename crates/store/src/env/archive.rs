@@ -1,9 +1,8 @@
 //! The folder of an archive, and the headers of the files in it.
 
-use sapwood_wal::storage::{OpenMode, Storage};
+use sapwood_wal::storage::{OpenMode, Storage, if_there};
 use sapwood_wal::{LogId, Lsn, Position};
 
-use std::io::ErrorKind;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
@@ -83,9 +82,8 @@ impl Archive {
 
     /// The header of a file, if there is one of this name.
     pub(crate) fn header(&self, name: &str) -> Result<Option<Header>> {
-        let file = match self.folder.open(name, OpenMode::Read) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
+        let Some(file) = if_there(self.folder.open(name, OpenMode::Read))? else {
+            return Ok(None);
         };
         let size = file.size()?;
         let mut head = [0; HEADER_BYTES];

@@ -23,12 +23,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::io::ErrorKind;
 use std::iter;
 use std::time::SystemTime;
 
 use sapwood_wal::lock::Taken;
-use sapwood_wal::storage::{OpenMode, Storage};
+use sapwood_wal::storage::{OpenMode, Storage, if_there};
 use sapwood_wal::{Lsn, Position, Wal};
 
 use crate::env::archive::{HEADER_BYTES, Header, SUMMED_FROM, damaged};
@@ -206,10 +205,7 @@ fn write_file(
     };
     let name = header.file_name();
     let new = format!("{name}.new");
-    match folder.remove(&new) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
+    if_there(folder.remove(&new))?;
     let file = folder.open(&new, OpenMode::CreateNew)?;
     let head = header.encode(&body);
     file.write_all_at(&head, 0)?;

@@ -43,6 +43,14 @@ pub fn creating_with(permissions: u32) -> std::fs::OpenOptions {
     sys::creating_with(permissions)
 }
 
+/// What an operation on a file gave, `None` if there is no such file.
+pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// What a file that was opened with [`OpenMode::Blocks`] is written in multiples of, in bytes.
 pub const BLOCK_BYTES: usize = 4096;
 
