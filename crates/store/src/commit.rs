@@ -13,11 +13,11 @@
 //! pages are in the file, in the system's memory, and become durable with a checkpoint. One has to lead to the last of
 //! them before anything is appended again, since a replay could not go on from there.
 //!
-//! A transaction that is too large for a log record, or wrote pages outside of the log, takes another way: the data
-//! file is synced, and a record that holds only the new roots commits it. It is preceded and followed by a checkpoint.
-//! Preceded, because a replay from further back would write over pages of this commit that an earlier one had used for
-//! something else; followed, because only a meta page or a checkpoint's target protects pages which the log does not
-//! hold.
+//! A transaction that is too large for a log record, or wrote pages outside of the log, or whose record would be long
+//! and save little, takes another way: the data file is synced, and a record that holds only the new roots commits it.
+//! It is preceded and followed by a checkpoint. Preceded, because a replay from further back would write over pages of
+//! this commit that an earlier one had used for something else; followed, because only a meta page or a checkpoint's
+//! target protects pages which the log does not hold.
 
 pub(crate) mod multi_store;
 
@@ -31,6 +31,7 @@ use crate::env::options::Durability;
 use crate::env::region::HEADS;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
+use crate::format::page::PAGE_BYTES;
 use crate::format::pages::ReadPages;
 use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
@@ -190,7 +191,8 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
         return Ok(head);
     }
     let mut record = pages.take_record_buffer();
-    let finished = finish_pages(pages, &header, Some(record_bytes_max(inner)), &mut record);
+    let limits = RecordLimits::of(inner, durability);
+    let finished = finish_pages(pages, &header, Some(limits), &mut record);
     let log = finished.and_then(|is_logged| {
         let mut parts = [Commit {
             inner,
@@ -240,7 +242,8 @@ pub(crate) fn append_and_die(
     };
     let (inner, pages) = txn.inner_and_pages();
     let mut record = Vec::new();
-    if !finish_pages(pages, &header, Some(record_bytes_max(inner)), &mut record)? {
+    let limits = RecordLimits::of(inner, durability);
+    if !finish_pages(pages, &header, Some(limits), &mut record)? {
         return Ok(None);
     }
     let appending = AppendLock::take(inner)?;
@@ -268,7 +271,11 @@ pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> 
             continue;
         };
         let mut record = Vec::new();
-        is_logged &= finish_pages(txn.pages_mut(), header, Some(room), &mut record)?;
+        let limits = RecordLimits {
+            max: room,
+            large: usize::MAX,
+        };
+        is_logged &= finish_pages(txn.pages_mut(), header, Some(limits), &mut record)?;
         room = room.saturating_sub(record.len());
         records.push(record);
     }
@@ -328,35 +335,67 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
 const CACHED_PAGES: usize = 64;
 
-/// Seals all changed pages, puts the log record together, unless none is wanted or it would have more than `max` bytes,
-/// and has all pages in their places in the file; gives whether the record is there.
+/// How long a log record may become.
+#[derive(Clone, Copy, Default)]
+struct RecordLimits {
+    /// In bytes.
+    max: usize,
+    /// In bytes. To write more than that twice, to the log and in its place, costs more than to sync it in its place,
+    /// unless most of the pages stay as they were: decision 14.
+    large: usize,
+}
+
+impl RecordLimits {
+    /// Of a transaction of one store. A relaxed commit waits for no sync, and an archive has what the log has.
+    fn of(inner: &Inner, durability: Durability) -> Self {
+        let max = record_bytes_max(inner);
+        let may_sync = durability == Durability::Durable && inner.options.archive.is_none();
+        let large = if may_sync { max / 4 } else { usize::MAX };
+        Self { max, large }
+    }
+
+    /// Whether a record is to go on that tells of some pages with so many bytes. The others are expected to be alike.
+    fn allow(self, bytes: usize, finished: usize, pages: usize) -> bool {
+        let expected = bytes / finished * pages;
+        let is_long = expected > self.large && expected > pages * PAGE_BYTES / 3;
+        bytes <= self.max && (finished < SAMPLED_PAGES || !is_long)
+    }
+}
+
+/// From so many pages on the rest of a transaction is judged by them.
+const SAMPLED_PAGES: usize = if cfg!(test) { 4 } else { 64 };
+
+/// Seals all changed pages, puts the log record together, unless none is wanted or it would be too long, and has all
+/// pages in their places in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut TxnPages,
     header: &RecordHeader,
-    max: Option<usize>,
+    limits: Option<RecordLimits>,
     record: &mut Vec<u8>,
 ) -> Result<bool> {
-    let is_wanted = max.is_some() && !pages.has_appended();
-    let max = max.unwrap_or_default();
+    let is_wanted = limits.is_some() && !pages.has_appended();
+    let limits = limits.unwrap_or_default();
     if is_wanted {
         header.encode(record);
     }
-    let mut fits = is_wanted && record.len() <= max;
+    let mut fits = is_wanted && record.len() <= limits.max;
     let changed = pages.changed_pages();
     let mut ahead = changed
         .iter()
         .skip(1)
         .filter(|_| changed.len() > CACHED_PAGES);
+    let mut finished = 0;
     // Each page is written while the caches still have it.
     for neighbours in neighbours(&changed, pages.pages_before()) {
         for &(number, base) in neighbours {
             if let Some(&(number, base)) = ahead.next() {
-                pages.fetch(number, base)?;
+                pages.fetch(number, if fits { base } else { PageNo(0) })?;
             }
             pages.seal(number)?;
             if fits {
                 encode_page(pages.page(number)?, pages.base(base)?, record);
-                fits = record.len() <= max;
+                finished += 1;
+                fits = limits.allow(record.len(), finished, changed.len());
             }
         }
         pages.write_plain(neighbours)?;
@@ -365,14 +404,14 @@ fn finish_pages(
     for (first, length) in pages.changed_extents() {
         if fits {
             encode_extent(first, pages.extent(first, length)?, record);
-            fits = record.len() <= max;
+            fits = record.len() <= limits.max;
         }
     }
     if fits {
         pages.log_records(record)?;
         pages.log_pointers(record);
     }
-    Ok(fits && record.len() <= max)
+    Ok(fits && record.len() <= limits.max)
 }
 
 /// One of the commits of one record, each to a store of its own.

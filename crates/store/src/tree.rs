@@ -41,7 +41,7 @@ pub(crate) use relocation::Relocation;
 pub(crate) use since::Written;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
-pub(crate) use write::{Reserved, is_inline, reserved_mut};
+pub(crate) use write::{Reserved, Way, is_inline, reserved_mut};
 pub use write::{TreeMut, delete, put};
 
 /// A tree that was found in a snapshot, to be had without another lookup from any snapshot of the same commit:
@@ -60,17 +60,14 @@ pub struct LeafPlace {
 }
 
 /// A step of the way from the root: a page, and the slot taken in it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Step {
     page: PageNo,
     slot: usize,
 }
 
-/// A way that leads nowhere, by level.
-const NO_STEPS: [Step; HEIGHT_MAX] = [Step {
-    page: PageNo(0),
-    slot: 0,
-}; HEIGHT_MAX];
+/// A way from the root, by level, the leaves' being 0.
+type Steps = [Step; HEIGHT_MAX];
 
 /// So many leaves are fetched at the same time: about as many as a core waits for at once.
 const FETCHED_KEYS: usize = 16;

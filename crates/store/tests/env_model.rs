@@ -16,6 +16,8 @@ enum Change {
     Insert(u8, u16, usize),
     Delete(u8, u16),
     DropTree(u8),
+    /// Puts so many keys from one on, ascending or descending, by turns with one in another tree; every few, a delete.
+    PutRun(u8, u16, u16, bool),
     /// Changes within a savepoint, and whether they are kept.
     Nested(Vec<Change>, bool),
 }
@@ -37,6 +39,8 @@ fn change() -> impl Strategy<Value = Change> {
         6 => (tree.clone(), 0_u16..800, size.clone()).prop_map(|(t, k, s)| Change::Put(t, k, s)),
         2 => (tree.clone(), 0_u16..800, size).prop_map(|(t, k, s)| Change::Insert(t, k, s)),
         4 => (tree.clone(), 0_u16..800).prop_map(|(t, k)| Change::Delete(t, k)),
+        2 => (tree.clone(), 0_u16..800, 1_u16..150, any::<bool>())
+            .prop_map(|(t, k, n, up)| Change::PutRun(t, k, n, up)),
         1 => tree.prop_map(Change::DropTree),
     ];
     leaf.prop_recursive(3, 24, 8, |inner| {
@@ -100,6 +104,22 @@ fn apply(txn: &mut WriteTxn, model: &mut Model, change: &Change) {
                 existed,
                 model.get_mut(tree).unwrap().remove(&key[..]).is_some()
             );
+        }
+        Change::PutRun(tree, first, count, up) => {
+            for at in 0..*count {
+                let key = match up {
+                    true => first.saturating_add(at),
+                    false => first.saturating_sub(at),
+                };
+                let put = Change::Put(*tree, key, usize::from(key * 7 % 200));
+                apply(txn, model, &put);
+                if at % 3 == 0 {
+                    apply(txn, model, &Change::Put((tree + 1) % 3, key, 60));
+                }
+                if at % 11 == 0 {
+                    apply(txn, model, &Change::Delete(*tree, key ^ (at & 31)));
+                }
+            }
         }
         Change::DropTree(tree) => {
             let existed = txn.drop_tree(format!("tree {tree}")).unwrap();

@@ -136,8 +136,8 @@ enum Op {
     Delete(Vec<u8>),
     /// Deletes existing records, from the one at this fraction of the tree on.
     DeleteRun(u16, u16),
-    /// Inserts consecutive keys.
-    PutRun(u32, u16, bool),
+    /// Inserts consecutive keys, and deletes one every so often, or all.
+    PutRun(u32, u16, bool, u32),
     Probe(Vec<u8>),
     Range(Vec<u8>, Vec<u8>, u8, u32),
     Commit,
@@ -182,7 +182,8 @@ fn ops() -> impl Strategy<Value = Op> {
         10 => (keys(), values()).prop_map(|(k, v)| Op::Insert(k, v)),
         15 => keys().prop_map(Op::Delete),
         5 => (any::<u16>(), 1u16..80).prop_map(|(at, n)| Op::DeleteRun(at, n)),
-        4 => (0u32..5000, 1u16..300, any::<bool>()).prop_map(|(at, n, up)| Op::PutRun(at, n, up)),
+        4 => (0u32..5000, 1u16..300, any::<bool>(), 3u32..40)
+            .prop_map(|(at, n, up, pause)| Op::PutRun(at, n, up, pause)),
         15 => keys().prop_map(Op::Probe),
         8 => (keys(), keys(), any::<u8>(), any::<u32>()).prop_map(|(a, b, bounds, turns)| Op::Range(a, b, bounds, turns)),
         4 => Just(Op::Commit),
@@ -234,13 +235,23 @@ fn run(kind: TreeKind, ops: &[Op]) {
                     model.remove(&key);
                 }
             }
-            Op::PutRun(at, n, up) => {
+            Op::PutRun(at, n, up, pause) => {
+                let mut tree = TreeMut::new(&mut pages, &mut tree);
                 for i in 0..u32::from(*n) {
+                    if i % pause == pause - 1 {
+                        let deleted = format!("run{:06}", at + i / 2).into_bytes();
+                        let was = tree.delete(&deleted).unwrap();
+                        assert_eq!(was, model.remove(&deleted).is_some());
+                    }
+                    if i == 250 && *pause == 3 {
+                        tree.clear().unwrap();
+                        model.clear();
+                    }
                     let i = if *up { i } else { u32::from(*n) - i };
                     let key = format!("run{:06}", at + i).into_bytes();
                     let value = vec![i as u8; 40];
-                    tree::put(&mut pages, &mut tree, &key, &value).unwrap();
-                    model.insert(key, value);
+                    let is_new = tree.put(&key, &value).unwrap();
+                    assert_eq!(is_new, model.insert(key, value).is_none());
                 }
             }
             Op::Probe(key) => probe(&pages, &tree, &model, key),

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::{NO_STEPS, Step, View};
+use super::{Step, Steps, View};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::limits::HEIGHT_MAX;
@@ -100,7 +100,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         if !self.record.kind.counted {
             return Err(Error::NotCounted);
         }
-        let mut steps = NO_STEPS;
+        let mut steps = Steps::default();
         let each = |level: usize, step, _| steps[level] = step;
         let Some((_, found)) = self.search(key, each)? else {
             return Ok(0);
@@ -115,7 +115,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// The way to a bound in a tree that is not empty, by level: to the child that it belongs to; in a leaf, to before
     /// its record, or behind it.
     fn cuts(&self, bound: Bound<&[u8]>, lower: bool) -> Result<[Cut; HEIGHT_MAX]> {
-        let mut steps = NO_STEPS;
+        let mut steps = Steps::default();
         let mut cuts = [Cut::default(); HEIGHT_MAX];
         let cut = |leaf: Node<'_>, slot| Cut {
             slot,

@@ -5,11 +5,10 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::{NO_STEPS, Step, View};
+use super::{Step, Steps, View};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::ids::PageNo;
-use crate::limits::HEIGHT_MAX;
 use crate::tree::duplicates::Values;
 use crate::tree::node::{Found, Mark, Node};
 
@@ -48,7 +47,7 @@ pub struct Cursor<'p, P: ?Sized> {
     view: View<'p, P>,
     /// The way from the root to the leaf, by level. Valid above level 0, up to the tree's height, while there is a
     /// leaf.
-    steps: [Step; HEIGHT_MAX],
+    steps: Steps,
     leaf: Option<Node<'p>>,
     slot: usize,
     /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record;
@@ -73,10 +72,10 @@ const CELLS_AHEAD: usize = 6;
 type Spot = (PageNo, usize);
 
 /// Where a cursor stands, without the pages: to go on from there while the tree is unchanged.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Position {
     /// The way there, above the leaves.
-    pub(super) steps: [Step; HEIGHT_MAX],
+    pub(super) steps: Steps,
     leaf: Option<PageNo>,
     slot: usize,
     gap: bool,
@@ -84,14 +83,6 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    pub(crate) const NOWHERE: Self = Self {
-        steps: NO_STEPS,
-        leaf: None,
-        slot: 0,
-        gap: false,
-        among: duplicates::Position::NOWHERE,
-    };
-
     /// The leaf and the slot of its key; `None` if that is gone.
     #[inline]
     pub(crate) fn key_place(&self) -> Option<(PageNo, usize)> {
@@ -142,7 +133,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     pub(super) fn new(view: View<'p, P>) -> Self {
         Self {
             view,
-            steps: NO_STEPS,
+            steps: Steps::default(),
             leaf: None,
             slot: 0,
             gap: false,

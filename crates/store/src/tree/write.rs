@@ -12,14 +12,14 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Comparators, NO_STEPS, Orders, Position, Step};
+use super::{Comparators, Orders, Position, Step, Steps};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
-use crate::limits::{DUPLICATE_BYTES_MAX, HEIGHT_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::node::{ENTRY_BYTES_MAX, Found, Mark, Node, entry_bytes};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;
@@ -34,8 +34,18 @@ pub struct TreeMut<'a, P: ?Sized> {
     pages: &'a mut P,
     record: &'a mut TreeRecord,
     orders: Orders,
-    /// Room for the way of the change that is being made.
-    steps: [Step; HEIGHT_MAX],
+    pub(crate) way: Way,
+}
+
+/// The way of a change, on which the next one may end, too: puts in ascending order mostly go on in the same leaf.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Way {
+    steps: Steps,
+    /// The last change of the tree was stored at its end, and has left all pages where they were.
+    pub(crate) is_current: bool,
+    /// The last search ended in the leaf of the one before, or in a neighbour of that: where keys come in no order,
+    /// nothing is looked for there.
+    is_near: bool,
 }
 
 /// Where the bytes of a value are.
@@ -52,19 +62,21 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     /// [`Custom`](crate::format::tree_record::KeyOrder::Custom), or nothing is found in it.
     pub fn new(pages: &'a mut P, record: &'a mut TreeRecord) -> Self {
         let orders = Orders::new(record.kind, Comparators::default());
-        Self::with_orders(pages, record, orders)
+        Self::with_orders(pages, record, orders, Way::default())
     }
 
+    /// `way` is that of the change before, or none.
     pub(crate) fn with_orders(
         pages: &'a mut P,
         record: &'a mut TreeRecord,
         orders: Orders,
+        way: Way,
     ) -> Self {
         Self {
             pages,
             record,
             orders,
-            steps: NO_STEPS,
+            way,
         }
     }
 
@@ -122,8 +134,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             Some(Ordering::Equal) if !has_duplicates => Err(Error::OutOfOrder),
             _ if has_duplicates => {
                 if compared == Some(Ordering::Equal) {
-                    change.steps[0].slot -= 1;
-                    change.place = Found::exactly(change.steps[0].slot);
+                    change.way.steps[0].slot -= 1;
+                    change.place = Found::exactly(change.way.steps[0].slot);
                 }
                 change.put_duplicate(key, value, true).map(drop)
             }
@@ -152,7 +164,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         {
             change.store_payload(key, value, Mark::Inline)?;
             change.tree.records += u64::from(new);
-            let Step { page, slot } = change.steps[0];
+            let Step { page, slot } = change.way.steps[0];
             let range = change.node_mut(0)?.payload_range(slot)?;
             return Ok(Reserved::Leaf { page, range });
         }
@@ -186,6 +198,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
 
     /// Removes every record and frees every page; the record is that of an empty tree afterwards.
     pub fn clear(&mut self) -> Result<()> {
+        self.way.is_current = false;
         if self.record.height > 0 {
             let level = usize::from(self.record.height) - 1;
             self.clear_below(self.record.root, level)?;

@@ -78,7 +78,7 @@ impl WriteTxn {
             standing: false,
             key: Vec::new(),
             value: Vec::new(),
-            position: Position::NOWHERE,
+            position: Position::default(),
             seen: None,
         }
     }

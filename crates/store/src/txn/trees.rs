@@ -8,7 +8,7 @@ use crate::ids::CommitNo;
 use crate::limits::TREE_NAME_BYTES_MAX;
 use crate::sync::Arc;
 use crate::tree;
-use crate::tree::{Orders, TreeMut, View};
+use crate::tree::{Orders, TreeMut, View, Way};
 use crate::txn::pages::TxnPages;
 use crate::txn::snapshot::Tree;
 
@@ -26,6 +26,7 @@ pub(super) struct OpenTree {
     /// As it is in the catalog; `None` if it was created here.
     stored: Option<(Arc<[u8]>, TreeRecord)>,
     orders: Orders,
+    way: Way,
     /// The transaction's count of changes after the last one to this tree.
     pub(super) changed: u64,
 }
@@ -221,6 +222,7 @@ impl WriteTxn {
             },
             stored,
             orders: Orders::default(),
+            way: Way::default(),
             changed: 0,
         });
         self.renew_orders(at);
@@ -280,7 +282,12 @@ impl WriteTxn {
         record.kind = tree.orders.recorded_in(kind);
         // A comparator may panic: what that breaks off is not committed.
         let failed_before = std::mem::replace(failed, true);
-        let result = how(&mut TreeMut::with_orders(pages, record, tree.orders));
+        // A change that is broken off leaves no way.
+        let way = tree.way;
+        tree.way.is_current = false;
+        let mut changed = TreeMut::with_orders(pages, record, tree.orders, way);
+        let result = how(&mut changed);
+        tree.way = changed.way;
         self.failed = failed_before;
         match &result {
             Ok(_) => {
@@ -350,6 +357,7 @@ impl WriteTxn {
         let mut states = states.iter();
         for tree in &mut self.trees {
             tree.changed = self.changes;
+            tree.way = Way::default();
             tree.state = match (states.next(), &tree.stored) {
                 (Some(state), _) => state.clone(),
                 (None, Some((name, record))) => State {

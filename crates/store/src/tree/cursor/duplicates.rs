@@ -24,8 +24,9 @@ pub(super) enum Among<'p, P: ?Sized> {
 }
 
 /// The same, without the pages.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) enum Position {
+    #[default]
     One,
     List {
         at: usize,
@@ -40,8 +41,6 @@ pub(super) enum Position {
 }
 
 impl Position {
-    pub(super) const NOWHERE: Self = Self::One;
-
     pub(super) fn of_first(values: &Values<'_>) -> Self {
         Self::First {
             values: values.len(),
@@ -67,7 +66,7 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
         match (self, &mut *position) {
             (Self::Tree(cursor), Position::Tree(position)) => cursor.note(position),
             (Self::Tree(cursor), _) => {
-                let mut new = Box::new(super::Position::NOWHERE);
+                let mut new = Box::<super::Position>::default();
                 cursor.note(&mut new);
                 *position = Position::Tree(new);
             }

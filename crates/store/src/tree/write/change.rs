@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{TreeMut, is_inline, large_value};
+use super::{TreeMut, Way, is_inline, large_value};
 use crate::error::{Error, Result};
 use crate::format::pages::WritePages;
 use crate::format::prefetch;
@@ -27,18 +27,25 @@ pub(super) struct Change<'a, P: ?Sized> {
     pub(super) pages: &'a mut P,
     pub(super) tree: &'a mut TreeRecord,
     pub(super) orders: Orders,
-    pub(super) steps: &'a mut [Step; HEIGHT_MAX],
+    pub(super) way: &'a mut Way,
     pub(super) place: Found,
 }
 
 impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// The way to a key.
     pub(super) fn find(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
+        let is_near = tree.way.is_current && tree.way.is_near;
         let mut change = Self::nowhere(tree);
+        if is_near && let Some(found) = change.find_nearby(key)? {
+            change.way.steps[0].slot = found.slot;
+            change.place = found;
+            return Ok(change);
+        }
+        let before = change.way.steps[1];
         let pages = &*change.pages;
         let view = View::with_orders(pages, *change.tree, change.orders);
         let found = view.search(key, |level, step, child| {
-            change.steps[level] = step;
+            change.way.steps[level] = step;
             // Most changes will copy the leaf. Pages above it are in the caches.
             if level == 1
                 && !pages.is_own(child)
@@ -49,10 +56,33 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         })?;
         if let Some((leaf, found)) = found {
             let (page, slot) = (leaf.number(), found.slot);
-            change.steps[0] = Step { page, slot };
+            change.way.steps[0] = Step { page, slot };
             change.place = found;
         }
+        let above = change.way.steps[1];
+        change.way.is_near = above.page == before.page && above.slot.abs_diff(before.slot) <= 1;
         Ok(change)
+    }
+
+    /// Where a key is or would be in the leaf of the way, if it belongs there.
+    fn find_nearby(&self, key: &[u8]) -> Result<Option<Found>> {
+        let order = self.orders.keys;
+        let leaf = self.node(0)?;
+        let found = leaf.search(key, 0, order)?;
+        if found.exact || (1..leaf.len()).contains(&found.slot) {
+            return Ok(Some(found));
+        }
+        // Before the first key of the leaf, or behind the last one.
+        for level in 1..self.height() {
+            let node = self.node(level)?;
+            let slot = self.way.steps[level].slot;
+            let end = if found.slot == 0 { 0 } else { node.len() - 1 };
+            if slot != end {
+                let is_here = node.child_slot(key, order)? == slot;
+                return Ok(is_here.then_some(found));
+            }
+        }
+        Ok(Some(found))
     }
 
     /// The way on which a cursor stands in this tree as it is, or that it has gone in vain; [`Error::NoRecord`] if it
@@ -62,9 +92,9 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let (page, slot) = found.or(missed).ok_or(Error::NoRecord)?;
         let mut change = Self::nowhere(tree);
         for level in 1..change.height() {
-            change.steps[level] = position.steps[level];
+            change.way.steps[level] = position.steps[level];
         }
-        change.steps[0] = Step { page, slot };
+        change.way.steps[0] = Step { page, slot };
         change.place = Found {
             slot,
             exact: found.is_some(),
@@ -83,21 +113,22 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok((change, None));
         }
         let view = View::with_orders(&*change.pages, *change.tree, change.orders);
-        let each = |level: usize, step| change.steps[level] = step;
+        let each = |level: usize, step| change.way.steps[level] = step;
         let (leaf, last) = view.edge(view.record.root, view.height(), true, each)?;
         let compared = leaf.compare_key(last, key, change.orders.keys)?.reverse();
         let (page, slot) = (leaf.number(), last + 1);
-        change.steps[0] = Step { page, slot };
+        change.way.steps[0] = Step { page, slot };
         change.place = Found::gap(slot);
         Ok((change, Some(compared)))
     }
 
     fn nowhere(tree: &'a mut TreeMut<'_, P>) -> Self {
+        tree.way.is_current = false;
         Self {
             pages: tree.pages,
             tree: tree.record,
             orders: tree.orders,
-            steps: &mut tree.steps,
+            way: &mut tree.way,
             place: Found::gap(0),
         }
     }
@@ -112,11 +143,11 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     pub(super) fn node(&self, level: usize) -> Result<Node<'_>> {
-        self.open(self.steps[level].page, level)
+        self.open(self.way.steps[level].page, level)
     }
 
     pub(super) fn node_mut(&mut self, level: usize) -> Result<NodeMut<'_>> {
-        let number = self.steps[level].page;
+        let number = self.way.steps[level].page;
         NodeMut::open(
             self.pages.page_mut(number)?,
             number,
@@ -140,10 +171,10 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     pub(super) fn touch(&mut self, records: i64) -> Result<()> {
         let counts = records != 0 && self.tree.kind.counted;
         // What leads to a page of the transaction's own is its own, too.
-        let is_own = |level: &usize| !counts && self.pages.is_own(self.steps[*level].page);
+        let is_own = |level: &usize| !counts && self.pages.is_own(self.way.steps[*level].page);
         let own = (0..self.height()).find(is_own).unwrap_or(self.height());
         for level in (0..own).rev() {
-            let new = self.pages.touch(self.steps[level].page)?;
+            let new = self.pages.touch(self.way.steps[level].page)?;
             self.lead_to(level, new, records)?;
         }
         Ok(())
@@ -151,11 +182,11 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Leads the way to where a page is now.
     fn lead_to(&mut self, level: usize, new: PageNo, records: i64) -> Result<()> {
-        let old = std::mem::replace(&mut self.steps[level].page, new);
+        let old = std::mem::replace(&mut self.way.steps[level].page, new);
         if level + 1 >= self.height() {
             self.tree.root = new;
         } else if new != old || (records != 0 && self.tree.kind.counted) {
-            let slot = self.steps[level + 1].slot;
+            let slot = self.way.steps[level + 1].slot;
             let mut child = self.node(level + 1)?.child(slot)?;
             child.page = new;
             child.records = child.records.wrapping_add_signed(records);
@@ -193,11 +224,12 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         self.touch(0)?;
         let slot = self.place.slot;
         if self.node_mut(0)?.replace(slot, payload, mark)? {
+            self.way.is_current = true;
             return Ok(());
         }
         self.node_mut(0)?.remove(slot)?;
         // An entry that takes its own place again says nothing about where the next one goes.
-        let run = InsertionRun::of(self.pages.page(self.steps[0].page)?);
+        let run = InsertionRun::of(self.pages.page(self.way.steps[0].page)?);
         self.insert_in_run(0, run, key, payload, mark)
     }
 
@@ -209,7 +241,10 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         NodeMut::init(self.pages.page_mut(root)?, root, commit, kind, 0, &[]);
         self.tree.root = root;
         self.tree.height = 1;
-        self.steps[0].page = root;
+        self.way.steps[0] = Step {
+            page: root,
+            slot: 0,
+        };
         Ok(())
     }
 
@@ -226,7 +261,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Inserts an entry at the way's slot of a level, dividing the page if it must be.
     fn insert(&mut self, level: usize, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
-        let Step { page, slot } = self.steps[level];
+        let Step { page, slot } = self.way.steps[level];
         let run = InsertionRun::of(self.pages.page(page)?).after(slot);
         self.insert_in_run(level, run, key, payload, mark)
     }
@@ -240,11 +275,12 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         payload: &[u8],
         mark: Mark,
     ) -> Result<()> {
-        let Step { page: number, slot } = self.steps[level];
+        let Step { page: number, slot } = self.way.steps[level];
         let page = self.pages.page_mut(number)?;
         let mut node = NodeMut::open(page, number, self.tree.page_kind(level), level)?;
         if node.insert(slot, key, payload, mark)? {
             node.set_run(run);
+            self.way.is_current = level == 0;
             return Ok(());
         }
 
@@ -272,7 +308,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let right = self.write(&entries, cut..all.end, beside, run.moved(cut))?;
         if slot >= cut {
             let slot = slot - cut;
-            self.steps[level] = Step { page: beside, slot };
+            self.way.steps[level] = Step { page: beside, slot };
         }
         let separator = entries.separator(cut, self.orders.keys.is_bytes());
         self.insert_sibling(level, left, right, separator)
@@ -301,7 +337,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         separator: &[u8],
     ) -> Result<()> {
         self.grow_if_root(level, left)?;
-        let parent = &mut self.steps[level + 1];
+        let parent = &mut self.way.steps[level + 1];
         let slot = parent.slot;
         parent.slot += 1;
         self.node_mut(level + 1)?.set_child(slot, left)?;
@@ -335,7 +371,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         )?;
         self.tree.root = root;
         self.tree.height += 1;
-        self.steps[level + 1] = Step {
+        self.way.steps[level + 1] = Step {
             page: root,
             slot: 0,
         };
@@ -364,8 +400,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(false);
         }
         if node.len() == 0 {
-            self.free(self.steps[level].page, level)?;
-            let slot = self.steps[level + 1].slot;
+            self.free(self.way.steps[level].page, level)?;
+            let slot = self.way.steps[level + 1].slot;
             self.node_mut(level + 1)?.remove_child(slot)?;
             return Ok(true);
         }
@@ -373,7 +409,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(false);
         }
         let siblings = self.node(level + 1)?.len();
-        let slot = self.steps[level + 1].slot;
+        let slot = self.way.steps[level + 1].slot;
         // The left neighbour, or the right one of the first child.
         match slot {
             0 if siblings < 2 => Ok(false),
@@ -445,7 +481,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Gives an entry of a branch another key. Answers `false`, and changes nothing, if the page has no room for it.
     fn replace_separator(&mut self, level: usize, slot: usize, separator: &[u8]) -> Result<bool> {
-        let number = self.steps[level].page;
+        let number = self.way.steps[level].page;
         let node = self.node(level)?;
         let mut entries = Entries::new(node.kind(), level);
         entries.load(&node, &[])?;
@@ -473,7 +509,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 Some(child) => {
                     self.tree.root = child;
                     self.tree.height -= 1;
-                    self.steps[level - 1].page = child;
+                    self.way.steps[level - 1].page = child;
                 }
                 None => {
                     self.tree.root = PageNo(0);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Change, TreeMut};
+use super::{Change, TreeMut, Way};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
@@ -165,7 +165,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
             keys: self.orders.duplicates,
             duplicates: Order::default(),
         };
-        TreeMut::with_orders(self.pages, tree, orders)
+        TreeMut::with_orders(self.pages, tree, orders, Way::default())
     }
 
     /// Adds a value to those of the key that the way leads to. Answers whether it was not there. If it is to come
@@ -284,7 +284,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
     /// Where a value belongs among those in the leaf.
     fn find_value(&self, values: &Values<'_>, value: &[u8]) -> Result<Found> {
         self.check_size(values.get(0).map_or(0, <[u8]>::len), value)?;
-        values.search(value, self.orders.duplicates, self.steps[0].page)
+        values.search(value, self.orders.duplicates, self.way.steps[0].page)
     }
 
     /// Refuses a value of another size than that of its key's others, where these have one.
@@ -297,7 +297,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
     }
 
     fn damaged(&self) -> Error {
-        damaged(self.steps[0].page)
+        damaged(self.way.steps[0].page)
     }
 
     /// A copy of what holds the values in the leaf.

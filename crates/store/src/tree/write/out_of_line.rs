@@ -115,7 +115,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
 
     /// The pointer to the record that the way leads to.
     fn pointer(&self) -> Result<RecordPointer> {
-        pointer_at(&*self.pages, self.steps[0].page, self.place.slot)
+        pointer_at(&*self.pages, self.way.steps[0].page, self.place.slot)
     }
 
     /// Moves the record that the way leads to.
@@ -126,7 +126,7 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
 
     /// Has the leaf say where the record is.
     fn lead_to_record(mut self, key: &[u8; KEY_BYTES], at: RecordPointer) -> Result<()> {
-        let leaf = self.steps[0].page;
+        let leaf = self.way.steps[0].page;
         if self.place.exact && self.pages.store_pointer(leaf, self.place.slot, at)? {
             return Ok(());
         }

@@ -23,6 +23,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if view.range(from, to)?.next()?.is_none() {
             return Ok(0);
         }
+        self.way.is_current = false;
         let level = usize::from(self.record.height) - 1;
         let before = self.record.records;
         let root = self.record.root;
