@@ -395,6 +395,7 @@ fn as_change(
     ReplicatedChange::Entry {
         uuid,
         dn: dn(uid),
+        parent: None,
         attributes,
     }
 }
@@ -413,7 +414,7 @@ fn make(copy: &Folder, changes: Vec<ReplicatedChange>) {
     let directory = Directory::open_on(engine, Options::new(schema)).unwrap();
     let replicated = Replicated {
         changes,
-        position: None,
+        ..Replicated::default()
     };
     let update = Update {
         requester: Requester::replica("cn=x"),
@@ -464,6 +465,7 @@ fn a_copy_is_verified_while_it_follows_and_told_where_it_differs() {
             ReplicatedChange::Gone {
                 uuid: uuid_of(&p1),
                 csn: None,
+                dn: String::new(),
             },
             as_change(&p2, (uuid_of(&p2), "p2"), ("entryCSN", later)),
         ],
@@ -512,7 +514,12 @@ fn a_copy_of_slapd_is_verified_by_numbers() {
     server.stop();
     let gone = told_of(&mut origin, "p1");
     let uuid = uuid_of(&gone);
-    make(&copy, vec![ReplicatedChange::Gone { uuid, csn: None }]);
+    let gone = ReplicatedChange::Gone {
+        uuid,
+        csn: None,
+        dn: String::new(),
+    };
+    make(&copy, vec![gone]);
     let _server = copy.serve();
     status_with(&copy, "\"lagSeconds\":0,");
     let (is_equal, said) = verify(&copy, &[]);

@@ -56,7 +56,9 @@ mod update;
 mod virtual_attributes;
 
 pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
-pub use changes::{Change, ChangeKind, ChangesKept, Csn, Former};
+pub use changes::{
+    Change, ChangeKind, ChangesKept, Csn, Former, LostAttribute, LostChange, LostWhat,
+};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
@@ -100,7 +102,7 @@ pub use steps::counted;
 pub use synthetic::config::LocalConfig;
 pub use synthetic::root_dse::{Channel, Offered, RootDse};
 pub use update::{
-    AgreementPosition, Allowance, Applied, PasswordHashing, Replicated, ReplicatedChange,
+    AgreementPosition, Allowance, Applied, PasswordHashing, Peer, Replicated, ReplicatedChange,
     RequestView, RuleViolations, Transaction, TransactionUpdates, Update, UpdateRequest,
     VIOLATIONS_TOLD_MAX,
 };

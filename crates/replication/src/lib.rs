@@ -5,7 +5,8 @@
 //! these came. A [`Vector`] says which changes a replica has; [`Bundle::since`] is what somebody with another vector
 //! lacks, and [`merge`] applies it. What was acknowledged and then lost stands in the log of [`Conflict`]s.
 //!
-//! No server uses this yet: the end of `docs/replication.md` says what is open.
+//! Servers use [`counts`], [`compare_claims`], the vector and the cookies, not yet the registers: the end of
+//! `docs/replication.md` says what is open.
 //!
 //! The rules are functions on a [`Replica`], which is the tables of one. There is no I/O, no clock and no randomness
 //! here.
@@ -31,7 +32,7 @@ pub use change::{
 pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};
 pub use horizon::{Horizon, Settled, prune};
-pub use merge::{AHEAD_MICROS_MAX, MergeError, merge, update};
+pub use merge::{AHEAD_MICROS_MAX, MergeError, compare_claims, counts, merge, update};
 pub use rejoin::{RejoinError, rejoin};
 pub use replica::{Move, Node, Register, Replica, Shown};
 pub use seen::Seen;

@@ -164,7 +164,7 @@ pub(crate) enum SuffixAction {
 pub(crate) enum Replica {
     /// Number the changes of this server, and provide them to consumers of RFC 4533, while no server runs
     Enable(EnableReplica),
-    /// Keep a copy of what another server has, which is read-only here
+    /// Keep a copy of what another server has, which is read-only here, or take updates on both
     Add(AddAgreement),
     /// List the servers that this one copies from
     List(Folder),
@@ -172,6 +172,8 @@ pub(crate) enum Replica {
     Status(ReplicaStatus),
     /// Compare a copy with its provider, also while both change: exit status 0 if nothing differs, 1 otherwise
     Verify(Verify),
+    /// List the updates that were made here or elsewhere, and have lost against others that did not know of them
+    Conflicts(ReplicaStatus),
     /// Stop copying from a server: entries stay, and can be updated
     Remove(OneAgreement),
     /// Copy nothing from a server for the time being: entries stay, and are read-only
@@ -199,6 +201,9 @@ pub(crate) struct AddAgreement {
     /// A file whose first line is their password, and that stays where it is
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: PathBuf,
+    /// Take updates here as well, and weigh what comes against them: on servers that are replicas of their own numbers
+    #[arg(long)]
+    pub(crate) multi_provider: bool,
     /// What is copied [default: the naming context, if there is one only]
     #[arg(long, value_name = "DN")]
     pub(crate) base: Option<String>,
@@ -221,7 +226,7 @@ pub(crate) struct ReplicaStatus {
     /// The folder of the directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// A line of JSON for each agreement
+    /// Lines of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -101,7 +101,7 @@ pub fn change(client: &mut Client, round: &str) {
 }
 
 /// By name, lines of an attribute and a value.
-type Entries = BTreeMap<String, BTreeSet<String>>;
+pub type Entries = BTreeMap<String, BTreeSet<String>>;
 
 /// All entries of a server, with all that a copy has to have.
 fn entries(client: &mut Client, besides: &[&str]) -> Entries {
@@ -122,6 +122,39 @@ fn entries(client: &mut Client, besides: &[&str]) -> Entries {
         Some((dn, lines.collect()))
     });
     found.collect()
+}
+
+/// Waits until several servers that all take updates have the same; what that is, by name.
+#[track_caller]
+pub fn all_become_equal(servers: &mut [&mut Client]) -> Entries {
+    let mut found = Vec::new();
+    for _ in 0..1200 {
+        let all = servers.iter_mut();
+        found = all
+            .map(|server| {
+                let entries = entries(server, &["structuralObjectClass"]).into_iter();
+                entries.map(|(dn, lines)| (in_order(&dn), lines)).collect()
+            })
+            .collect::<Vec<Entries>>();
+        if found.windows(2).all(|pair| pair[0] == pair[1]) {
+            return found.swap_remove(0);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for other in &found[1..] {
+        assert_eq!(other, &found[0]);
+    }
+    found.swap_remove(0)
+}
+
+/// A DN with the parts of each RDN in the order that slapd writes them in. No part has an escaped comma or plus.
+fn in_order(dn: &str) -> String {
+    let rdns = dn.split(',').map(|rdn| {
+        let mut parts: Vec<&str> = rdn.split('+').collect();
+        parts.sort_unstable();
+        parts.join("+")
+    });
+    rdns.collect::<Vec<_>>().join(",")
 }
 
 /// Waits until a copy has what its provider has, with these attributes besides. One that does not get there is waited

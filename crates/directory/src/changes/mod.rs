@@ -11,11 +11,14 @@
 
 pub(crate) mod agreement;
 pub(crate) mod clock;
+pub(crate) mod conflicts;
 mod kept;
 pub(crate) mod record;
+pub(crate) mod tombstones;
 pub(crate) mod vector;
 pub(crate) mod watermark;
 
+pub use conflicts::{LostAttribute, LostChange, LostWhat};
 pub(crate) use kept::Added;
 pub use kept::ChangesKept;
 pub use sapwood_ldap::csn::Csn;

@@ -1,13 +1,15 @@
 //! Agreements: which servers this one is a consumer of (RFC 4533), as values of `olcSyncrepl` in OpenLDAP's words. What
-//! an agreement is about is read-only here, and updates are answered with a referral to where they can be made.
+//! an agreement is about is read-only here, and updates are answered with a referral to where they can be made, unless
+//! both servers take them.
 //!
 //! ```text
 //! rid=001 provider=ldap://a.example bindmethod=simple binddn="cn=replica" credentials=secret
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Three words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes`
-//! lets it go over the network without TLS, and with `suspended=yes` nothing is copied for now.
+//! Four words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes` lets
+//! it go over the network without TLS, with `multiprovider=yes` updates are made here as well, as slapd's directive of
+//! that name says, and with `suspended=yes` nothing is copied for now.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +56,9 @@ pub struct Agreement {
     pub authorities: Option<String>,
     /// Whether a password may go over the network in clear text.
     pub plaintext: bool,
-    /// Whether nothing is copied for the time being. What was copied stays read-only.
+    /// Whether updates are made here as well: what comes is weighed against what is here.
+    pub multi_provider: bool,
+    /// Whether nothing is copied for the time being. What was copied stays read-only, if it was.
     pub suspended: bool,
 }
 
@@ -104,6 +108,7 @@ impl Default for Agreement {
             start_tls: false,
             authorities: None,
             plaintext: false,
+            multi_provider: false,
             suspended: false,
         }
     }
@@ -235,6 +240,7 @@ impl FromStr for Agreement {
                 "starttls" => return Err("starttls is critical, yes or no".to_owned()),
                 "tls_cacert" => read.authorities = Some(value),
                 "plaintext" => read.plaintext = value == "yes",
+                "multiprovider" => read.multi_provider = value == "yes",
                 "suspended" => read.suspended = value == "yes",
                 // What is done in any case.
                 "scope" if value.eq_ignore_ascii_case("sub") => {}
@@ -338,6 +344,9 @@ impl fmt::Display for Agreement {
         if self.plaintext {
             f.write_str(" plaintext=yes")?;
         }
+        if self.multi_provider {
+            f.write_str(" multiprovider=yes")?;
+        }
         match self.suspended {
             true => f.write_str(" suspended=yes"),
             false => Ok(()),
@@ -400,7 +409,7 @@ mod tests {
             "rid=999 provider=ldaps://a.example searchbase=o=x type=refreshOnly interval=00:00:01:05",
             "rid=0 provider=ldap://a.example starttls=critical tls_cacert=/etc/ca.pem passwordfile=/p binddn=cn=a \
              searchbase=\"o=a b\"",
-            "rid=5 provider=ldap://a.example plaintext=yes suspended=yes credentials=x searchbase=o=x",
+            "rid=5 provider=ldap://a.example plaintext=yes multiprovider=yes suspended=yes credentials=x searchbase=o=x",
         ];
         for text in others.into_iter().chain([text]) {
             let agreement = read(text).unwrap();

@@ -91,6 +91,13 @@ pub struct Settings {
     pub(crate) probe: bool,
 }
 
+impl Settings {
+    /// Whether other servers take updates of what is updated here.
+    pub(crate) fn takes_updates_of_others(&self) -> bool {
+        self.agreements.iter().any(|one| one.multi_provider)
+    }
+}
+
 /// Bytes to which who is limited by access rules may have an entry grow: all of it is read and written at once. Of
 /// large attributes, which are kept value by value, none count. [`usize::MAX`] is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

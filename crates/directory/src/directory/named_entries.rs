@@ -3,7 +3,10 @@
 
 use std::collections::HashMap;
 
+use sapwood_replication::Vector;
+
 use super::Directory;
+use crate::changes::{Csn, tombstones};
 use crate::engine::{Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -46,7 +49,7 @@ impl NamedEntries {
 }
 
 impl<E: Engine> Directory<E> {
-    /// Notes that these entryUUIDs were named; how many of them no entry has. Blocks.
+    /// Notes that these entryUUIDs were named; how many of them no entry has, nor one that was deleted here. Blocks.
     ///
     /// # Errors
     /// When the engine fails, or entryUUID has no complete index.
@@ -61,6 +64,7 @@ impl<E: Engine> Directory<E> {
         for uuid in uuids {
             match entry_of_uuid(snapshot.view(), schema, index, *uuid)? {
                 Some(id) => named.insert(id),
+                None if tombstones::of(snapshot.view(), *uuid)?.is_some() => {}
                 None => unknown += 1,
             }
         }
@@ -70,9 +74,17 @@ impl<E: Engine> Directory<E> {
     /// The entryUUIDs of the entries at and below a DN that were not named, those that lie deepest first. Looks at all
     /// entries, and blocks.
     ///
+    /// If it is given what the provider has, only those are found that it has had as they are here, each with its
+    /// entryCSN: who has them no more has deleted them since.
+    ///
     /// # Errors
     /// When the engine fails, or stored data is damaged.
-    pub fn entries_not_named(&self, named: &NamedEntries, base: &str) -> Result<Vec<[u8; 16]>> {
+    pub fn entries_not_named(
+        &self,
+        named: &NamedEntries,
+        base: &str,
+        provider_has: Option<&Vector>,
+    ) -> Result<Vec<([u8; 16], Option<Csn>)>> {
         let snapshot = self.waiting_snapshot()?;
         let (schema, view) = (snapshot.schema(), snapshot.view());
         let vocabulary = Vocabulary {
@@ -88,7 +100,7 @@ impl<E: Engine> Directory<E> {
             return Ok(Vec::new());
         };
         let mut above = DnCache::default();
-        let mut found: Vec<(usize, [u8; 16])> = Vec::new();
+        let mut found: Vec<(usize, [u8; 16], Option<Csn>)> = Vec::new();
         let (from, to) = (EntryId(1).to_key(), EntryId(u64::MAX).to_key());
         let range = Range::between(&from, &to);
         let mut records = view.scan(Table::Entry, range, Direction::Forward)?;
@@ -111,12 +123,20 @@ impl<E: Engine> Directory<E> {
                 continue;
             }
             let version = operational::version_of(&entry, vocabulary).map_err(damaged)?;
-            if let Some(EntryVersion { uuid, .. }) = version {
-                found.push((depth, uuid));
+            let Some(EntryVersion { uuid, csn }) = version else {
+                continue;
+            };
+            match (provider_has, csn) {
+                (None, _) => found.push((depth, uuid, None)),
+                (Some(has), Some(csn)) if has.covers(csn) => {
+                    found.push((depth, uuid, Some(csn)));
+                }
+                (Some(_), _) => {}
             }
         }
-        found.sort_unstable_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-        Ok(found.into_iter().map(|(_, uuid)| uuid).collect())
+        found.sort_unstable_by_key(|(depth, ..)| std::cmp::Reverse(*depth));
+        let gone = found.into_iter().map(|(_, uuid, csn)| (uuid, csn));
+        Ok(gone.collect())
     }
 
     /// Whether a DN is that of a naming context's own entry.

@@ -3,7 +3,7 @@
 use sapwood_replication::Vector;
 
 use super::{Directory, Snapshot};
-use crate::changes::{Csn, agreement, vector};
+use crate::changes::{Csn, LostChange, agreement, conflicts, vector};
 use crate::engine::{
     self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
 };
@@ -23,6 +23,15 @@ impl<E: Engine> Snapshot<E> {
 }
 
 impl<E: Engine> Directory<E> {
+    /// Hands the lines of the conflict log to `each`, by the number of the change that has lost. Blocks.
+    ///
+    /// # Errors
+    /// When the engine fails or a line is damaged.
+    pub fn conflicts(&self, each: impl FnMut(LostChange)) -> Result<()> {
+        let snapshot = self.waiting_snapshot()?;
+        Ok(conflicts::for_each(snapshot.view(), each)?)
+    }
+
     /// Gets the directory ready to make changes as a replica: looks at all entries, and writes down up to which change
     /// of each other replica it is complete. Nobody may update it meanwhile. From then on it is to be opened with
     /// [`Options::replica`](crate::Options::replica).

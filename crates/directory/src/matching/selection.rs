@@ -101,7 +101,10 @@ impl Selection {
             }
         }
         if selection.all_operational {
-            selection.virtual_attributes = VirtualAttribute::ALL.to_vec();
+            let named = std::mem::take(&mut selection.virtual_attributes);
+            let all = VirtualAttribute::ALL.iter().copied();
+            let is_wanted = |one: &VirtualAttribute| !one.is_for_replicas() || named.contains(one);
+            selection.virtual_attributes = all.filter(is_wanted).collect();
         }
         selection
     }
@@ -182,10 +185,10 @@ impl Selection {
         self.sight
     }
 
-    /// Of all operational attributes only those are wanted that are stored.
+    /// Of all operational attributes only those are wanted that are stored, and those for replicas that are named.
     pub(crate) fn leave_out_computed(&mut self) {
         if self.all_operational {
-            self.virtual_attributes.clear();
+            self.virtual_attributes.retain(|one| one.is_for_replicas());
         }
     }
 

@@ -164,6 +164,7 @@ operational_attributes! {
     HasSubordinates: "2.5.18.9", "hasSubordinates", BOOLEAN, One, DIRECTORY, Directory, Computed;
     MemberOf: "1.2.840.113556.1.2.102", "memberOf", DN, Many, SERVER, Directory, Computed;
     NumSubordinates: "1.3.6.1.4.1.453.16.2.103", "numSubordinates", NUMBER, One, DIRECTORY, Directory, Computed;
+    ParentUuid: "2.25.97082539948802591538253112871486040622", "parentUUID", UUID, One, DIRECTORY, Directory, Computed;
     SubschemaSubentry: "2.5.18.10", "subschemaSubentry", DN, One, DIRECTORY, Directory, Computed;
 
     // What is kept of binds and failures besides the entries (draft-behera-ldap-password-policy §5.3).
@@ -240,7 +241,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 10] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 11] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

@@ -131,6 +131,8 @@ impl<E: Engine> Synchronisation<E> {
         };
         let cookie = cookie.unwrap_or_default();
         let replica = snapshot.directory().options().replica;
+        let settings = &snapshot.state().settings;
+        let only_of = settings.takes_updates_of_others().then_some(replica);
         let options = SearchOptions {
             as_stored: true,
             manage_dsa_it: true,
@@ -169,6 +171,7 @@ impl<E: Engine> Synchronisation<E> {
                 given: Given {
                     cookie,
                     may_reload: wanted.reload_hint,
+                    only_of,
                 },
             })),
         })

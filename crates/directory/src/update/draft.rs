@@ -56,6 +56,16 @@ pub(crate) struct DraftAttribute<'a> {
     values: Option<Values<'a>>,
 }
 
+/// An attribute that is not as it was stored.
+pub(super) struct Difference<'d> {
+    pub(super) attribute_type: AttributeTypeId,
+    pub(super) options: &'d str,
+    /// The values before and now, in some order; not those that a large one had.
+    pub(super) before: Vec<&'d [u8]>,
+    pub(super) now: Vec<&'d [u8]>,
+    pub(super) is_large: bool,
+}
+
 /// What was stored of an attribute.
 #[derive(Clone, Copy, Debug)]
 enum Stored<'a> {
@@ -449,6 +459,34 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// What it has become of what was stored, for the attributes that are not the same: the type, the options, and the
+    /// values.
+    pub(super) fn differences(&self) -> Vec<Difference<'_>> {
+        let mut found = Vec::new();
+        for known in &self.attributes {
+            let Some(values) = &known.values else {
+                continue;
+            };
+            let [mut before, mut now] = [Vec::new(), values.iter().collect::<Vec<_>>()];
+            if let Stored::Attribute(stored) = known.stored {
+                before.extend(stored.values().iter());
+            }
+            let is_large = matches!(known.stored, Stored::Large(_));
+            before.sort_unstable();
+            now.sort_unstable();
+            if is_large || before != now {
+                found.push(Difference {
+                    attribute_type: known.attribute_type,
+                    options: &known.options,
+                    before,
+                    now,
+                    is_large,
+                });
+            }
+        }
+        found
+    }
+
     /// Adds a number to each value (RFC 4525).
     pub(crate) fn increment(
         &mut self,
@@ -483,6 +521,12 @@ impl<'a> Draft<'a> {
         for attribute in OperationalAttribute::CHANGED {
             self.stamp(schema, attribute, &values);
         }
+    }
+
+    /// Gives it the number of a change, and leaves who has changed it last and when.
+    pub(crate) fn renumber(&mut self, schema: &Schema, stamp: &'a Stamp) {
+        let values = StoredValues::of_change("", stamp);
+        self.stamp(schema, OperationalAttribute::EntryCsn, &values);
     }
 
     /// Gives an operational attribute its one value.

@@ -27,6 +27,7 @@ mod request;
 pub(crate) mod rules;
 mod tree_delete;
 mod violations;
+mod weighing;
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -47,7 +48,7 @@ use crate::accounts::{Accounts, Forgotten};
 use crate::attributes::AttributeTable;
 use crate::changes::clock::{Drawn, HybridClock};
 use crate::changes::record::RecordBuf;
-use crate::changes::{ChangeKind, Former};
+use crate::changes::{ChangeKind, Csn, Former};
 use crate::collective::Collective;
 use crate::config::ENTRY_BYTES_MAX;
 use crate::engine::{self, AttributeNo, EntryId, Table, Write};
@@ -71,7 +72,7 @@ pub use batch::{Allowance, Applied};
 pub(crate) use batch::{Batch, Work, WriterState};
 pub use passwords::PasswordHashing;
 pub(crate) use prepared::Prepared;
-pub use replicated::{AgreementPosition, Replicated, ReplicatedChange};
+pub use replicated::{AgreementPosition, Peer, Replicated, ReplicatedChange};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 pub use violations::{RuleViolations, VIOLATIONS_TOLD_MAX};
 
@@ -442,6 +443,12 @@ impl<'r, T: Write> Run<'r, T> {
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let now = self.now();
         Ok(self.clock.after(last, now))
+    }
+
+    /// The CSN of a change of an entry of which there are two.
+    fn draw_after_both(&mut self, one: Csn, other: Csn) -> Drawn {
+        let now = self.now();
+        self.clock.after(one.max(other), now)
     }
 
     /// The DN for creatorsName or modifiersName. A user gets their current DN, even if it has changed since the bind.

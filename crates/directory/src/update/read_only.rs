@@ -37,7 +37,9 @@ impl<T: Write> Run<'_, T> {
             return Ok(());
         }
         let settings = &self.state.settings;
-        let covers = |agreement: &&Agreement| agreement.covers(self.schema, &normal);
+        let covers = |agreement: &&Agreement| {
+            !agreement.multi_provider && agreement.covers(self.schema, &normal)
+        };
         let Some(agreement) = settings.agreements.iter().find(covers) else {
             return Ok(());
         };

@@ -14,6 +14,8 @@
 //!
 //! What still waits in the end refuses all, and who sends them keeps it for later. An entry whose name another one has
 //! gets it: the other one, of which nothing was told yet, shows as `RDN+entryUUID=...` until it is.
+//!
+//! Where updates are made here as well, each change is weighed first: `weighing.rs`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +28,7 @@ use sapwood_replication::Vector;
 
 use super::draft::{AttributeList, Draft, Frame};
 use super::rules::Origin;
+use super::weighing::Weighing;
 use super::{Run, add, rdn_of, read};
 use crate::accounts::Forgotten;
 use crate::changes::clock::Drawn;
@@ -63,6 +66,21 @@ pub struct Replicated {
     pub changes: Vec<ReplicatedChange>,
     /// How far they reach.
     pub position: Option<AgreementPosition>,
+    /// If updates are made here as well: what is known of the other server.
+    pub peer: Option<Peer>,
+}
+
+/// Another server that takes updates of what is updated here.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Up to which changes it has all, as it has told with these or before.
+    pub has: Vector,
+    /// The same without what it has told with these.
+    pub had: Vector,
+    /// Whether it has told all that belongs to these: what waits still, waits for nothing that is on its way from it.
+    pub is_all: bool,
+    /// Entries of which it has told more, which waits elsewhere.
+    pub parked: Vec<[u8; 16]>,
 }
 
 /// One entry of another server.
@@ -74,6 +92,8 @@ pub enum ReplicatedChange {
         uuid: [u8; 16],
         /// Its DN.
         dn: String,
+        /// The entryUUID of the entry above it, if that was told: it may have another name here.
+        parent: Option<[u8; 16]>,
         /// All that it has. What every server computes by itself is left out.
         attributes: AttributesBuf,
     },
@@ -83,6 +103,8 @@ pub enum ReplicatedChange {
         uuid: [u8; 16],
         /// The number of the change, if it was told.
         csn: Option<Csn>,
+        /// The DN that it had, if that was told; else nothing.
+        dn: String,
     },
 }
 
@@ -112,14 +134,14 @@ impl ReplicatedChange {
             ReplicatedChange::Entry { dn, attributes, .. } => {
                 dn.len() + attributes.view().as_ber().len()
             }
-            ReplicatedChange::Gone { .. } => 0,
+            ReplicatedChange::Gone { dn, .. } => dn.len(),
         };
         size_of::<ReplicatedChange>() + told
     }
 }
 
 /// What became of a change.
-enum Made {
+pub(super) enum Made {
     /// Nothing was to be done.
     Nothing,
     Changed,
@@ -132,18 +154,51 @@ enum Made {
 /// Descriptions of attributes as the schema has them; none of what it does not know.
 type Known<'r> = HashMap<&'r [u8], Option<(&'r AttributeType, String)>>;
 
+/// What all changes have in common.
+pub(super) struct Context<'c> {
+    known: Known<'c>,
+    /// That of entryUUID.
+    pub(super) index: Index,
+    /// Where updates are made here as well.
+    pub(super) weighing: Option<Weighing<'c>>,
+}
+
+impl<'c> Context<'c> {
+    /// The attributes of an entry that are kept as they were told.
+    pub(super) fn lists<'l>(
+        &'l self,
+        schema: &Schema,
+        told: &Told<'l>,
+    ) -> Vec<AttributeList<'l, 'l>> {
+        let attributes = told.attributes.iter();
+        let lists = attributes.filter_map(|attribute| {
+            let (known, options) = self.known.get(attribute.description)?.as_ref()?;
+            let is_told = !schema.is_derived(known.oid().as_bytes())
+                || known.id() == schema.operational(OperationalAttribute::StructuralObjectClass);
+            let values = attribute.values.iter().map(Cow::Borrowed).collect();
+            is_told.then_some((*known, options.as_str(), values))
+        });
+        lists.collect()
+    }
+}
+
 /// An entry as it was told.
-struct Told<'r> {
-    uuid: [u8; 16],
-    dn: &'r str,
-    attributes: Attributes<'r>,
+pub(super) struct Told<'r> {
+    pub(super) uuid: [u8; 16],
+    pub(super) dn: &'r str,
+    pub(super) parent: Option<[u8; 16]>,
+    pub(super) attributes: Attributes<'r>,
 }
 
 /// Where an entry is to be.
-struct Place {
-    vacancy: Vacancy,
+pub(super) struct Place<'r> {
+    /// The DN there.
+    pub(super) dn: Cow<'r, str>,
+    pub(super) vacancy: Vacancy,
     /// Who is there.
-    holder: Option<EntryId>,
+    pub(super) holder: Option<EntryId>,
+    /// Whether it is not the place that was told: it is there by a change that is made here.
+    pub(super) is_decided_here: bool,
 }
 
 impl<'r, T: Write> Run<'r, T> {
@@ -159,8 +214,14 @@ impl<'r, T: Write> Run<'r, T> {
 
     fn replicate_all(&mut self, replicated: &Replicated) -> Result<(), Stop> {
         let changes = replicated.changes.as_slice();
-        let known = self.known_descriptions(changes)?;
-        let index = self.uuid_index()?;
+        let mut context = Context {
+            known: self.known_descriptions(changes)?,
+            index: self.uuid_index()?,
+            weighing: match &replicated.peer {
+                Some(peer) => Some(Weighing::new(peer, vector::of(self.txn)?)),
+                None => None,
+            },
+        };
         // The last of each entry.
         let last: HashMap<[u8; 16], usize> = (changes.iter().enumerate())
             .map(|(at, change)| (change.uuid(), at))
@@ -176,7 +237,7 @@ impl<'r, T: Write> Run<'r, T> {
             let mut first = None;
             let mut still = Vec::new();
             for at in waiting {
-                let made = self.replicate_one(&changes[at], &known, index);
+                let made = self.replicate_one(&changes[at], &context);
                 match made.map_err(|stop| of_change(at, stop))? {
                     Made::Nothing | Made::Changed => {}
                     Made::Renamed => is_renamed = true,
@@ -186,9 +247,14 @@ impl<'r, T: Write> Run<'r, T> {
                     }
                 }
             }
-            if still.len() == before
-                && let Some((at, outcome)) = first
-            {
+            let is_stuck = still.len() == before;
+            let goes_on = match &mut context.weighing {
+                Some(weighing) => {
+                    weighing.go_on(is_stuck, still.iter().map(|at| changes[*at].uuid()))
+                }
+                None => !is_stuck,
+            };
+            if !goes_on && let Some((at, outcome)) = first {
                 let mut outcome = *outcome;
                 outcome.settlement = Some(Box::new(Settlement {
                     failed: u32::try_from(at).ok(),
@@ -203,7 +269,10 @@ impl<'r, T: Write> Run<'r, T> {
             waiting = still;
         }
         if is_renamed {
-            self.replace_misplaced(changes, &all, &known, index)?;
+            if let Some(weighing) = &mut context.weighing {
+                weighing.put_right();
+            }
+            self.replace_misplaced(changes, &all, &context)?;
         }
         match &replicated.position {
             Some(position) => self.put_position(position),
@@ -217,8 +286,7 @@ impl<'r, T: Write> Run<'r, T> {
         &mut self,
         changes: &[ReplicatedChange],
         all: &[usize],
-        known: &Known<'_>,
-        index: Index,
+        context: &Context<'_>,
     ) -> Result<(), Stop> {
         let mut normal = NormalDn::new();
         // Two entries may have been told by the same name: the later has it.
@@ -235,11 +303,13 @@ impl<'r, T: Write> Run<'r, T> {
         for _ in 0..RDNS_MAX {
             let mut is_renamed = false;
             for &at in &claims {
-                let made = self.replicate_one(&changes[at], known, index);
-                is_renamed |= matches!(
-                    made.map_err(|stop| of_change(at, stop))?,
-                    Made::Renamed | Made::Waits(_)
-                );
+                let made = self.replicate_one(&changes[at], context);
+                is_renamed |= match made.map_err(|stop| of_change(at, stop))? {
+                    Made::Renamed => true,
+                    // Where changes are weighed it stays where it is: another one has the name.
+                    Made::Waits(_) => context.weighing.is_none(),
+                    Made::Nothing | Made::Changed => false,
+                };
             }
             if !is_renamed {
                 return Ok(());
@@ -313,39 +383,69 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(index)
     }
 
-    fn entry_of_uuid(&self, index: Index, uuid: [u8; 16]) -> Result<Option<EntryId>, Error> {
+    pub(super) fn entry_of_uuid(
+        &self,
+        index: Index,
+        uuid: [u8; 16],
+    ) -> Result<Option<EntryId>, Error> {
         Ok(entry_of_uuid(self.txn, self.schema, index, uuid)?)
     }
 
     fn replicate_one(
         &mut self,
         change: &ReplicatedChange,
-        known: &Known<'_>,
-        index: Index,
+        context: &Context<'_>,
     ) -> Result<Made, Stop> {
-        let entry = self.entry_of_uuid(index, change.uuid())?;
-        match (change, entry) {
-            (
-                ReplicatedChange::Entry {
-                    uuid,
-                    dn,
-                    attributes,
-                },
-                entry,
-            ) => {
+        let entry = self.entry_of_uuid(context.index, change.uuid())?;
+        match change {
+            ReplicatedChange::Entry {
+                uuid,
+                dn,
+                parent,
+                attributes,
+            } => {
                 let told = Told {
                     uuid: *uuid,
                     dn,
+                    parent: *parent,
                     attributes: attributes.view(),
                 };
-                self.replicate_entry(entry, &told, known)
+                match &context.weighing {
+                    Some(weighing) if !self.weigh_entry(entry, &told, (weighing, context))? => {
+                        Ok(Made::Nothing)
+                    }
+                    _ => self.replicate_entry(entry, &told, context),
+                }
             }
-            (ReplicatedChange::Gone { csn, .. }, Some(entry)) => self.replicate_gone(entry, *csn),
-            (ReplicatedChange::Gone { .. }, None) => Ok(Made::Nothing),
+            ReplicatedChange::Gone { uuid, csn, dn } => match (&context.weighing, entry) {
+                (Some(weighing), entry) => {
+                    self.weigh_gone(entry, (*uuid, *csn, dn), (weighing, context))
+                }
+                (None, Some(entry)) => self.replicate_gone(entry, *csn),
+                (None, None) => Ok(Made::Nothing),
+            },
         }
     }
 
-    fn replicate_gone(&mut self, id: EntryId, csn: Option<Csn>) -> Result<Made, Stop> {
+    /// Makes an entry that is not weighed.
+    pub(super) fn replicate_plainly(
+        &mut self,
+        change: ReplicatedChange,
+        index: Index,
+    ) -> Result<(), Stop> {
+        let changes = [change];
+        let context = Context {
+            known: self.known_descriptions(&changes)?,
+            index,
+            weighing: None,
+        };
+        match self.replicate_one(&changes[0], &context)? {
+            Made::Waits(outcome) => Err((*outcome).into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn replicate_gone(&mut self, id: EntryId, csn: Option<Csn>) -> Result<Made, Stop> {
         if self.txn.has_children(id)? {
             let dn = names::dn_of(self.txn, id)?;
             let diagnostic = format!("'{dn}' has gone, and there are entries below it");
@@ -367,20 +467,29 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// The number of a change that was made elsewhere: the clock comes behind it.
-    fn drawn_elsewhere(&mut self, csn: Csn) -> Drawn {
+    pub(super) fn drawn_elsewhere(&mut self, csn: Csn) -> Drawn {
         let now = self.now();
         let clock = self.clock.after(csn, now).clock;
         Drawn { csn, clock }
     }
 
-    fn replicate_entry(
+    pub(super) fn replicate_entry(
         &mut self,
         entry: Option<EntryId>,
         told: &Told<'_>,
-        known: &Known<'_>,
+        context: &Context<'_>,
     ) -> Result<Made, Stop> {
         let schema = self.schema;
-        let Place { vacancy, holder } = match self.place_of(told.dn)? {
+        let place = match &context.weighing {
+            Some(weighing) => self.weigh_place(entry, told, (weighing, context.index))?,
+            None => self.place_of(told.dn.into())?,
+        };
+        let Place {
+            dn,
+            vacancy,
+            holder,
+            is_decided_here,
+        } = match place {
             Ok(place) => place,
             Err(outcome) => return Ok(Made::Waits(Box::new(outcome))),
         };
@@ -392,37 +501,21 @@ impl<'r, T: Write> Run<'r, T> {
             && let Some(above) = self.names.superior(self.txn, parent)?
             && above.is_at_or_below(id)
         {
-            let diagnostic = format!("'{}' is to be below itself", told.dn);
-            let outcome = Outcome::new(ResultCode::NoSuchObject, diagnostic);
-            return Ok(Made::Waits(Box::new(outcome)));
+            return Ok(Made::Waits(Box::new(below_itself(told.dn))));
         }
         let displaced = match holder.filter(|holder| Some(*holder) != entry) {
-            Some(holder) => self.displace(holder)?,
+            Some(holder) => self.displace(holder, false)?,
             None => false,
         };
 
         // What the draft borrows.
-        let lists: Vec<AttributeList<'_, '_>> = (told.attributes.iter())
-            .filter_map(|attribute| {
-                let (known, options) = known.get(attribute.description)?.as_ref()?;
-                let is_told = !schema.is_derived(known.oid().as_bytes())
-                    || known.id()
-                        == schema.operational(OperationalAttribute::StructuralObjectClass);
-                let values = attribute.values.iter().map(Cow::Borrowed).collect();
-                is_told.then_some((*known, options.as_str(), values))
-            })
-            .collect();
+        let lists = context.lists(schema, told);
         let told_text = |attribute| {
             let known = schema.operational(attribute);
             let (_, _, values) = lists.iter().find(|(own, ..)| own.id() == known)?;
             std::str::from_utf8(values.first()?).ok()
         };
         let csn = told_text(OperationalAttribute::EntryCsn).and_then(Csn::parse);
-        let drawn = match csn {
-            Some(csn) => self.drawn_elsewhere(csn),
-            None => self.draw(),
-        };
-        let stamp = Stamp::from(drawn.csn);
         let uuid = uuid_text(told.uuid);
         let who = self.modifier()?;
         let stored = entry.map(|id| self.read_records(id)).transpose()?;
@@ -430,6 +523,16 @@ impl<'r, T: Write> Run<'r, T> {
             (Some(stored), Some(id)) => Some([read(id, &stored[0])?, read(id, &stored[1])?]),
             _ => None,
         };
+        let drawn = match (csn, old) {
+            (Some(csn), _) if !is_decided_here => self.drawn_elsewhere(csn),
+            (csn, Some([old, _])) => {
+                let last = operational::last_csn(&old, self.vocabulary());
+                let last = last.map_err(|damaged| Error::corrupt(damaged.to_string()))?;
+                self.draw_after_both(csn.unwrap_or_default(), last)
+            }
+            (csn, None) => self.draw_after_both(csn.unwrap_or_default(), Csn::default()),
+        };
+        let stamp = Stamp::from(drawn.csn);
         let class_told = told_text(OperationalAttribute::StructuralObjectClass).map(str::to_owned);
 
         let mut draft = match (old, entry) {
@@ -449,6 +552,7 @@ impl<'r, T: Write> Run<'r, T> {
             let is_said = match attribute {
                 OperationalAttribute::EntryUuid => false,
                 OperationalAttribute::StructuralObjectClass => class.is_empty(),
+                OperationalAttribute::EntryCsn if is_decided_here => false,
                 attribute => draft.has(schema.operational(attribute), ""),
             };
             if !is_said {
@@ -457,7 +561,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
         let flags = schema.object_class(class.as_bytes());
         let flags = flags.map_or_else(Default::default, |class| add::flags_of(schema, class.id()));
-        let rdn = target::rdn_as_written(told.dn, vacancy.parent.is_none());
+        let rdn = target::rdn_as_written(&dn, vacancy.parent.is_none());
         let frame = Frame {
             parent,
             flags,
@@ -525,8 +629,9 @@ impl<'r, T: Write> Run<'r, T> {
         )
     }
 
-    /// Gives an entry whose name another one gets a name that nobody else has.
-    fn displace(&mut self, id: EntryId) -> Result<bool, Stop> {
+    /// Gives an entry whose name another one gets a name that nobody else has; `by_a_change` says whether that is a
+    /// change which is made here, and others are to take.
+    pub(super) fn displace(&mut self, id: EntryId, by_a_change: bool) -> Result<bool, Stop> {
         let stored = self.read_records(id)?;
         let old = [read(id, &stored[0])?, read(id, &stored[1])?];
         let (parent, flags) = (old[0].parent(), old[0].flags());
@@ -536,8 +641,15 @@ impl<'r, T: Write> Run<'r, T> {
         let new_normal = target::parse(self.schema, &rdn)?;
         let csn = operational::last_csn(&old[0], self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-        let drawn = self.drawn_elsewhere(csn);
-        let draft = Draft::of(self.state, id, old)?;
+        let drawn = match by_a_change {
+            true => self.draw_after(id, &old[0])?,
+            false => self.drawn_elsewhere(csn),
+        };
+        let stamp = Stamp::from(drawn.csn);
+        let mut draft = Draft::of(self.state, id, old)?;
+        if by_a_change {
+            draft.renumber(self.schema, &stamp);
+        }
         let frame = Frame {
             parent,
             flags,
@@ -565,8 +677,11 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Where a DN leads to; an outcome if there is nothing above yet.
-    fn place_of(&self, dn: &str) -> Result<Result<Place, Outcome>, Stop> {
-        let normal = target::parse(self.schema, dn)?;
+    pub(super) fn place_of<'d>(
+        &self,
+        dn: Cow<'d, str>,
+    ) -> Result<Result<Place<'d>, Outcome>, Stop> {
+        let normal = target::parse(self.schema, &dn)?;
         let contexts = &self.state.contexts;
         let Some(context) = names::context_of(contexts, &normal) else {
             let diagnostic = format!(
@@ -596,7 +711,12 @@ impl<'r, T: Write> Run<'r, T> {
             root,
             normal,
         };
-        Ok(Ok(Place { vacancy, holder }))
+        Ok(Ok(Place {
+            dn,
+            vacancy,
+            holder,
+            is_decided_here: false,
+        }))
     }
 
     fn put_position(&mut self, position: &AgreementPosition) -> Result<(), Stop> {
@@ -632,6 +752,11 @@ pub(crate) fn entry_of_uuid<R: Read>(
     view.postings(index, &key)?.next()
 }
 
+pub(super) fn below_itself(dn: &str) -> Outcome {
+    let diagnostic = format!("'{dn}' is to be below itself");
+    Outcome::new(ResultCode::NoSuchObject, diagnostic)
+}
+
 fn made(displaced: bool) -> Made {
     match displaced {
         true => Made::Renamed,
@@ -640,7 +765,10 @@ fn made(displaced: bool) -> Made {
 }
 
 /// What a description stands for, if the schema knows it with its options.
-fn described<'s>(schema: &'s Schema, description: &[u8]) -> Option<(&'s AttributeType, String)> {
+pub(super) fn described<'s>(
+    schema: &'s Schema,
+    description: &[u8],
+) -> Option<(&'s AttributeType, String)> {
     let parsed = AttributeDescription::parse(std::str::from_utf8(description).ok()?).ok()?;
     let known = schema.attribute_type(parsed.attribute_type().as_bytes())?;
     schema.check_options(known, &parsed, Purpose::Store).ok()?;

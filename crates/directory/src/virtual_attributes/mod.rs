@@ -47,6 +47,7 @@ virtual_attributes! {
     HasSubordinates has_subordinates
     MemberOf member_of
     NumSubordinates num_subordinates
+    ParentUuid parent_uuid
     SubschemaSubentry subschema_subentry
     PwdFailureTime pwd_failure_time
     PwdLastSuccess pwd_last_success
@@ -91,6 +92,11 @@ impl VirtualAttribute {
             VirtualAttribute::MemberOf => member_of::has(subject, normal),
             _ => Ok(None),
         }
+    }
+
+    /// Whether it is for servers that replicate: it is told to who names it, and to nobody else.
+    pub(crate) fn is_for_replicas(self) -> bool {
+        self == VirtualAttribute::ParentUuid
     }
 
     /// Its attribute type.

@@ -59,11 +59,12 @@ fn entry(number: u8, dn: &str, second: u64, lines: &str) -> ReplicatedChange {
     ReplicatedChange::Entry {
         uuid: uuid(number),
         dn: dn.into(),
+        parent: None,
         attributes: attributes(&kept),
     }
 }
 
-fn attributes(lines: &str) -> AttributesBuf {
+pub(crate) fn attributes(lines: &str) -> AttributesBuf {
     let mut grouped: Vec<(&str, Vec<&[u8]>)> = Vec::new();
     for line in lines.lines() {
         let (description, value) = line.split_once(": ").unwrap();
@@ -95,10 +96,11 @@ fn gone(number: u8) -> ReplicatedChange {
     ReplicatedChange::Gone {
         uuid: uuid(number),
         csn: None,
+        dn: String::new(),
     }
 }
 
-fn replicate(directory: &Directory, replicated: Replicated) -> Outcome {
+pub(crate) fn replicate(directory: &Directory, replicated: Replicated) -> Outcome {
     let mut applied = directory
         .apply(&[Update {
             requester: Requester::replica(PROVIDER),
@@ -117,7 +119,7 @@ pub(crate) fn take(directory: &Directory, changes: Vec<ReplicatedChange>) {
         directory,
         Replicated {
             changes,
-            position: None,
+            ..Replicated::default()
         },
     );
     assert_eq!(outcome, Outcome::SUCCESS);
@@ -141,6 +143,7 @@ fn refused(
                 cookie: Some(b"never".to_vec()),
                 ..AgreementPosition::default()
             }),
+            ..Replicated::default()
         },
     );
     assert_eq!(everything(directory), before);
@@ -191,6 +194,7 @@ pub(crate) fn told_of(directory: &Directory) -> Vec<ReplicatedChange> {
         ReplicatedChange::Entry {
             uuid: u128::from_str_radix(&digits, 16).unwrap().to_be_bytes(),
             dn,
+            parent: None,
             attributes: attributes(&lines.join("\n")),
         }
     });
@@ -290,6 +294,7 @@ fn the_feed_has_the_numbers_of_the_origin() {
         vec![ReplicatedChange::Gone {
             uuid: uuid(3),
             csn: Some(csn(6)),
+            dn: String::new(),
         }],
     );
     let mut found = Vec::new();
@@ -352,7 +357,14 @@ fn what_lacks_the_entry_above_refuses_all_and_is_named() {
     let x = format!("ou=x,{SUFFIX}");
     let changes = vec![unit(2, "ou=b", &x, 3), suffix(), unit(3, "ou=c", &x, 3)];
     let position = None;
-    let outcome = replicate(&directory, Replicated { changes, position });
+    let outcome = replicate(
+        &directory,
+        Replicated {
+            changes,
+            position,
+            ..Replicated::default()
+        },
+    );
     let waiting = outcome.settlement.map(|settlement| settlement.waiting);
     assert_eq!(waiting, Some(vec![0, 2]));
     let (code, failed, _) = refused(&directory, vec![unit(2, "ou=a", "dc=elsewhere", 2)]);
@@ -534,7 +546,7 @@ fn no_schema_and_no_rule_is_asked() {
         &directory,
         Replicated {
             changes: vec![change],
-            position: None,
+            ..Replicated::default()
         },
     );
     assert_eq!(outcome, Outcome::SUCCESS);
@@ -556,6 +568,7 @@ fn a_position_comes_with_its_changes_or_alone() {
     let both = Replicated {
         changes: vec![suffix()],
         position: Some(position(Some(b"one"), &[csn(1)])),
+        ..Replicated::default()
     };
     assert_eq!(replicate(&directory, both), Outcome::SUCCESS);
     assert_eq!(cookie(&directory, 17), Some(b"one".to_vec()));
@@ -572,8 +585,8 @@ fn a_position_comes_with_its_changes_or_alone() {
         "{told:?}"
     );
     let alone = Replicated {
-        changes: Vec::new(),
         position: Some(position(None, &[])),
+        ..Replicated::default()
     };
     assert_eq!(replicate(&directory, alone), Outcome::SUCCESS);
     assert_eq!(cookie(&directory, 17), None);
@@ -677,7 +690,14 @@ fn agreements_are_about_different_entries_of_this_directory() {
             ..AgreementPosition::default()
         };
         let (changes, position) = (Vec::new(), Some(position));
-        let outcome = replicate(&directory, Replicated { changes, position });
+        let outcome = replicate(
+            &directory,
+            Replicated {
+                changes,
+                position,
+                ..Replicated::default()
+            },
+        );
         assert_eq!(outcome, Outcome::SUCCESS);
     }
     let without_first = modify(DATA, &[(Delete, "olcSyncrepl", &["{0}"])]);

@@ -7,6 +7,12 @@ use sapwood_ldap::csn::Csn;
 use super::{Merge, MergeError, Result};
 use crate::{Attributes, Change, Lost, Replica, Rule, Uuid, What};
 
+/// Whether a change of an entry that is one register counts, of which another change is known: the later one does. The
+/// same number twice is one change that is told again, or a delete that bears the number of what it has deleted.
+pub fn counts(change: Csn, is_delete: bool, known: Csn) -> bool {
+    change > known || is_delete && change == known
+}
+
 impl<R: Replica> Merge<'_, R> {
     /// Applies what is new of an entry, but for its birth and its moves, which are followed already.
     pub(super) fn entry(&mut self, entry: Uuid, mut fresh: Vec<&Change>) -> Result<(), R> {
@@ -42,7 +48,7 @@ impl<R: Replica> Merge<'_, R> {
             return Err(MergeError::Unknown(entry));
         };
         let (left, _) = self.replica.all(entry)?;
-        if node.deleted.is_none() && deleted < left {
+        if node.deleted.is_none() && !counts(deleted, true, left) {
             return self.log(entry, (deleted, Lost::Delete), left, Rule::Later);
         }
         let was_deleted = node.deleted;
@@ -60,7 +66,7 @@ impl<R: Replica> Merge<'_, R> {
             return Err(MergeError::Unknown(entry));
         };
         if let Some(deleted) = node.deleted {
-            if change.csn < deleted {
+            if !counts(change.csn, false, deleted) {
                 return self.log_if_deleted(entry, change);
             }
             if !self.sender.covers(deleted) {
@@ -86,7 +92,7 @@ impl<R: Replica> Merge<'_, R> {
         {
             self.log(entry, (loser.csn, lost), winner.csn, Rule::Later)?;
         }
-        if change.csn > old.csn {
+        if counts(change.csn, false, old.csn) {
             self.replica.put_all(entry, change.csn, attributes)?;
         }
         Ok(())

@@ -20,6 +20,9 @@ mod moves;
 mod names;
 mod registers;
 
+pub use entry::counts;
+pub use names::compare_claims;
+
 use std::collections::BTreeMap;
 
 use sapwood_ldap::csn::Csn;

@@ -1,13 +1,32 @@
 //! Who is seen, and by which name: both follow from where entries are and which of them were deleted.
 //!
 //! A deleted entry is seen as long as another one that is seen is placed below it. Of several entries that are seen at
-//! one place the one with the earliest claim has the plain name; one that was deleted gives way to those that were not.
+//! one place the one with the earliest claim has the plain name, or where entries are one register, the one with the
+//! latest; one that was deleted gives way to those that were not.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::mem;
 
+use sapwood_ldap::csn::Csn;
+
 use super::{Merge, Result};
-use crate::{Lost, Place, Replica, Rule, Shown, Uuid};
+use crate::{Lost, Place, Replica, Resolution, Rule, Shown, Uuid};
+
+/// Which of two entries that are at one place has the plain name: the lesser one. A claim says since when the entry is
+/// there. With [`Resolution::Entry`] that is its last change, and the later one wins, as in OpenLDAP's servers, which
+/// have but one entry of a name.
+pub fn compare_claims(
+    resolution: Resolution,
+    (one_since, one): (Csn, Uuid),
+    (other_since, other): (Csn, Uuid),
+) -> Ordering {
+    let since = match resolution {
+        Resolution::Values => one_since.cmp(&other_since),
+        Resolution::Entry => other_since.cmp(&one_since),
+    };
+    since.then(one.cmp(&other))
+}
 
 impl<R: Replica> Merge<'_, R> {
     /// Writes the entries down that have changed, and settles how they and those around them are seen.
@@ -71,7 +90,7 @@ impl<R: Replica> Merge<'_, R> {
         Ok(deleted)
     }
 
-    /// Gives a name to the entry with the earliest claim.
+    /// Gives a name to the entry with the best claim.
     fn name(&mut self, place: &Place) -> Result<(), R> {
         let mut claims = Vec::new();
         for entry in self.replica.claimants(place)? {
@@ -79,7 +98,15 @@ impl<R: Replica> Merge<'_, R> {
                 claims.push((node.deleted.is_some(), node.placed, entry));
             }
         }
-        claims.sort_unstable();
+        let resolution = self.replica.resolution();
+        claims.sort_unstable_by(|one, other| {
+            let living_first = one.0.cmp(&other.0);
+            living_first.then(compare_claims(
+                resolution,
+                (one.1, one.2),
+                (other.1, other.2),
+            ))
+        });
         let mut holder = None;
         for (_, placed, entry) in claims {
             let wanted = match holder {

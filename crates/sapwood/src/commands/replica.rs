@@ -1,6 +1,8 @@
-//! `sapwood replica`: a directory becomes one that others have copies of, or has copies of what others have.
+//! `sapwood replica`: a directory becomes one that others have copies of, has copies of what others have, or is updated
+//! as others are.
 
 mod agreements;
+mod conflicts;
 mod verify;
 
 use std::fs;
@@ -26,6 +28,7 @@ pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
         Replica::List(args) => agreements::list(&args.folder, out)?,
         Replica::Status(args) => agreements::status(args, out)?,
         Replica::Verify(args) => return verify::run(args, out),
+        Replica::Conflicts(args) => conflicts::run(args, out)?,
         Replica::Remove(args) => agreements::change_one("remove", args, out)?,
         Replica::Suspend(args) => agreements::change_one("suspend", args, out)?,
         Replica::Resume(args) => agreements::change_one("resume", args, out)?,

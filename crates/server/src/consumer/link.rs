@@ -184,6 +184,13 @@ impl<E: Engine> Link<E> {
             .say(|status| status.state = ConsumerState::Refreshing);
         let is_whole = self.directory.is_naming_context(&agreement.base)?;
         let mut machine = Machine::new(agreement.rid, is_whole, cookie.as_deref());
+        if agreement.multi_provider {
+            if self.directory.options().replica == 0 {
+                let why = "updates that are made here have no number: 'sapwood replica enable' this server first";
+                return Err(Trouble::Failed(why.into()).into());
+            }
+            machine = machine.weighed();
+        }
         let followed = self.steps(&mut connection, &mut machine, failures).await;
         if let Err(End::Trouble(Trouble::StartOver(_))) = &followed {
             self.starts_over = had_cookie;
@@ -222,7 +229,10 @@ impl<E: Engine> Link<E> {
                     }
                     Step::FindOthers => {
                         let base = &self.agreement.base;
-                        machine.not_named(self.directory.entries_not_named(&named, base)?);
+                        let has = machine.provider_has();
+                        let has = self.agreement.multi_provider.then_some(has);
+                        let others = self.directory.entries_not_named(&named, base, has)?;
+                        machine.not_named(others);
                         named = NamedEntries::default();
                     }
                     Step::End => {
@@ -401,7 +411,10 @@ fn request(agreement: &Agreement, cookie: Option<&[u8]>) -> Vec<u8> {
         critical: false,
         value: None,
     });
-    let attributes = OctetStringsBuf::from_iter(["*", "+"]);
+    let mut attributes = OctetStringsBuf::from_iter(["*", "+"]);
+    if agreement.multi_provider {
+        attributes.push(b"parentUUID");
+    }
     let mut message = Vec::new();
     // The text is one of a filter.
     if let Ok(filter) = filter_text::parse("(objectClass=*)") {

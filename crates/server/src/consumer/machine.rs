@@ -10,14 +10,19 @@
 //!
 //! A change that waits for another one, such as an entry for the one above it, is kept for the bundles that follow. As
 //! long as one is kept no cookie is written.
+//!
+//! Where both servers take updates, changes are weighed by what the provider has, which it says with its cookie. What
+//! it says to have gone without a number waits for that, and so does what follows from more than one change.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
-use sapwood_directory::{AgreementPosition, Outcome, Replicated, ReplicatedChange, Settlement};
+use sapwood_directory::{
+    AgreementPosition, Outcome, Peer, Replicated, ReplicatedChange, Settlement,
+};
 use sapwood_ldap::controls::{Controls, EntryState, SYNC_DONE, SYNC_STATE, SyncDone, SyncState};
 use sapwood_ldap::csn::Csn;
-use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::list::{Attributes, AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{Frame, Response, ResponseMessage, frame};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use sapwood_ldap::sync_info::{SYNC_INFO, SyncInfo};
@@ -32,6 +37,8 @@ const NAMES_MAX: usize = 1024;
 /// Changes that wait for others, and their bytes.
 const PARKED_MAX: usize = 100_000;
 const PARKED_BYTES_MAX: usize = 64 << 20;
+/// Entries that have gone without a number, which wait for the cookie.
+const GONE_MAX: usize = 4_000_000;
 
 /// What is to be done next.
 #[derive(Debug)]
@@ -82,6 +89,10 @@ pub struct Machine {
     rid: u16,
     /// Whether whole naming contexts are copied.
     is_whole: bool,
+    /// Whether both servers take updates.
+    is_weighed: bool,
+    /// Whether the provider tells all that it has, as it was not told what is here.
+    begins_anew: bool,
     stage: Stage,
     changes: Vec<ReplicatedChange>,
     bytes: usize,
@@ -93,14 +104,16 @@ pub struct Machine {
     cookie: Option<Vec<u8>>,
     /// Up to which change of each server all has come, by all cookies together.
     has: Vector,
+    /// The same by those cookies whose changes are made.
+    had: Vector,
     /// Entries that were named and are not noted yet.
     names: Vec<[u8; 16]>,
     /// Entries that were named and are not here.
     lacking: usize,
     /// Whether those that were not named have gone.
     others_have_gone: bool,
-    /// Those that have gone so.
-    gone: VecDeque<[u8; 16]>,
+    /// Those that have gone so, with the number of the delete if it is to have one.
+    gone: VecDeque<([u8; 16], Option<Csn>)>,
 }
 
 impl Machine {
@@ -108,21 +121,37 @@ impl Machine {
     /// naming contexts are copied.
     pub fn new(rid: u16, is_whole: bool, cookie: Option<&[u8]>) -> Machine {
         let had = cookie.and_then(|cookie| Cookie::parse(cookie).ok());
+        let had = had.map(|had| had.vector).unwrap_or_default();
         Machine {
             rid,
             is_whole,
+            is_weighed: false,
+            begins_anew: cookie.is_none(),
             stage: Stage::Refresh,
             changes: Vec::new(),
             bytes: 0,
             parked: Vec::new(),
             are_held: false,
             cookie: None,
-            has: had.map(|had| had.vector).unwrap_or_default(),
+            has: had.clone(),
+            had,
             names: Vec::new(),
             lacking: 0,
             others_have_gone: false,
             gone: VecDeque::new(),
         }
+    }
+
+    /// The same for two servers that both take updates.
+    #[must_use]
+    pub fn weighed(mut self) -> Machine {
+        self.is_weighed = true;
+        self
+    }
+
+    /// Up to which changes the provider has all, as far as it has told.
+    pub fn provider_has(&self) -> &Vector {
+        &self.has
     }
 
     /// How far the search has come.
@@ -148,21 +177,38 @@ impl Machine {
                 let uuid = told.entry_uuid;
                 match told.state {
                     EntryState::Present => self.names.push(uuid),
+                    // What slapd has deleted and keeps above others.
+                    EntryState::Add | EntryState::Modify
+                        if self.is_weighed && is_glue(entry.attributes) => {}
                     EntryState::Add | EntryState::Modify => {
                         let mut attributes = AttributesBuf::default();
+                        let mut parent = None;
                         for attribute in entry.attributes {
-                            attributes.push(attribute.description, attribute.values);
+                            match attribute.description {
+                                b"parentUUID" => parent = first_uuid(attribute.values),
+                                known => attributes.push(known, attribute.values),
+                            }
                         }
                         let dn = entry.dn.to_owned();
                         self.push(ReplicatedChange::Entry {
                             uuid,
                             dn,
+                            parent,
                             attributes,
                         });
                     }
                     EntryState::Delete => {
-                        let csn = told.cookie.and_then(of_one_change);
-                        self.push(ReplicatedChange::Gone { uuid, csn });
+                        let mut own = entry.attributes.iter();
+                        let own = own.find(|attribute| attribute.description == b"entryCSN");
+                        let own = own
+                            .and_then(|own| first_text(own.values))
+                            .and_then(Csn::parse);
+                        let csn = own.or_else(|| told.cookie.and_then(of_one_change));
+                        let dn = entry.dn.to_owned();
+                        match csn {
+                            None if self.is_weighed => self.has_gone(uuid, None)?,
+                            csn => self.push(ReplicatedChange::Gone { uuid, csn, dn }),
+                        }
                     }
                 }
                 // In a refresh the cookie comes at its end.
@@ -202,7 +248,8 @@ impl Machine {
             } => {
                 for uuid in uuids.iter() {
                     match refresh_deletes {
-                        true => self.push(ReplicatedChange::Gone { uuid, csn: None }),
+                        true if self.is_weighed => self.has_gone(uuid, None)?,
+                        true => self.push(gone(uuid, None)),
                         false => self.names.push(uuid),
                     }
                 }
@@ -217,6 +264,8 @@ impl Machine {
     fn end_phase(&mut self, cookie: Option<&[u8]>, is_done: bool) -> Result<(), Trouble> {
         if is_done && self.stage == Stage::Refresh {
             self.stage = Stage::Persist;
+            // slapd ends a refresh that begins anew as one that has told what has gone.
+            self.others_have_gone |= self.is_weighed && self.begins_anew;
         }
         self.set_cookie(cookie)
     }
@@ -260,7 +309,8 @@ impl Machine {
                 _ => Ok(()),
             };
         };
-        self.others_have_gone |= before == Stage::Refresh && !done.refresh_deletes;
+        let tells_all = !done.refresh_deletes || self.is_weighed && self.begins_anew;
+        self.others_have_gone |= before == Stage::Refresh && tells_all;
         self.set_cookie(done.cookie)
     }
 
@@ -288,6 +338,16 @@ impl Machine {
         Ok(())
     }
 
+    /// Notes that an entry has gone, for when the cookie has come.
+    fn has_gone(&mut self, uuid: [u8; 16], csn: Option<Csn>) -> Result<(), Trouble> {
+        if self.gone.len() >= GONE_MAX {
+            let why = "the provider tells of too many entries that have gone";
+            return Err(Trouble::Failed(why.into()));
+        }
+        self.gone.push_back((uuid, csn));
+        Ok(())
+    }
+
     fn push(&mut self, change: ReplicatedChange) {
         self.bytes += change.bytes();
         self.changes.push(change);
@@ -304,7 +364,13 @@ impl Machine {
             return Ok(self.bundle());
         }
         if self.names.len() >= NAMES_MAX || is_due && !self.names.is_empty() {
-            return Ok(Step::Name(std::mem::take(&mut self.names)));
+            // slapd names what it is about to tell, too: what waits is not here yet.
+            let mut names = std::mem::take(&mut self.names);
+            if !self.parked.is_empty() {
+                let parked = self.parked_entries();
+                names.retain(|uuid| !parked.contains(uuid));
+            }
+            return Ok(Step::Name(names));
         }
         if self.others_have_gone {
             if self.lacking > 0 {
@@ -313,21 +379,30 @@ impl Machine {
                     format!("{lacking} entries are missing that the provider takes for known");
                 return Err(Trouble::StartOver(why));
             }
-            self.require_all_placed()?;
+            if !self.is_weighed {
+                self.require_all_placed()?;
+            }
             self.others_have_gone = false;
             return Ok(Step::FindOthers);
         }
-        if !self.gone.is_empty() {
+        // Those that were not named are found when the refresh is over.
+        let is_told = !self.is_weighed || self.stage != Stage::Refresh && self.cookie.is_some();
+        if !self.gone.is_empty() && is_told {
             let count = self.gone.len().min(BUNDLE_CHANGES_MAX);
-            let gone: Vec<[u8; 16]> = self.gone.drain(..count).collect();
-            for uuid in gone {
-                self.push(ReplicatedChange::Gone { uuid, csn: None });
+            let some: Vec<_> = self.gone.drain(..count).collect();
+            for (uuid, csn) in some {
+                self.push(gone(uuid, csn));
             }
             return Ok(self.bundle());
         }
         if self.cookie.is_some() && (!more_at_hand || self.stage == Stage::Over) {
-            self.require_all_placed()?;
-            return Ok(self.bundle());
+            // What waits still is decided with the cookie, where it is weighed.
+            if !self.is_weighed {
+                self.require_all_placed()?;
+            }
+            if self.stage != Stage::Refresh || !self.is_weighed {
+                return Ok(self.bundle());
+            }
         }
         match self.stage {
             Stage::Over => {
@@ -365,10 +440,9 @@ impl Machine {
         let is_all = !self.others_have_gone
             && self.gone.is_empty()
             && self.names.is_empty()
-            && self.parked.is_empty();
-        let cookie = self
-            .cookie
-            .take_if(|_| is_all && self.stage != Stage::Refresh);
+            && self.stage != Stage::Refresh;
+        let is_told = is_all && self.cookie.is_some();
+        let cookie = self.cookie.take_if(|_| is_all && self.parked.is_empty());
         let position = cookie.map(|cookie| {
             let read = match self.is_whole {
                 true => Cookie::parse(&cookie).ok(),
@@ -380,7 +454,17 @@ impl Machine {
                 cookie: Some(cookie),
             }
         });
-        Step::Apply(Box::new(Replicated { changes, position }))
+        let peer = self.is_weighed.then(|| Peer {
+            has: self.has.clone(),
+            had: self.had.clone(),
+            is_all: is_told,
+            parked: self.parked.iter().map(ReplicatedChange::uuid).collect(),
+        });
+        Step::Apply(Box::new(Replicated {
+            changes,
+            position,
+            peer,
+        }))
     }
 
     /// Takes what came of changes.
@@ -388,8 +472,13 @@ impl Machine {
     /// # Errors
     /// When they cannot be made here.
     pub fn applied(&mut self, changes: Replicated, outcome: &Outcome) -> Result<(), Trouble> {
-        let Replicated { changes, position } = changes;
+        let Replicated {
+            changes, position, ..
+        } = changes;
         if outcome.code == ResultCode::Success {
+            if position.is_some() {
+                self.had.clone_from(&self.has);
+            }
             if self.stage == Stage::Refresh || self.others_have_gone {
                 let told = changes.iter().filter_map(|change| match change {
                     ReplicatedChange::Entry { uuid, .. } => Some(*uuid),
@@ -420,14 +509,16 @@ impl Machine {
             let why = "too many entries came before those above them";
             return Err(Trouble::Failed(why.into()));
         }
+        let was_all = position.is_some();
         if let Some(position) = position
             && self.cookie.is_none()
         {
             self.cookie = position.cookie;
         }
         self.are_held = !self.changes.is_empty();
-        // Alone they would wait for ever.
-        if self.changes.is_empty() && self.stage != Stage::Refresh {
+        // Alone they would wait for ever. Where they are weighed, they wait for the cookie.
+        let waits_in_vain = self.stage != Stage::Refresh && (was_all || !self.is_weighed);
+        if self.changes.is_empty() && waits_in_vain {
             return self.require_all_placed();
         }
         Ok(())
@@ -438,10 +529,45 @@ impl Machine {
         self.lacking += lacking;
     }
 
-    /// Takes the entries that were not named, those that lie deepest first.
-    pub fn not_named(&mut self, others: Vec<[u8; 16]>) {
-        self.gone = others.into();
+    fn parked_entries(&self) -> HashSet<[u8; 16]> {
+        self.parked.iter().map(ReplicatedChange::uuid).collect()
     }
+
+    /// Takes the entries that were not named, those that lie deepest first, with what their deletes count as.
+    pub fn not_named(&mut self, others: Vec<([u8; 16], Option<Csn>)>) {
+        // Those that wait were told.
+        let told = self.parked_entries();
+        let others = others.into_iter().filter(|(uuid, _)| !told.contains(uuid));
+        self.gone.extend(others);
+    }
+}
+
+fn gone(uuid: [u8; 16], csn: Option<Csn>) -> ReplicatedChange {
+    ReplicatedChange::Gone {
+        uuid,
+        csn,
+        dn: String::new(),
+    }
+}
+
+fn first_text<'a>(values: OctetStrings<'a>) -> Option<&'a str> {
+    std::str::from_utf8(values.iter().next()?).ok()
+}
+
+fn is_glue(attributes: Attributes<'_>) -> bool {
+    let mut classes = attributes.iter().filter(|attribute| {
+        let description = attribute.description;
+        description.eq_ignore_ascii_case(b"structuralObjectClass")
+    });
+    classes.any(|class| first_text(class.values) == Some("glue"))
+}
+
+/// An entryUUID (RFC 4530).
+fn first_uuid(values: OctetStrings<'_>) -> Option<[u8; 16]> {
+    let digits = first_text(values)?.replace('-', "");
+    let is_uuid = digits.len() == 32;
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_uuid);
+    number.map(u128::to_be_bytes)
 }
 
 /// The number of the change that a cookie comes with, if it is slapd's for a single one.
@@ -459,9 +585,12 @@ fn value<'a>(controls: Controls<'a>, oid: &str) -> Option<&'a [u8]> {
 }
 
 /// Takes messages, one behind the other, as a consumer does whose directory makes every third bundle wait: for the fuzz
-/// target.
+/// target. Every other length is of servers that both take updates.
 pub fn use_messages(bytes: &[u8]) {
     let mut machine = Machine::new(1, true, None);
+    if !bytes.len().is_multiple_of(2) {
+        machine = machine.weighed();
+    }
     let (mut rest, mut bundles) = (bytes, 0_u32);
     while let Ok(Frame::Complete(length)) = frame(rest, bytes.len()) {
         let (message, behind) = rest.split_at(length);
@@ -482,7 +611,7 @@ pub fn use_messages(bytes: &[u8]) {
                 Ok(Step::Receive) if steps % 2 == 0 => break,
                 Ok(Step::Receive) => {}
                 Ok(Step::Name(_)) => machine.named(0),
-                Ok(Step::FindOthers) => machine.not_named(vec![[1; 16], [2; 16]]),
+                Ok(Step::FindOthers) => machine.not_named(vec![([1; 16], None), ([2; 16], None)]),
                 Ok(Step::Apply(changes)) => {
                     bundles += 1;
                     let mut outcome = Outcome::SUCCESS;
@@ -503,266 +632,4 @@ pub fn use_messages(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use sapwood_ldap::controls::{Control, ControlsBuf};
-    use sapwood_ldap::message::{IntermediateResponse, Message, SearchResultEntry};
-    use sapwood_ldap::sync_info::SyncUuidsBuf;
-
-    use super::*;
-
-    const UUIDS: [[u8; 16]; 4] = [[1; 16], [2; 16], [3; 16], [4; 16]];
-
-    fn encoded(op: Response<'_>, control: Option<(&str, &[u8])>) -> Vec<u8> {
-        let mut controls = ControlsBuf::default();
-        if let Some((oid, value)) = control {
-            controls.push(Control {
-                oid,
-                critical: false,
-                value: Some(value),
-            });
-        }
-        let mut bytes = Vec::new();
-        Message {
-            id: 2,
-            op,
-            controls: controls.view(),
-        }
-        .encode(&mut bytes);
-        bytes
-    }
-
-    fn entry(state: EntryState, uuid: [u8; 16], cookie: Option<&[u8]>) -> Vec<u8> {
-        let mut value = Vec::new();
-        SyncState {
-            state,
-            entry_uuid: uuid,
-            cookie,
-        }
-        .encode(&mut value);
-        let dn = format!("cn={},o=x", uuid[0]);
-        let attributes = AttributesBuf::default();
-        let entry = SearchResultEntry {
-            dn: &dn,
-            attributes: attributes.view(),
-        };
-        encoded(Response::SearchEntry(entry), Some((SYNC_STATE, &value)))
-    }
-
-    fn info(info: &SyncInfo<'_>) -> Vec<u8> {
-        let mut value = Vec::new();
-        info.encode(&mut value);
-        let info = IntermediateResponse {
-            name: Some(SYNC_INFO),
-            value: Some(&value),
-        };
-        encoded(Response::Intermediate(info), None)
-    }
-
-    fn end(code: ResultCode, done: Option<SyncDone<'_>>) -> Vec<u8> {
-        let mut value = Vec::new();
-        if let Some(done) = &done {
-            done.encode(&mut value);
-        }
-        let result = LdapResult {
-            code,
-            matched_dn: "",
-            diagnostic: "",
-            referral: None,
-        };
-        let control = done.map(|_| (SYNC_DONE, &*value));
-        encoded(Response::SearchDone(result), control)
-    }
-
-    fn tell(machine: &mut Machine, message: &[u8]) -> Result<(), Trouble> {
-        machine.take(&ResponseMessage::decode(message).unwrap())
-    }
-
-    /// Does what is to be done when nothing more is at hand, on a directory that has no other entries than `others`; in
-    /// short what that was.
-    fn settle(machine: &mut Machine, others: &[[u8; 16]]) -> Result<Vec<String>, Trouble> {
-        let mut done = Vec::new();
-        loop {
-            match machine.next(false)? {
-                Step::Receive => return Ok(done),
-                Step::End => {
-                    done.push("end".into());
-                    return Ok(done);
-                }
-                Step::Name(uuids) => {
-                    done.push(format!("name {}", uuids.len()));
-                    machine.named(0);
-                }
-                Step::FindOthers => {
-                    done.push("find others".into());
-                    machine.not_named(others.to_vec());
-                }
-                Step::Apply(changes) => {
-                    let cookie = changes.position.as_ref();
-                    let cookie = cookie.and_then(|position| position.cookie.as_deref());
-                    let cookie = cookie.map_or("-", |cookie| std::str::from_utf8(cookie).unwrap());
-                    done.push(format!("apply {} {cookie}", changes.changes.len()));
-                    machine.applied(*changes, &Outcome::SUCCESS)?;
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_refresh_by_what_is_there_ends_with_what_is_not() {
-        let mut machine = Machine::new(1, false, None);
-        tell(&mut machine, &entry(EntryState::Add, UUIDS[0], None)).unwrap();
-        assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 1 -", "name 1"]);
-        let mut uuids = SyncUuidsBuf::default();
-        uuids.push(UUIDS[1]);
-        let set = SyncInfo::IdSet {
-            cookie: None,
-            refresh_deletes: false,
-            uuids: uuids.view(),
-        };
-        tell(&mut machine, &info(&set)).unwrap();
-        let present = SyncInfo::RefreshPresent {
-            cookie: Some(b"one"),
-            done: true,
-        };
-        tell(&mut machine, &info(&present)).unwrap();
-        assert_eq!(machine.stage(), Stage::Persist);
-        let done = settle(&mut machine, &UUIDS[2..]).unwrap();
-        assert_eq!(done, ["name 1", "find others", "apply 2 one"]);
-        // From then on each change comes with its cookie, and those that come together are one bundle.
-        tell(
-            &mut machine,
-            &entry(EntryState::Modify, UUIDS[0], Some(b"two")),
-        )
-        .unwrap();
-        assert!(matches!(machine.next(true), Ok(Step::Receive)));
-        tell(
-            &mut machine,
-            &entry(EntryState::Delete, UUIDS[1], Some(b"three")),
-        )
-        .unwrap();
-        assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 2 three"]);
-        tell(&mut machine, &info(&SyncInfo::NewCookie(b"four"))).unwrap();
-        assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 0 four"]);
-    }
-
-    #[test]
-    fn a_refresh_by_what_has_gone_looks_for_nothing_else() {
-        let mut machine = Machine::new(1, false, None);
-        tell(&mut machine, &entry(EntryState::Delete, UUIDS[0], None)).unwrap();
-        let done = SyncDone {
-            cookie: Some(b"one"),
-            refresh_deletes: true,
-        };
-        tell(&mut machine, &end(ResultCode::Success, Some(done))).unwrap();
-        assert_eq!(
-            settle(&mut machine, &UUIDS).unwrap(),
-            ["apply 1 one", "end"]
-        );
-    }
-
-    #[test]
-    fn a_cookie_of_one_change_keeps_what_the_others_have_made() {
-        const BEFORE: &str = "rid=001,sid=001,csn=20261124100000.000000Z#000000#001#000000;\
-                              20261124100001.000000Z#000000#002#000000";
-        let csn = |second: u32, sid: u32| {
-            format!("202611241000{second:02}.000000Z#000000#{sid:03x}#000000")
-        };
-        let mut machine = Machine::new(1, true, Some(BEFORE.as_bytes()));
-        let done = SyncInfo::RefreshDelete {
-            cookie: None,
-            done: true,
-        };
-        tell(&mut machine, &info(&done)).unwrap();
-        let cookie = format!("rid=001,sid=001,csn={}", csn(9, 1));
-        let gone = entry(EntryState::Delete, UUIDS[0], Some(cookie.as_bytes()));
-        tell(&mut machine, &gone).unwrap();
-        let Ok(Step::Apply(bundle)) = machine.next(false) else {
-            panic!("no bundle")
-        };
-        // The delete has the number that it was made with, and goes on to others with that.
-        let [ReplicatedChange::Gone { csn: told, .. }] = &bundle.changes[..] else {
-            panic!("{bundle:?}")
-        };
-        assert_eq!(told.map(|told| told.to_string()), Some(csn(9, 1)));
-        let position = bundle.position.clone().unwrap();
-        let both = format!("rid=001,sid=001,csn={};{}", csn(9, 1), csn(1, 2));
-        assert_eq!(position.cookie.as_deref(), Some(both.as_bytes()));
-        let complete: Vec<String> = position
-            .complete
-            .iter()
-            .map(|csn| csn.to_string())
-            .collect();
-        assert_eq!(complete, [csn(9, 1), csn(1, 2)]);
-        machine.applied(*bundle, &Outcome::SUCCESS).unwrap();
-        // One that comes late, of a server that has told more, takes nothing back.
-        let late = format!("rid=001,sid=002,csn={};{}", csn(5, 1), csn(7, 2));
-        tell(&mut machine, &info(&SyncInfo::NewCookie(late.as_bytes()))).unwrap();
-        let joined = format!("apply 0 rid=001,sid=002,csn={};{}", csn(9, 1), csn(7, 2));
-        assert_eq!(settle(&mut machine, &[]).unwrap(), [joined]);
-        // A number of several says of no delete when it was made, and begun anew nothing is kept.
-        assert_eq!(of_one_change(both.as_bytes()), None);
-        let mut anew = Machine::new(1, true, None);
-        tell(&mut anew, &info(&done)).unwrap();
-        tell(&mut anew, &info(&SyncInfo::NewCookie(cookie.as_bytes()))).unwrap();
-        assert_eq!(
-            settle(&mut anew, &[]).unwrap(),
-            [format!("apply 0 {cookie}")]
-        );
-    }
-
-    #[test]
-    fn what_is_named_and_not_here_has_all_told_anew() {
-        let mut machine = Machine::new(1, false, None);
-        tell(&mut machine, &entry(EntryState::Present, UUIDS[0], None)).unwrap();
-        let done = SyncDone {
-            cookie: Some(b"one"),
-            refresh_deletes: false,
-        };
-        tell(&mut machine, &end(ResultCode::Success, Some(done))).unwrap();
-        assert!(matches!(machine.next(false), Ok(Step::Name(_))));
-        machine.named(1);
-        assert!(matches!(machine.next(false), Err(Trouble::StartOver(_))));
-        let required = end(ResultCode::SyncRefreshRequired, None);
-        let told = tell(&mut Machine::new(1, false, None), &required);
-        assert!(matches!(told, Err(Trouble::StartOver(_))));
-    }
-
-    #[test]
-    fn what_waits_is_kept_and_no_cookie_is_written_meanwhile() {
-        let mut machine = Machine::new(1, false, None);
-        let waits = |at: u32| {
-            let mut outcome = Outcome::new(ResultCode::NoSuchObject, "");
-            outcome.settlement = Some(Box::new(Settlement {
-                waiting: vec![at],
-                ..Settlement::default()
-            }));
-            outcome
-        };
-        for uuid in &UUIDS[..2] {
-            tell(&mut machine, &entry(EntryState::Add, *uuid, None)).unwrap();
-        }
-        let Ok(Step::Apply(both)) = machine.next(false) else {
-            panic!("no bundle")
-        };
-        machine.applied(*both, &waits(0)).unwrap();
-        // The other one by itself, and the first again with the next.
-        assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 1 -", "name 1"]);
-        tell(&mut machine, &entry(EntryState::Add, UUIDS[2], None)).unwrap();
-        let Ok(Step::Apply(next)) = machine.next(false) else {
-            panic!("no bundle")
-        };
-        let told: Vec<_> = next.changes.iter().map(ReplicatedChange::uuid).collect();
-        assert_eq!(told, [UUIDS[0], UUIDS[2]]);
-        machine.applied(*next, &waits(0)).unwrap();
-        assert_eq!(settle(&mut machine, &[]).unwrap(), ["apply 1 -", "name 1"]);
-        let done = SyncInfo::RefreshDelete {
-            cookie: Some(b"one"),
-            done: true,
-        };
-        tell(&mut machine, &info(&done)).unwrap();
-        let Err(Trouble::Failed(why)) = settle(&mut machine, &[]) else {
-            panic!("a cookie was written")
-        };
-        assert!(why.contains("cn=1,o=x"), "{why}");
-    }
-}
+mod tests;

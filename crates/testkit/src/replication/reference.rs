@@ -1,6 +1,7 @@
 //! What is right: the directory that a set of changes amounts to, computed at once and from nothing else. No order of
 //! arrival, no vectors, nothing that is undone; all changes are at hand, and each rule is a few lines.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sapwood_ldap::csn::Csn;
@@ -133,10 +134,15 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
             above = Some(known.place.parent);
         }
     }
-    let mut holders: BTreeMap<&Place, (bool, Csn, Uuid)> = BTreeMap::new();
+    // The first who was there, or where entries are one register, the last.
+    let mut holders: BTreeMap<&Place, (bool, Csn, Reverse<Csn>, Uuid)> = BTreeMap::new();
     for entry in &seen {
         let known = &entries[entry];
-        let claim = (known.is_deleted(), known.placed, *entry);
+        let (first, last) = match known.all.0 {
+            none if none == Csn::default() => (known.placed, Reverse(none)),
+            _ => (Csn::default(), Reverse(known.placed)),
+        };
+        let claim = (known.is_deleted(), first, last, *entry);
         let holder = holders.entry(&known.place).or_insert(claim);
         *holder = claim.min(*holder);
     }
@@ -144,7 +150,7 @@ fn see(entries: &BTreeMap<Uuid, Entry>) -> Directory {
         let known = &entries[entry];
         Seen {
             place: known.place.clone(),
-            is_qualified: holders[&known.place].2 != *entry,
+            is_qualified: holders[&known.place].3 != *entry,
             is_glue: known.is_deleted(),
             stamp: match known.is_deleted() {
                 true => Stamp::default(),

@@ -12,6 +12,8 @@ pub(super) struct Given {
     pub(super) cookie: Cookie,
     /// Whether it may be told everything anew when that does not do.
     pub(super) may_reload: bool,
+    /// The only replica of which this one has all changes, if the consumer may have others that are still to come here.
+    pub(super) only_of: Option<u16>,
 }
 
 impl Given {
@@ -36,7 +38,10 @@ impl Given {
 
     fn newer(&self, complete: &Vector) -> Option<Csn> {
         let mut csns = self.cookie.vector.iter();
-        csns.find(|csn| complete.of(csn.replica) != Csn::default() && !complete.covers(*csn))
+        csns.find(|csn| {
+            let is_of_this = self.only_of.is_none_or(|only| csn.replica == only);
+            is_of_this && complete.of(csn.replica) != Csn::default() && !complete.covers(*csn)
+        })
     }
 
     /// The place in the feed of this replica that it has read up to, if it says one that can be relied upon.

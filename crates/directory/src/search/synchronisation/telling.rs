@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 
 use sapwood_ldap::controls::{ControlsBuf, EntryState};
+use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::result::ResultCode;
 
 use super::later::Later;
 use super::sinks::{Changed as ChangedEntry, Probe, UuidSet, push_state};
 use super::{ENVELOPE_BYTES_MAX, Extent, refresh_required};
-use crate::changes::ChangeKind;
+use crate::changes::{ChangeKind, Csn};
 use crate::directory::{ChangeReader, Snapshot};
 use crate::engine::{Engine, EntryId, Read, Table};
 use crate::entry::Entry;
@@ -22,6 +23,7 @@ use crate::matching::sink::{Sink, Wire};
 use crate::names;
 use crate::operational::{self, Vocabulary};
 use crate::outcome::Outcome;
+use crate::schema::NormalDn;
 use crate::search::persistent::{Begun, Side};
 use crate::search::unbegun::Unbegun;
 use crate::search::{Budget, Running, Step};
@@ -56,7 +58,9 @@ pub(super) struct Telling<E: Engine> {
     /// Where the feed has more than is read at once: which entries are not told in their turn.
     later: Option<Later<E>>,
     told: Option<ToldEntry>,
-    /// Entries that have gone, where there is no older snapshot.
+    /// What the deleted ones of these were called.
+    deleted_names: HashMap<EntryId, String>,
+    /// Entries that have gone, and of which neither name nor number are known.
     gone: UuidSet,
     /// Whether something of the older snapshot was not here when that was asked last.
     lacks_before: bool,
@@ -69,8 +73,8 @@ pub(super) struct Changed {
     at: usize,
     is_new: bool,
     is_renamed: bool,
-    /// The entryUUID of one that was deleted.
-    deleted: Option<[u8; 16]>,
+    /// The entryUUID of one that was deleted, and the number of that change.
+    deleted: Option<([u8; 16], Csn)>,
 }
 
 impl Changed {
@@ -153,6 +157,7 @@ impl<E: Engine> Telling<E> {
             is_read: false,
             later: None,
             told: None,
+            deleted_names: HashMap::new(),
             gone: UuidSet::default(),
             lacks_before: false,
         }
@@ -291,7 +296,7 @@ impl<E: Engine> Telling<E> {
                     }
                 }
                 Phase::Gone => {
-                    if let Some(bytes) = self.tell_gone(wire, budget)? {
+                    if let Some(bytes) = self.tell_gone(wire, budget, (asked, extent))? {
                         return Ok(Told::Part(Step::Room(bytes)));
                     }
                     self.told = None;
@@ -304,8 +309,10 @@ impl<E: Engine> Telling<E> {
     /// Reads more changes from the feed.
     fn read(&mut self, reader: &mut ChangeReader<E>) -> Result<()> {
         let (changed, order) = (&mut self.changed, &mut self.order);
+        let names = &mut self.deleted_names;
         changed.clear();
         order.clear();
+        names.clear();
         self.is_read = reader.take(&self.now.snapshot, READ_AT_ONCE, |change| {
             let at = order.len();
             order.push(change.entry);
@@ -316,7 +323,11 @@ impl<E: Engine> Telling<E> {
             known.at = at;
             *known = known.and(change.kind);
             if change.kind == ChangeKind::Deleted {
-                known.deleted = change.former.map(|former| former.uuid);
+                known.deleted = change.former.map(|former| (former.uuid, change.csn));
+                let name = change
+                    .former
+                    .map_or(String::new(), |former| former.dn.to_owned());
+                names.insert(change.entry, name);
             }
         })?;
         match &self.later {
@@ -472,16 +483,37 @@ impl<E: Engine> Telling<E> {
     }
 
     /// Tells that an entry has gone, if the consumer may have it; bytes that this takes when there is no room.
-    fn tell_gone(&mut self, wire: &mut Wire<'_>, budget: Budget) -> Result<Option<usize>> {
+    ///
+    /// A server that takes updates weighs the delete by its number, and may have an entry that has come and gone here
+    /// without being told: so who gets whole naming contexts is told of each delete, with the number as entryCSN.
+    fn tell_gone(
+        &mut self,
+        wire: &mut Wire<'_>,
+        budget: Budget,
+        (asked, extent): (&Unbegun, &Extent),
+    ) -> Result<Option<usize>> {
         let Some(ToldEntry {
             id, changed, was, ..
         }) = self.told
         else {
             return Ok(None);
         };
-        let Some(before) = &self.before else {
+        let name = self.deleted_names.get(&id).cloned();
+        let name = name.filter(|_| extent.follows_changes());
+        let is_nameless = name.as_deref() == Some("");
+        let name = name.filter(|name| self.is_in_base(name, asked));
+        let (uuid, dn) = if let (Some((uuid, _)), Some(name)) = (changed.deleted, name) {
+            (uuid, name)
+        } else if let (Some(before), Some(uuid)) = (&self.before, was) {
+            self.lacks_before = true;
+            let dn = names::dn_of(before.snapshot.view(), id)?;
+            self.lacks_before = false;
+            (uuid, dn)
+        } else if self.before.is_some() && !is_nameless {
+            return Ok(None);
+        } else {
             let uuid = match changed.deleted {
-                Some(uuid) => Some(uuid),
+                Some((uuid, _)) => Some(uuid),
                 None if self.now.has(id)? => uuid_of(&self.now.snapshot, id)?,
                 // A later portion has its end.
                 None => None,
@@ -498,12 +530,6 @@ impl<E: Engine> Telling<E> {
             }
             return Ok(None);
         };
-        let Some(uuid) = was else {
-            return Ok(None);
-        };
-        self.lacks_before = true;
-        let dn = names::dn_of(before.snapshot.view(), id)?;
-        self.lacks_before = false;
         let bytes = wire.envelope_bytes_max() + dn.len() + ENVELOPE_BYTES_MAX;
         if wire.bytes() + bytes > budget.out_bytes {
             return Ok(Some(bytes));
@@ -512,9 +538,24 @@ impl<E: Engine> Telling<E> {
         let own = wire.controls().iter();
         own.for_each(|control| controls.push(control));
         push_state(&mut controls, EntryState::Delete, uuid);
+        let mut attributes = AttributesBuf::default();
+        if let Some((_, csn)) = changed.deleted.filter(|_| extent.follows_changes()) {
+            attributes.push(b"entryCSN", [csn.to_string().as_bytes()]);
+        }
         wire.carrying(controls.view())
-            .put_entry(dn.as_bytes(), None, &[]);
+            .put_entry(dn.as_bytes(), None, attributes.view().as_ber());
         Ok(None)
+    }
+
+    /// Whether a name is one at or below the base of the search.
+    fn is_in_base(&self, dn: &str, asked: &Unbegun) -> bool {
+        let schema = self.now.snapshot.schema();
+        let [mut normal, mut base] = [NormalDn::new(), NormalDn::new()];
+        let base_dn = asked.request().base.as_bytes();
+        !dn.is_empty()
+            && normal.parse(schema, dn.as_bytes()).is_ok()
+            && base.parse(schema, base_dn).is_ok()
+            && normal.is_at_or_below(&base)
     }
 }
 

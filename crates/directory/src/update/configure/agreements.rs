@@ -36,8 +36,14 @@ pub(super) fn check(schema: &Schema, state: &State) -> Result<(), Stop> {
         let diagnostic = format!("{SYNCREPL}: {why}");
         Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic))
     };
-    let mut before: Vec<(u16, NormalDn)> = Vec::new();
-    for Agreement { rid, base, .. } in &state.settings.agreements {
+    let mut before: Vec<(u16, NormalDn, bool)> = Vec::new();
+    for agreement in &state.settings.agreements {
+        let Agreement {
+            rid,
+            base,
+            multi_provider,
+            ..
+        } = agreement;
         let mut normal = NormalDn::new();
         if let Err(error) = normal.parse(schema, base.as_bytes()) {
             return refuse(format!("searchbase: '{base}' is not a DN: {error}"));
@@ -48,17 +54,25 @@ pub(super) fn check(schema: &Schema, state: &State) -> Result<(), Stop> {
                 "searchbase: '{base}' is in none of the naming contexts of this server: {contexts}"
             ));
         }
-        if before.iter().any(|(other, _)| other == rid) {
+        if before.iter().any(|(other, ..)| other == rid) {
             return refuse(format!("there are two agreements with rid={rid:03}"));
         }
         let overlaps =
             |other: &NormalDn| other.is_at_or_below(&normal) || normal.is_at_or_below(other);
-        if let Some((other, _)) = before.iter().find(|(_, other)| overlaps(other)) {
+        let is_copy_of_two =
+            |(_, other, is_weighed): &&_| overlaps(other) && !(*is_weighed && *multi_provider);
+        if let Some((other, ..)) = before.iter().find(is_copy_of_two) {
             return refuse(format!(
-                "rid={other:03} and rid={rid:03} are about the same entries: an entry is copied from one server"
+                "rid={other:03} and rid={rid:03} are about the same entries: an entry is copied from one server, or \
+                 updated on all of them (multiprovider=yes)"
             ));
         }
-        before.push((*rid, normal));
+        if *multi_provider && !state.contexts.iter().any(|one| one.normal == normal) {
+            return refuse(format!(
+                "rid={rid:03}: servers that all take updates have whole naming contexts in common (searchbase)"
+            ));
+        }
+        before.push((*rid, normal, *multi_provider));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use sapwood_ldap::message::{ModifyRequest, Request};
 use sapwood_server::consumer::{Lag, lags};
 use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
 
+use super::conflicts;
 use crate::cli::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
 use crate::commands::config;
 use crate::open;
@@ -28,7 +29,7 @@ const AS_IT_IS: &str = "as-it-is";
 pub(super) const NONE: &str = "There is no agreement: 'sapwood replica add' makes one.";
 
 /// Does a command: by the running server, or on the directory itself.
-fn ask(folder: &Path, words: &[&str], reads: bool, out: &mut Output) -> Result<String> {
+pub(super) fn ask(folder: &Path, words: &[&str], reads: bool, out: &mut Output) -> Result<String> {
     let config = Config::load(folder)?;
     let mut asked = vec!["replica"];
     asked.extend(words);
@@ -75,6 +76,7 @@ pub(super) fn add(args: &AddAgreement, out: &mut Output) -> Result<()> {
         start_tls: args.start_tls,
         authorities: args.ca_file.as_deref().map(named).transpose()?,
         plaintext: args.danger_plaintext,
+        multi_provider: args.multi_provider,
         ..Agreement::default()
     };
     let base = args.base.as_deref().unwrap_or_default();
@@ -125,8 +127,8 @@ pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
 }
 
 /// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json`,
-/// `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`. `running` is what the consumers of
-/// the running server do.
+/// `replica conflicts text|json`, `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`.
+/// `running` is what the consumers of the running server do.
 pub(crate) fn by_command(
     directory: &Directory,
     administrator: &str,
@@ -145,13 +147,31 @@ pub(crate) fn by_command(
                 "" => with_base(value, &only_context(directory)?),
                 _ => value.to_owned(),
             };
+            let is_weighed = value
+                .parse::<Agreement>()
+                .is_ok_and(|one| one.multi_provider);
+            if is_weighed && directory.options().replica == 0 {
+                let why = "updates that are made here have no number: 'sapwood replica enable' this server first";
+                return Err(why.into());
+            }
             change(directory, administrator, &[(ChangeKind::Add, &value)])?;
             let added = agreements()?.pop();
             let added = added.ok_or("it is not there")?;
-            Ok(format!(
-                "Agreement {:03}: '{}' is copied from {}, and read-only here.",
-                added.rid, added.base, added.provider
-            ))
+            let Agreement {
+                rid,
+                base,
+                provider,
+                ..
+            } = &added;
+            Ok(match added.multi_provider {
+                false => format!(
+                    "Agreement {rid:03}: '{base}' is copied from {provider}, and read-only here."
+                ),
+                true => format!(
+                    "Agreement {rid:03}: updates of '{base}' are taken from {provider}, and made here as well. Have it \
+                     take those of this server, too."
+                ),
+            })
         }
         ["list"] => {
             let all = agreements()?;
@@ -167,6 +187,10 @@ pub(crate) fn by_command(
                     (true, _) => "suspended",
                     (_, true) => "stays connected",
                     (_, false) => "asks again",
+                };
+                let kind = match agreement.multi_provider {
+                    true => format!("both take updates, {kind}"),
+                    false => kind.to_owned(),
                 };
                 let behind = told(lag).map_or(String::new(), |told| format!(", {told}"));
                 note(&format!("{rid:03}  {provider}  {base}  {kind}{behind}"));
@@ -204,11 +228,18 @@ pub(crate) fn by_command(
                 _ => String::new(),
             })
         }
+        ["conflicts", form] => conflicts::list(directory, form, note),
         ["remove", rid] => {
-            let (at, Agreement { rid, base, .. }) = find(agreements()?, rid)?;
+            let (at, one) = find(agreements()?, rid)?;
+            let Agreement {
+                rid,
+                base,
+                provider,
+                ..
+            } = &one;
             change(directory, administrator, &[(ChangeKind::Delete, &at)])?;
             Ok(format!(
-                "Agreement {rid:03} has ended: '{base}' can be updated here."
+                "Agreement {rid:03} has ended: '{base}' can be updated here, and nothing is taken from {provider}."
             ))
         }
         ["suspend", rid] => {
@@ -223,7 +254,9 @@ pub(crate) fn by_command(
             let one = find(agreements()?, rid)?;
             promote_one(directory, administrator, one, how == AS_IT_IS, note)
         }
-        _ => Err("replica add, list, status, suspend, resume, promote or remove?".into()),
+        _ => {
+            Err("replica add, list, status, conflicts, suspend, resume, promote or remove?".into())
+        }
     }
 }
 
@@ -257,6 +290,15 @@ fn suspend(
         change(directory, administrator, &changes)?;
     }
     Ok(match suspended {
+        _ if one.multi_provider => {
+            let until = if suspended {
+                ", until 'sapwood replica resume'"
+            } else {
+                ""
+            };
+            let are = if suspended { "are not" } else { "are" };
+            format!("Updates of '{base}' {are} taken from {provider}{until}.")
+        }
         true => format!(
             "Agreement {rid:03} is suspended: '{base}' stays as it is, read-only, until 'sapwood replica resume'."
         ),
