@@ -81,11 +81,12 @@ impl Url {
             && matches(reading, reader.state, id, &self.filter, work)?)
     }
 
-    /// The entries that it finds; `None` where more than `most` would have to be looked at.
+    /// The entries that it finds; `None` where more than `left` would have to be looked at. Those that were are taken
+    /// from that.
     pub(super) fn entries<R: Evaluate>(
         &self,
         reader: &ValueReader<'_, R>,
-        most: usize,
+        left: &mut usize,
         work: &mut u64,
     ) -> Result<Option<Vec<EntryId>>> {
         let (view, schema) = (reader.view, reader.schema);
@@ -102,14 +103,18 @@ impl Url {
             return Ok(Some(found.then_some(base).into_iter().collect()));
         }
         let filter = self.filter.as_filter();
-        let indexed = view.indexed((schema, reader.state), above_rules(), filter, most)?;
+        let indexed = view.indexed((schema, reader.state), above_rules(), filter, *left)?;
         let candidates = match indexed {
             Some(ids) => Some(ids),
-            None => self.in_scope(reader, base, most)?,
+            None => self.in_scope(reader, base, *left)?,
         };
-        let Some(candidates) = candidates else {
+        let fewer = candidates
+            .as_ref()
+            .and_then(|ids| left.checked_sub(ids.len()));
+        let (Some(candidates), Some(fewer)) = (candidates, fewer) else {
             return Ok(None);
         };
+        *left = fewer;
         let mut found = Vec::new();
         for id in candidates {
             *work = work.saturating_add(FINDING_WORK);

@@ -69,7 +69,7 @@ pub(super) struct Clause {
     /// The conditions that an entry must meet.
     pub(super) needs: Box<[usize]>,
     /// Those that a value must meet.
-    pub(super) of_value: Arc<[Condition]>,
+    pub(super) of_value: Box<[Condition]>,
     /// Whether only for changes of values that name somebody who asks.
     pub(super) own_values: Option<Subject>,
     pub(super) grant: Grant,

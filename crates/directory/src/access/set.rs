@@ -31,6 +31,8 @@ use crate::state::State;
 
 /// Most values that an expression goes through, in all its sets; beyond it is as if it were empty.
 pub(super) const VALUES_MAX: usize = 1000;
+/// So many bytes of a URL that is searched count as one value.
+const URL_BYTES_OF_VALUE: usize = 32;
 /// Bytes of the texts that `+` makes.
 const JOINED_BYTES_MAX: usize = 1 << 16;
 
@@ -348,11 +350,12 @@ impl<R: Evaluate> Asking<'_, R> {
         searches: bool,
     ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
         let (view, schema, state) = self.reading;
+        self.count_url(url)?;
         let Some(url) = Url::read(schema, url, &mut self.work).filter(|_| searches) else {
             return Ok(Vec::new());
         };
         let reader = ValueReader::new(view, schema, state);
-        let found = url.entries(&reader, self.values_left, &mut self.work)?;
+        let found = url.entries(&reader, &mut self.values_left, &mut self.work)?;
         let mut values = Vec::new();
         for id in found.ok_or(Stop::TooMany)? {
             let named = url
@@ -361,7 +364,6 @@ impl<R: Evaluate> Asking<'_, R> {
             for attribute in std::iter::once(attribute).chain(named) {
                 let own = match attribute {
                     Attribute::Name => {
-                        self.count_value()?;
                         let name = names::normal_dn_of(view, schema, id)?;
                         vec![name.to_text().into_bytes()]
                     }
@@ -432,7 +434,7 @@ impl<R: Evaluate> Asking<'_, R> {
 
     /// Whether a URL finds the entry that a text names. That costs the same however many others it finds.
     fn is_found_by(&mut self, url: &[u8], text: &[u8]) -> std::result::Result<bool, Stop> {
-        self.count_value()?;
+        self.count_url(url)?;
         let (view, schema, state) = self.reading;
         let Some(url) = Url::read(schema, url, &mut self.work) else {
             return Ok(false);
@@ -447,6 +449,13 @@ impl<R: Evaluate> Asking<'_, R> {
     /// A name in normal form, which there need not be an entry of.
     fn own_name(&self, text: &[u8]) -> Option<Vec<u8>> {
         Some(self.name(text)?.to_text().into_bytes())
+    }
+
+    /// Counts a URL as values by its length: the longer its filter, the more it asks of indexes and of an entry.
+    fn count_url(&mut self, url: &[u8]) -> std::result::Result<(), Stop> {
+        let values = 1 + url.len() / URL_BYTES_OF_VALUE;
+        self.values_left = self.values_left.checked_sub(values).ok_or(Stop::TooMany)?;
+        Ok(())
     }
 
     fn count_value(&mut self) -> std::result::Result<(), Stop> {

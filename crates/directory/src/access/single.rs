@@ -115,7 +115,7 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) struct StepClause {
     /// What depends on the value: `${v1}` and its like.
-    pub(super) needs: Arc<[Condition]>,
+    pub(super) needs: Box<[Condition]>,
     pub(super) grant: Grant,
     pub(super) then: Then,
 }

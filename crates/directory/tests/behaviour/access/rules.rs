@@ -375,6 +375,50 @@ fn a_naming_context_has_rules_of_its_own() {
     }
 }
 
+/// What a URL in a set finds is looked at up to a bound, and by an index where there is one.
+#[test]
+fn urls_in_sets_look_at_a_bounded_number_of_entries() {
+    let directory = directory();
+    let anne = user(&directory, ANNE);
+    const MANY: &str = "ou=many,dc=example,dc=com";
+    succeed(
+        &directory,
+        add(MANY, "objectClass: organizationalUnit\nou: many"),
+    );
+    let device = |number: usize| {
+        let lines = format!(
+            "objectClass: device\ncn: {number}\ndescription: d{}",
+            number % 2
+        );
+        succeed(&directory, add(&format!("cn={number},{MANY}"), &lines));
+    };
+    let sees = |set: &str| {
+        put(
+            &directory,
+            &[
+                &format!("to attrs=mail by set=\"{set}\" read"),
+                "to * by users read",
+            ],
+        );
+        sees_mail(&directory, &anne, BERT)
+    };
+    let found = "[ldap:///ou=many,dc=example,dc=com??sub?(description=d1)]/description & [d1]";
+    let unindexed = "[ldap:///ou=many,dc=example,dc=com??one?(description=d1)]/cn & [7]";
+    (0..400).for_each(device);
+    assert!(sees(found) && sees(unindexed));
+    (400..1100).for_each(device);
+    assert!(!sees(found) && !sees(unindexed));
+    // Whether it finds one entry is told by that entry.
+    assert!(sees(
+        "[ldap:///dc=example,dc=com??sub?(objectClass=person)]/entryDN & user"
+    ));
+    assert!(!sees(
+        "[ldap:///dc=example,dc=com??sub?(objectClass=device)]/entryDN & user"
+    ));
+    let one = "[ldap:///ou=many,dc=example,dc=com??one?(cn=1050)]/description & [d0]";
+    assert!(sees(one));
+}
+
 /// A user adds and deletes the own name in a group, and nothing else.
 #[test]
 fn people_join_and_leave_a_group_by_themselves() {
