@@ -329,3 +329,212 @@ fn constraints_with_and_without_a_server() {
     assert_eq!(list(), "");
     succeeded(change("bob", "add: description\ndescription: four"));
 }
+
+#[test]
+fn dynamic_entries_are_refreshed_and_end() {
+    let folder = peopled();
+    let add = ["add", "dds", "--default-ttl", "1", "--interval", "1"];
+    let said = folder.sapwood_ok("rule", &add);
+    assert_eq!(
+        said,
+        "added: dds (with the index entryExpireTimestamp ord)\n"
+    );
+    let listed = "dds dds --default-ttl 1 --interval 1\n";
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    let server = folder.serve();
+    let entry = |name: &str| {
+        let dn = format!("cn={name},dc=example,dc=com");
+        let lines = "objectClass: device\nobjectClass: dynamicObject\n";
+        succeeded(client(
+            &server,
+            "ldapadd",
+            &format!("dn: {dn}\n{lines}cn: {name}\n"),
+        ));
+        dn
+    };
+    let (short, long) = (entry("short"), entry("long"));
+    let exop = |dn: &str, ttl: &str| {
+        let mut command: Command = program("ldapexop", "ldap-utils");
+        command.args(["-x", "-H", server.ldap(), "-D", ADMIN, "-w", PASSWORD]);
+        command.args(["refresh", dn, ttl]).output().unwrap()
+    };
+    // The first may have ended before the second was refreshed, never the second.
+    let told = succeeded(exop(&long, "1000"));
+    assert!(told.contains("newttl=1000"), "{told}");
+    let refused = exop("uid=ann,ou=people,dc=example,dc=com", "1000");
+    assert!(text(&refused.stderr).contains("(65)"), "{refused:?}");
+    let there = || {
+        search(
+            &server,
+            &[
+                "-b",
+                "dc=example,dc=com",
+                "(objectClass=dynamicObject)",
+                "1.1",
+            ],
+        )
+    };
+    while there().contains(&short) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(there(), format!("dn: {long}\n\n"));
+    let ttl = search(&server, &["-b", &long, "-s", "base", "entryTtl"]);
+    let ttl = ttl.split("entryTtl: ").nth(1).unwrap().trim();
+    assert!((1..=1000).contains(&ttl.parse::<u32>().unwrap()), "{ttl}");
+    let offered = [
+        "-b",
+        "",
+        "-s",
+        "base",
+        "supportedExtension",
+        "dynamicSubtrees",
+    ];
+    let offers =
+        |server: &Running| search(server, &offered).contains("1.3.6.1.4.1.1466.101.119.1\n");
+    assert!(offers(&server));
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "dds"]),
+        "dropped: dds\n"
+    );
+    assert!(!offers(&server));
+    server.stop();
+}
+
+#[test]
+fn numbers_are_given_with_and_without_a_server() {
+    let folder = peopled();
+    let filter = "(objectClass=posixAccount)";
+    let attributes = "uidNumber,gidNumber";
+    let add = [
+        "add",
+        "numbers",
+        "--attributes",
+        attributes,
+        "--filter",
+        filter,
+        "--range",
+        "10000-59999",
+    ];
+    let said = folder.sapwood_ok("rule", &add);
+    let made = "added: numbers (with the index uidNumber eq; gidNumber eq)\n";
+    assert!(said == made || said == "added: numbers\n", "{said}");
+    let listed = format!(
+        "numbers numbers --attributes {attributes} --filter \"{filter}\" --range 10000-59999\n"
+    );
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    let server = folder.serve();
+    let account = |uid: &str, more: &str| {
+        let dn = format!("uid={uid},ou=people,dc=example,dc=com");
+        let lines = "objectClass: account\nobjectClass: posixAccount\nhomeDirectory: /\n";
+        let ldif = format!("dn: {dn}\n{lines}uid: {uid}\ncn: {uid}\n{more}");
+        (dn, client(&server, "ldapadd", &ldif))
+    };
+    let of = |dn: &str| search(&server, &["-b", dn, "-s", "base", "uidNumber", "gidNumber"]);
+    let (dn, added) = account("one", "");
+    succeeded(added);
+    assert_eq!(
+        of(&dn),
+        format!("dn: {dn}\nuidNumber: 10000\ngidNumber: 10000\n\n")
+    );
+    let (dn, added) = account("two", "gidNumber: 10000\n");
+    succeeded(added);
+    let lines = of(&dn);
+    assert!(lines.contains("\nuidNumber: 10001\n") && lines.contains("\ngidNumber: 10000\n"));
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "numbers"]),
+        "dropped: numbers\n"
+    );
+    let (_, added) = account("three", "");
+    assert!(text(&added.stderr).contains("(65)"), "{added:?}");
+    let wrong = folder.sapwood("rule", &[&add[..7], &["60000-1"]].concat());
+    assert!(
+        text(&wrong.stderr).contains("no range of numbers"),
+        "{wrong:?}"
+    );
+    server.stop();
+}
+
+#[test]
+fn members_come_and_go_with_and_without_a_server() {
+    let folder = peopled();
+    let dn = "cn=g,dc=example,dc=com";
+    let add = [
+        "add",
+        "automember",
+        "--group",
+        dn,
+        "--filter",
+        "(objectClass=inetOrgPerson)",
+    ];
+    let said = failure(&folder.sapwood("rule", &add));
+    assert!(said.contains("the rule automember is not added"), "{said}");
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), "");
+    let group = format!(
+        "dn: {dn}\nobjectClass: groupOfNames\ncn: g\nmember: cn=nobody,dc=example,dc=com\n"
+    );
+    let file = folder.name_beside("group.ldif");
+    std::fs::write(&file, group).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    assert_eq!(
+        folder.sapwood_ok("rule", &add),
+        "added: automember (members: 2)\n"
+    );
+    let server = folder.serve();
+    let members = || search(&server, &["-b", dn, "-s", "base", "member"]);
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    assert!(
+        members().contains(&format!("member: {ann}\n")),
+        "{}",
+        members()
+    );
+    let delete = format!("dn: {ann}\nchangetype: delete\n");
+    succeeded(client(&server, "ldapmodify", &delete));
+    assert!(!members().contains(ann), "{}", members());
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "automember"]),
+        "dropped: automember\n"
+    );
+    server.stop();
+}
+
+#[test]
+fn links_have_links_back_with_and_without_a_server() {
+    let folder = peopled();
+    let (ann, bob) = (
+        "uid=ann,ou=people,dc=example,dc=com",
+        "uid=bob,ou=people,dc=example,dc=com",
+    );
+    let add = [
+        "add",
+        "linked",
+        "--link",
+        "secretary",
+        "--managed",
+        "seeAlso",
+    ];
+    assert_eq!(folder.sapwood_ok("rule", &add), "added: linked\n");
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "linked"]),
+        "dropped: linked\n"
+    );
+    let server = folder.serve();
+    let link = format!("replace: secretary\nsecretary: {bob}");
+    succeeded(client(&server, "ldapmodify", &modify(ann, &link)));
+    let said = failure(&folder.sapwood("rule", &add));
+    assert!(
+        said.contains(&format!("'{ann}' names '{bob}' in secretary")),
+        "{said}"
+    );
+    succeeded(client(
+        &server,
+        "ldapmodify",
+        &modify(ann, "delete: secretary"),
+    ));
+    assert_eq!(folder.sapwood_ok("rule", &add), "added: linked\n");
+    let listed = "linked linked --link secretary --managed seeAlso\n";
+    assert_eq!(folder.sapwood_ok("rule", &["list"]), listed);
+    succeeded(client(&server, "ldapmodify", &modify(ann, &link)));
+    let back = || search(&server, &["-b", bob, "-s", "base", "seeAlso"]);
+    assert_eq!(back(), format!("dn: {bob}\nseeAlso: {ann}\n\n"));
+    server.stop();
+}

@@ -11,7 +11,7 @@ use sapwood_ldap::controls::{
 };
 use sapwood_ldap::extended::{
     EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
-    StartLburp, TransactionEnded, UpdateOperationsBuf, cancel_id, generated_password,
+    Refresh, StartLburp, TransactionEnded, UpdateOperationsBuf, cancel_id, generated_password,
     max_operations, put_cancel_id, put_generated_password, put_max_operations,
     put_transaction_ended,
 };
@@ -63,6 +63,11 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(result) = SortResult::decode(bytes) {
         result.encode(&mut out);
         assert_eq!(SortResult::decode(&out), Ok(result));
+    }
+    out.clear();
+    if let Ok(refresh) = Refresh::decode(bytes) {
+        refresh.encode(&mut out);
+        assert_eq!(Refresh::decode(&out), Ok(refresh));
     }
     out.clear();
     if let Ok(modify) = PasswordModify::decode(Some(bytes)) {

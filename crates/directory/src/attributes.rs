@@ -4,6 +4,7 @@
 //! given up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use sapwood_ldap::attribute::AttributeDescription;
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness, IndexSet};
 use crate::member_of::MemberOf;
 use crate::schema::{ATTRIBUTE_TYPES_MAX, AttributeTypeId, Schema};
+use crate::sources::Clock;
 use crate::steps;
 
 /// Most attribute descriptions with options of a directory: clients that make up options cannot make more. What is left
@@ -42,8 +44,20 @@ pub(crate) struct AttributeTable {
     member_of: Option<Arc<MemberOf>>,
     /// The complete indexes for equality, by the type.
     equality_indexes: Arc<[(AttributeTypeId, Index)]>,
+    /// The clock by which entries end, if any do.
+    clock: Option<EndClock>,
     /// Which entries have values that LDAP URLs find, if any have.
     dynamic_groups: Option<Arc<DynamicGroups>>,
+}
+
+/// A clock by which entries end.
+#[derive(Clone)]
+struct EndClock(Arc<dyn Clock>);
+
+impl fmt::Debug for EndClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndClock")
+    }
 }
 
 /// The descriptions of a type.
@@ -166,6 +180,16 @@ impl AttributeTable {
         let complete = indexes.iter().filter(complete);
         let indexes = complete.map(|of| (of.attribute_type, of.index(IndexKind::Equality)));
         self.equality_indexes = indexes.collect();
+    }
+
+    /// The clock by which entries end, if any do.
+    pub(crate) fn clock(&self) -> Option<&dyn Clock> {
+        self.clock.as_ref().map(|clock| &*clock.0)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_clock(&mut self, clock: Option<Arc<dyn Clock>>) {
+        self.clock = clock.map(EndClock);
     }
 
     /// Which entries have values that LDAP URLs find, if any have.

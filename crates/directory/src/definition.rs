@@ -25,6 +25,10 @@
 //! constraint <value of olcConstraintAttribute>
 //! refint attributes <attribute type>[,<attribute type>]...
 //! refint nothing|modifier <DN>
+//! linked <value of sapwoodLinked>
+//! automember <value of sapwoodAutomemberURI>
+//! numbers <value of sapwoodNumbersURI>
+//! dds <max> <min> <default> <interval> <tolerance>, in seconds, <most entries>
 //! dynlist <value of olcDynListAttrSet>
 //! memberof <class of groups> <attribute of members> follows|stays
 //! ppolicy on[,hash-cleartext][,use-lockout][,netscape-controls] <DN of the default policy, or nothing>
@@ -41,7 +45,9 @@ use std::sync::Arc;
 pub use self::config::{Config, Partition};
 use crate::attributes::AttributeTable;
 use crate::config::access::AccessList;
-use crate::config::{Extension, Setting, UniqueRule, dynlist, member_of, password_policy, refint};
+use crate::config::{
+    Extension, Setting, UniqueRule, dds, dynlist, member_of, password_policy, refint,
+};
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
@@ -134,6 +140,23 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
                     .settings
                     .constraints
                     .push(rest.parse().map_err(damaged)?);
+            }
+            "linked" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.linked.push(rest.parse().map_err(damaged)?);
+            }
+            "automember" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                let rule = rest.parse().map_err(damaged)?;
+                state.settings.automember.push(rule);
+            }
+            "numbers" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.numbers.push(rest.parse().map_err(damaged)?);
+            }
+            "dds" => {
+                let damaged = || Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.dds = Some(dds::parse(rest).ok_or_else(damaged)?);
             }
             "dynlist" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
@@ -443,6 +466,18 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for line in state.settings.refint.iter().flat_map(refint::lines) {
         text.push_str(&format!("refint {line}\n"));
+    }
+    for rule in &state.settings.linked {
+        text.push_str(&format!("linked {rule}\n"));
+    }
+    for rule in &state.settings.automember {
+        text.push_str(&format!("automember {rule}\n"));
+    }
+    for rule in &state.settings.numbers {
+        text.push_str(&format!("numbers {rule}\n"));
+    }
+    if let Some(rule) = &state.settings.dds {
+        text.push_str(&format!("dds {}\n", dds::line(rule)));
     }
     for rule in &state.settings.dynlist {
         text.push_str(&format!("dynlist {rule}\n"));

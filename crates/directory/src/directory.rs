@@ -142,7 +142,7 @@ impl<E: Engine> Directory<E> {
         let view = engine.waiting_snapshot()?;
         let accounts = Arc::<Accounts>::default();
         let mut state = definition::load(&view, &options.schema)?;
-        state.know_computed(&accounts);
+        state.know_computed(&accounts, &options.clock);
         subentries::flag(&engine, &view, &state.schema, &state)?;
         drop(view);
         let view = engine.waiting_snapshot()?;
@@ -318,7 +318,7 @@ impl<E: Engine> Directory<E> {
         let record = definition::record(view)?;
         let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
             let mut state = definition::load(view, &self.options().schema)?;
-            state.know_computed(&self.shared.accounts);
+            state.know_computed(&self.shared.accounts, &self.shared.options.clock);
             let rules = RuleSet::new(&state.schema, &state)?;
             return Ok((Arc::new(state), Arc::new(rules)));
         } else if view

@@ -53,6 +53,7 @@ mod subtree;
 mod synthetic;
 mod target;
 mod update;
+mod upkeep;
 mod virtual_attributes;
 
 pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
@@ -62,9 +63,10 @@ pub use changes::{
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use config::{
-    Agreement, AgreementPassword, AuthzPolicy, ConstraintRule, ConstraintTest, DataRule,
-    DataRuleKind, DynlistRule, EntryBytesMax, Extension, Extensions, MemberOfRule,
-    PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings, UniqueRule, UpdateRef,
+    Agreement, AgreementPassword, AuthzPolicy, AutomemberRule, ConstraintRule, ConstraintTest,
+    DataRule, DataRuleKind, DdsRule, DynlistRule, EntryBytesMax, Extension, Extensions, LinkedRule,
+    MemberOfRule, NumbersRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings,
+    TTL_MAX, UniqueRule, UpdateRef, range_of_numbers,
 };
 pub use definition::{Config, Partition};
 pub use directory::{
@@ -100,7 +102,7 @@ pub use stamp::uuid_text;
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
 pub use synthetic::config::LocalConfig;
-pub use synthetic::root_dse::{Channel, Offered, RootDse};
+pub use synthetic::root_dse::{Channel, Needs, Offered, RootDse};
 pub use update::{
     AgreementPosition, Allowance, Applied, PasswordHashing, Peer, Replicated, ReplicatedChange,
     RequestView, RuleViolations, Transaction, TransactionUpdates, Update, UpdateRequest,

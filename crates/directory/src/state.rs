@@ -13,6 +13,7 @@ use crate::names::{NamingContext, PartitionedParent};
 use crate::policy::Policy;
 use crate::schema::Schema;
 use crate::schema_change::SchemaChange;
+use crate::sources::Clock;
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
 #[derive(Clone, Debug, Default)]
@@ -45,9 +46,9 @@ pub(crate) struct State {
 
 impl State {
     /// Says where the values of computed attributes come from: of those that binds change only where password policies
-    /// ask for them, of memberOf only where it is asked for. Says which
-    /// indexes names can be followed by.
-    pub(crate) fn know_computed(&mut self, accounts: &Arc<Accounts>) {
+    /// ask for them, of memberOf and entryTtl only where they are asked for. Says which indexes names can be followed
+    /// by.
+    pub(crate) fn know_computed(&mut self, accounts: &Arc<Accounts>, clock: &Arc<dyn Clock>) {
         let is_asked_for = self.settings.password_policy.is_some();
         self.attributes
             .set_accounts(is_asked_for.then(|| accounts.clone()));
@@ -58,6 +59,8 @@ impl State {
         let member_of = member_of.map(Arc::new);
         self.attributes.set_member_of(member_of);
         self.attributes.set_equality_indexes(&self.indexes);
+        let ends = self.settings.dds.is_some();
+        self.attributes.set_clock(ends.then(|| clock.clone()));
         let groups = DynamicGroups::new(&self.settings.dynlist, &self.schema);
         self.attributes.set_dynamic_groups(groups.map(Arc::new));
     }

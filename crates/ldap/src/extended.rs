@@ -6,6 +6,7 @@ mod cancel;
 mod lburp;
 mod notice_of_disconnection;
 mod password_modify;
+mod refresh;
 mod start_tls;
 mod transaction;
 mod verify_credentials;
@@ -22,6 +23,7 @@ pub use notice_of_disconnection::NOTICE_OF_DISCONNECTION;
 pub use password_modify::{
     PASSWORD_MODIFY, PasswordModify, generated_password, put_generated_password,
 };
+pub use refresh::{REFRESH, Refresh, put_refreshed, refreshed};
 pub use start_tls::START_TLS;
 pub use transaction::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, START_TRANSACTION, TransactionEnded,

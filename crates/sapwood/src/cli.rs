@@ -625,6 +625,72 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "NAME", default_value = "member")]
         member: String,
     },
+    /// An entry that another one names in an attribute names that one in turn
+    Linked {
+        /// The attribute that names other entries
+        #[arg(long, value_name = "NAME")]
+        link: String,
+        /// The attribute of these that names the entry in turn
+        #[arg(long, value_name = "NAME")]
+        managed: String,
+    },
+    /// Entries that a filter is true of are members of a group
+    Automember {
+        /// The group, which is to be there
+        #[arg(long, value_name = "DN")]
+        group: String,
+        /// Which entries are members: a filter of attributes and values, with and, or and not
+        #[arg(long, value_name = "FILTER")]
+        filter: String,
+        /// Only entries at and below this one
+        #[arg(long, value_name = "DN")]
+        base: Option<String>,
+        /// The attribute of the group that names its members
+        #[arg(long, value_name = "NAME", default_value = "member")]
+        member: String,
+        /// What the rule is called; without it 'automember', or with a number behind that
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Entries that have no number get one that is free
+    Numbers {
+        /// The attributes whose values are numbers; those that have no equality index get one
+        #[arg(long, value_name = "NAME,...", required = true, value_delimiter = ',')]
+        attributes: Vec<String>,
+        /// Which entries get numbers: a filter of attributes and values, with and, or and not
+        #[arg(long, value_name = "FILTER")]
+        filter: String,
+        /// The first number and the last, such as 10000-59999
+        #[arg(long, value_name = "FIRST-LAST", value_parser = sapwood_directory::range_of_numbers)]
+        range: (u64, u64),
+        /// Only entries at and below this one
+        #[arg(long, value_name = "DN")]
+        base: Option<String>,
+        /// What the rule is called; without it 'numbers', or with a number behind that
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Entries of the class dynamicObject end by themselves, unless they are refreshed (RFC 2589)
+    Dds {
+        /// For how many seconds an entry is refreshed at most, 86400 (a day) to 31557600
+        #[arg(long, value_name = "SECONDS")]
+        max_ttl: Option<u32>,
+        /// For how many seconds it is refreshed at least
+        #[arg(long, value_name = "SECONDS")]
+        min_ttl: Option<u32>,
+        /// How many seconds a new entry lives; without it, as long as it can be refreshed for
+        #[arg(long, value_name = "SECONDS")]
+        default_ttl: Option<u32>,
+        /// How often entries that have ended are deleted, in seconds (3600)
+        #[arg(long, value_name = "SECONDS")]
+        interval: Option<u32>,
+        /// How many seconds later than told an entry is deleted
+        #[arg(long, value_name = "SECONDS")]
+        tolerance: Option<u32>,
+        /// How many such entries there may be
+        #[arg(long, value_name = "COUNT")]
+        max_objects: Option<u32>,
+    },
     /// Groups name the entries that their LDAP URLs find, or have values of these
     Dynlist {
         /// The class of groups

@@ -17,6 +17,7 @@ mod connection;
 pub mod consumer;
 mod dispatch;
 mod endpoint;
+mod expiry;
 mod extensions;
 mod failed_binds;
 mod followers;

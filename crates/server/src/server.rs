@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use sapwood_directory::engine::{Embedded, Engine};
-use sapwood_directory::{Directory, Offered, RootDse};
+use sapwood_directory::{Directory, Needs, Offered, RootDse};
 use sapwood_ldap::controls::KnownControl;
 use sapwood_ldap::extended::LBURP_INCREMENTAL;
 use sapwood_ldap::result::ResultCode;
@@ -32,6 +32,7 @@ use crate::connection::{self, OpenSessions};
 use crate::consumer::{ConsumerStatus, Consumers};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::endpoint::Endpoint;
+use crate::expiry::Expiry;
 use crate::extensions;
 use crate::index_builder::IndexBuilder;
 use crate::journal::{JournalError, Journals};
@@ -101,7 +102,7 @@ fn hint(error: &io::Error) -> &'static str {
 #[must_use]
 pub fn root_dse(version: &str, config: &Config) -> RootDse {
     let controls = KnownControl::ALL.iter().flat_map(|known| {
-        let needs = extensions::of_control(*known);
+        let needs = extensions::of_control(*known).map(Needs::Extension);
         known
             .oids()
             .iter()
@@ -113,7 +114,7 @@ pub fn root_dse(version: &str, config: &Config) -> RootDse {
         let offered = |name: &str| Offered {
             name: name.to_owned(),
             works_on: operation.works_on,
-            needs: None,
+            needs: operation.needs,
         };
         names.into_iter().flatten().map(offered)
     });
@@ -127,7 +128,8 @@ pub fn root_dse(version: &str, config: &Config) -> RootDse {
     });
     let features = FEATURES.iter().map(|oid| (*oid, None));
     let own_features = extensions::FEATURES.iter();
-    let features = features.chain(own_features.map(|(oid, extension)| (*oid, Some(*extension))));
+    let features = features
+        .chain(own_features.map(|(oid, extension)| (*oid, Some(Needs::Extension(*extension)))));
     RootDse {
         controls: controls.collect(),
         extensions: operations.collect(),
@@ -160,6 +162,7 @@ pub struct Server<E: Engine = Embedded> {
     runtimes: Vec<JoinHandle<()>>,
     writer: Option<WriterThreads>,
     index_builder: Option<IndexBuilder>,
+    expiry: Option<Expiry>,
     account_keeper: Option<AccountKeeper>,
     consumers: Option<Consumers>,
     certificate_watcher: Option<CertificateWatcher>,
@@ -230,6 +233,7 @@ impl<E: Engine> Server<E> {
         let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
         let index_builder = IndexBuilder::start(directory.clone(), writer.committed().clone())?;
+        let expiry = Expiry::start(directory.clone(), writer.committed().clone())?;
         let account_keeper = AccountKeeper::start(directory.clone())?;
         let consumers = Consumers::start(directory.clone(), writer.committed().clone())?;
         let folder = folder.to_owned();
@@ -263,6 +267,7 @@ impl<E: Engine> Server<E> {
             runtimes: Vec::new(),
             writer: Some(writer_threads),
             index_builder: Some(index_builder),
+            expiry: Some(expiry),
             account_keeper: Some(account_keeper),
             consumers: Some(consumers),
             certificate_watcher,
@@ -369,6 +374,7 @@ impl<E: Engine> Drop for Server<E> {
             let _ = runtime.join();
         }
         self.index_builder = None;
+        self.expiry = None;
         self.certificate_watcher = None;
         // Nobody binds any more.
         self.account_keeper = None;

@@ -110,6 +110,7 @@ const BUILT_IN: &[&str] = &[
     "refint",
     "memberof",
     "dynlist",
+    "dds",
     "ppolicy",
     "otp",
     "argon2",

@@ -18,6 +18,14 @@ pub(crate) const SECOND_FACTOR: &str = "olcOverlay={2}otp,olcDatabase={1}mdb,cn=
 pub(crate) const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";
 /// The entry of constraints, if there are any.
 pub(crate) const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
+/// The entry of linked attributes, if there are any.
+pub(crate) const LINKED: &str = "olcOverlay={10}linked,olcDatabase={1}mdb,cn=config";
+/// The entry of rules of members, if there are any.
+pub(crate) const AUTOMEMBER: &str = "olcOverlay={9}automember,olcDatabase={1}mdb,cn=config";
+/// The entry of rules of numbers, if there are any.
+pub(crate) const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=config";
+/// The entry of dynamic entries, if they are there.
+pub(crate) const DDS: &str = "olcOverlay={7}dds,olcDatabase={1}mdb,cn=config";
 /// The entry of dynamic groups and lists, if there are any.
 pub(crate) const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
 /// The entry of memberOf, if it is there.

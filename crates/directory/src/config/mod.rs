@@ -5,14 +5,18 @@
 pub(crate) mod access;
 pub(crate) mod agreements;
 pub(crate) mod authorization;
+pub(crate) mod automember;
 pub(crate) mod constraint;
+pub(crate) mod dds;
 pub(crate) mod dynlist;
 pub(crate) mod elsewhere;
 pub(crate) mod entries;
 pub(crate) mod extensions;
 pub(crate) mod limits;
+pub(crate) mod linked;
 pub(crate) mod listed;
 pub(crate) mod member_of;
+pub(crate) mod numbers;
 pub(crate) mod ordered;
 pub(crate) mod password_policy;
 pub(crate) mod refint;
@@ -27,11 +31,15 @@ use sapwood_ldap::result::ResultCode;
 
 pub use self::agreements::{Agreement, AgreementPassword, UpdateRef};
 pub use self::authorization::AuthzPolicy;
+pub use self::automember::AutomemberRule;
 pub use self::constraint::{ConstraintRule, ConstraintTest};
+pub use self::dds::{DdsRule, TTL_MAX};
 pub use self::dynlist::DynlistRule;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
+pub use self::linked::LinkedRule;
 pub use self::member_of::MemberOfRule;
+pub use self::numbers::{NumbersRule, range_of_numbers};
 pub use self::password_policy::PasswordPolicyOverlay;
 pub use self::refint::RefintRule;
 pub use self::rules::{DataRule, DataRuleKind};
@@ -74,6 +82,14 @@ pub struct Settings {
     pub member_of: Option<MemberOfRule>,
     /// Which entries have values that LDAP URLs find.
     pub dynlist: Vec<DynlistRule>,
+    /// Which entries are members of which groups.
+    pub automember: Vec<AutomemberRule>,
+    /// Attributes of which one says backwards what the other says.
+    pub linked: Vec<LinkedRule>,
+    /// Which entries get numbers that are free.
+    pub numbers: Vec<NumbersRule>,
+    /// Whether entries end by themselves, and when.
+    pub dds: Option<DdsRule>,
     /// The servers that this one is a consumer of.
     pub agreements: Vec<Agreement>,
     /// Where updates can be made of what is copied from others, if not there.

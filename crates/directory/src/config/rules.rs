@@ -16,6 +16,14 @@ pub enum DataRuleKind {
     MemberOf,
     /// Entries have values that LDAP URLs find.
     Dynlist,
+    /// Entries end by themselves.
+    Dds,
+    /// Entries get numbers that are free.
+    Numbers,
+    /// Entries are members of groups.
+    Automember,
+    /// Entries name those that name them.
+    Linked,
 }
 
 impl DataRuleKind {
@@ -27,6 +35,10 @@ impl DataRuleKind {
             DataRuleKind::Refint => "refint",
             DataRuleKind::MemberOf => "memberof",
             DataRuleKind::Dynlist => "dynlist",
+            DataRuleKind::Dds => "dds",
+            DataRuleKind::Numbers => "numbers",
+            DataRuleKind::Automember => "automember",
+            DataRuleKind::Linked => "linked",
         }
     }
 }
@@ -113,6 +125,46 @@ impl Settings {
             place,
             options: rule.options(),
         }));
+        rules.extend(self.dds.iter().map(|rule| DataRule {
+            name: String::new(),
+            kind: DataRuleKind::Dds,
+            place: 0,
+            options: rule.options(),
+        }));
+        let numbers = self.numbers.iter().enumerate();
+        rules.extend(numbers.map(|(place, rule)| DataRule {
+            name: rule.name.clone(),
+            kind: DataRuleKind::Numbers,
+            place,
+            options: given([
+                ("attributes", rule.attributes.join(",")),
+                ("filter", rule.filter.clone()),
+                ("range", format!("{}-{}", rule.range.0, rule.range.1)),
+                ("base", rule.base.clone()),
+            ]),
+        }));
+        let automember = self.automember.iter().enumerate();
+        rules.extend(automember.map(|(place, rule)| DataRule {
+            name: rule.name.clone(),
+            kind: DataRuleKind::Automember,
+            place,
+            options: given([
+                ("group", rule.group.clone()),
+                ("filter", rule.filter.clone()),
+                ("base", rule.base.clone()),
+                ("member", rule.member.clone()),
+            ]),
+        }));
+        let linked = self.linked.iter().enumerate();
+        rules.extend(linked.map(|(place, rule)| DataRule {
+            name: String::new(),
+            kind: DataRuleKind::Linked,
+            place,
+            options: given([
+                ("link", rule.link.clone()),
+                ("managed", rule.managed.clone()),
+            ]),
+        }));
         for at in 0..rules.len() {
             if rules[at].name.is_empty() {
                 rules[at].name = free_name(&rules, rules[at].kind);
@@ -130,7 +182,13 @@ impl Settings {
     pub(crate) fn doubled_rule_name(&self) -> Option<String> {
         let unique = self.unique.iter().map(|rule| rule.name.as_str());
         let constraints = self.constraints.iter().map(|rule| rule.name.as_str());
-        let mut given: Vec<&str> = unique.chain(constraints).collect();
+        let numbers = self.numbers.iter().map(|rule| rule.name.as_str());
+        let automember = self.automember.iter().map(|rule| rule.name.as_str());
+        let mut given: Vec<&str> = unique
+            .chain(constraints)
+            .chain(numbers)
+            .chain(automember)
+            .collect();
         given.retain(|name| !name.is_empty());
         given.sort_unstable();
         let doubled = given.array_windows().find(|[one, next]| one == next);
@@ -145,6 +203,10 @@ impl Settings {
         settings.refint = None;
         settings.member_of = None;
         settings.dynlist.clear();
+        settings.dds = None;
+        settings.numbers.clear();
+        settings.automember.clear();
+        settings.linked.clear();
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
             DataRuleKind::Constraint => {
@@ -152,6 +214,16 @@ impl Settings {
                 settings.constraints.extend(own);
             }
             DataRuleKind::Refint => settings.refint.clone_from(&self.refint),
+            DataRuleKind::Automember => {
+                settings
+                    .automember
+                    .extend(self.automember.get(rule.place).cloned());
+            }
+            DataRuleKind::Linked => settings.linked.extend(self.linked.get(rule.place).cloned()),
+            DataRuleKind::Numbers => settings
+                .numbers
+                .extend(self.numbers.get(rule.place).cloned()),
+            DataRuleKind::Dds => settings.dds.clone_from(&self.dds),
             DataRuleKind::MemberOf => settings.member_of.clone_from(&self.member_of),
             DataRuleKind::Dynlist => settings
                 .dynlist

@@ -65,7 +65,7 @@ impl<'f> Finder<'f> {
                 Ok(message) => self.of_message(&message.op),
                 Err(_) => StoreSet::FIRST,
             },
-            RequestView::SetPassword { dn, .. } => self.of_dn(dn),
+            RequestView::SetPassword { dn, .. } | RequestView::Refresh { dn, .. } => self.of_dn(dn),
             RequestView::Account { entry, .. } => StoreSet::one(entry.store()),
             RequestView::Transaction(_) => StoreSet::FIRST,
             // Entries are found by what no name says.

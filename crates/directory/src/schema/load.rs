@@ -810,6 +810,7 @@ pub(super) fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellK
         collective_attribute_subentry: class("2.5.17.2")?,
         subschema: class("2.5.20.1")?,
         password_policy: class("1.3.6.1.4.1.42.2.27.8.2.1")?,
+        dynamic_object: class("1.3.6.1.4.1.1466.101.119.2")?,
         oath_user: class("1.3.6.1.4.1.5427.1.389.4226.6.1")?,
     })
 }

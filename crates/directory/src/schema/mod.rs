@@ -110,6 +110,7 @@ pub struct WellKnown {
     pub collective_attribute_subentry: ObjectClassId,
     pub subschema: ObjectClassId,
     pub password_policy: ObjectClassId,
+    pub dynamic_object: ObjectClassId,
     pub oath_user: ObjectClassId,
 }
 

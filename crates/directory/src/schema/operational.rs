@@ -35,6 +35,8 @@ pub(crate) enum Source {
     Synthetic,
     /// From clients.
     Clients,
+    /// From the clock, when the entry is added or refreshed ([`crate::update`]).
+    Lifetime,
     /// From binds and changes of passwords ([`crate::password_policy`]); some also from administrators.
     Passwords,
 }
@@ -113,6 +115,9 @@ const CSN: &str =
 /// Who may act as whom, as OpenLDAP has it.
 const AUTHZ: &str = "EQUALITY authzMatch SYNTAX 1.3.6.1.4.1.4203.666.2.7";
 
+/// Numbers that change by themselves (RFC 2589 §3).
+const TTL: &str = values!("27");
+
 /// Times of which nobody asks which is earlier.
 const EVENT: &str = concat!("EQUALITY generalizedTimeMatch ", values!("24"));
 const OCTETS: &str = equal!("octetStringMatch" "40");
@@ -160,6 +165,7 @@ operational_attributes! {
     // What follows from the tree and from groups (RFC 5020, RFC 4512 §4.2, X.501 §14.4.4,
     // draft-ietf-boreham-numsubordinates).
     ContextCsn: "1.3.6.1.4.1.4203.666.1.25", "contextCSN", CSN, Many, SERVER, Directory, Computed;
+    EntryTtl: "1.3.6.1.4.1.1466.101.119.3", "entryTtl", TTL, One, SERVER, Directory, Computed;
     EntryDn: "1.3.6.1.1.20", "entryDN", DN, One, DIRECTORY, Directory, Computed;
     HasSubordinates: "2.5.18.9", "hasSubordinates", BOOLEAN, One, DIRECTORY, Directory, Computed;
     MemberOf: "1.2.840.113556.1.2.102", "memberOf", DN, Many, SERVER, Directory, Computed;
@@ -172,6 +178,9 @@ operational_attributes! {
     PwdLastSuccess: "1.3.6.1.4.1.42.2.27.8.1.29", "pwdLastSuccess", TIME, One, DIRECTORY, Directory, Computed;
     PwdAccountTmpLockoutEnd: "1.3.6.1.4.1.42.2.27.8.1.33", "pwdAccountTmpLockoutEnd", TIME, One, DIRECTORY, Directory,
         Computed;
+
+    // When a dynamic entry ends (RFC 2589), as OpenLDAP keeps it.
+    EntryExpireTimestamp: "1.3.6.1.4.1.4203.666.1.57", "entryExpireTimestamp", TIME, One, SERVER, Directory, Lifetime;
 
     // What is kept of passwords with the entries.
     PwdChangedTime: "1.3.6.1.4.1.42.2.27.8.1.16", "pwdChangedTime", TIME, One, DIRECTORY, Directory, Passwords;
@@ -222,6 +231,7 @@ operational_attributes! {
         Synthetic;
     SupportedSaslMechanisms: "1.3.6.1.4.1.1466.101.120.14", "supportedSASLMechanisms", values!("15"), Many, SERVER,
         Clients, Synthetic;
+    DynamicSubtrees: "1.3.6.1.4.1.1466.101.119.4", "dynamicSubtrees", values!("12"), Many, SERVER, Directory, Synthetic;
     VendorName: "1.3.6.1.1.4", "vendorName", TEXT, One, SERVER, Directory, Synthetic;
     VendorVersion: "1.3.6.1.1.5", "vendorVersion", TEXT, One, SERVER, Directory, Synthetic;
     SupportedAuthPasswordSchemes: "1.3.6.1.4.1.4203.1.3.3", "supportedAuthPasswordSchemes",
@@ -241,7 +251,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 11] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 12] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

@@ -3,14 +3,14 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    CONSTRAINT, DATA, DYNLIST, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE,
+    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE, LINKED,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{
-    Setting, UniqueRule, access, constraint, dynlist, member_of, ordered, password_policy, refint, unique};
+    Setting, UniqueRule, access, automember, constraint, dds, dynlist, member_of, numbers, ordered, password_policy, refint, unique, linked};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -49,6 +49,10 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(groups_of_entries(server));
     entries.extend(constraints(server));
     entries.extend(dynamic_lists(server));
+    entries.extend(dynamic_entries(server));
+    entries.extend(given_numbers(server));
+    entries.extend(automatic_members(server));
+    entries.extend(linked_attributes(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -312,6 +316,41 @@ fn dynamic_lists(server: &Server<'_>) -> Option<Content> {
     let values = || numbered(rules.iter().map(ToString::to_string));
     let attributes = || vec![(dynlist::ATTRIBUTE, values())];
     (!rules.is_empty()).then(|| overlay(DYNLIST, "olcDynListConfig", &names, attributes()))
+}
+
+/// The overlay of dynamic entries.
+fn dynamic_entries(server: &Server<'_>) -> Option<Content> {
+    let settings = &server.state.settings;
+    let names = ["{7}dds", "dds", "{7}", "{0}dds", "{1}dds"];
+    let attributes = || dds::shown(settings);
+    settings.dds.is_some().then(|| overlay(DDS, "olcDDSConfig", &names, attributes()))
+}
+
+/// The rules of numbers, as an overlay.
+fn given_numbers(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.numbers;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{8}numbers", "numbers", "{8}"];
+    let attributes = || vec![(numbers::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(NUMBERS, "sapwoodNumbersConfig", &names, attributes()))
+}
+
+/// The rules of members, as an overlay.
+fn automatic_members(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.automember;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{9}automember", "automember", "{9}"];
+    let attributes = || vec![(automember::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(AUTOMEMBER, "sapwoodAutomemberConfig", &names, attributes()))
+}
+
+/// The linked attributes, as an overlay.
+fn linked_attributes(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.linked;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{10}linked", "linked", "{10}"];
+    let attributes = || vec![(linked::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(LINKED, "sapwoodLinkedConfig", &names, attributes()))
 }
 
 /// The structural class of an overlay without more to it.

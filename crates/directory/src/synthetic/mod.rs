@@ -6,7 +6,7 @@ mod context;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::config::Extensions;
+use crate::config::{Extensions, Settings};
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
@@ -47,12 +47,23 @@ impl Follows {
     /// Whether what was made in one state is good in another.
     fn is_good(self, made_in: &Arc<State>, state: &Arc<State>) -> bool {
         match self {
-            Follows::Extensions => made_in.settings.extensions == state.settings.extensions,
+            Follows::Extensions => offered(made_in) == offered(state),
             Follows::Schema => made_in.schema.is_same(&state.schema),
             Follows::State => Arc::ptr_eq(made_in, state),
         }
     }
 }
+
+/// The number of what is on that the root DSE tells of, below [`OFFERED_SETS`].
+fn offered(state: &State) -> usize {
+    let Settings {
+        extensions, dds, ..
+    } = &state.settings;
+    extensions.number() + usize::from(dds.is_some()) * Extensions::SETS
+}
+
+/// How many different ones there are.
+const OFFERED_SETS: usize = 2 * Extensions::SETS;
 
 macro_rules! synthetic_contexts {
     ($($name:ident $file:ident)*) => {
@@ -142,9 +153,9 @@ impl SyntheticContext {
 pub(crate) struct SyntheticContexts {
     /// By [`SyntheticContext`].
     suffixes: Vec<NormalDn>,
-    /// The same: those that follow the extensions, by the number of the set, and for each kind of connection. They are
+    /// The same: those that follow what is on, by the number of the set, and for each kind of connection. They are
     /// asked for without a lock.
-    by_extensions: Vec<[OnceLock<Vec<Arc<Context>>>; Extensions::SETS]>,
+    by_extensions: Vec<[OnceLock<Vec<Arc<Context>>>; OFFERED_SETS]>,
     following: Mutex<Following>,
     opened: String,
 }
@@ -227,7 +238,7 @@ impl SyntheticContexts {
         let follows = context.definition().follows;
         let missing = || Error::State(format!("{} was not made", context.what()));
         if follows == Follows::Extensions {
-            let set = state.settings.extensions.number();
+            let set = offered(state);
             let known = self
                 .by_extensions
                 .get(context as usize)

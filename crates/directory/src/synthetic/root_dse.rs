@@ -1,7 +1,7 @@
 //! The root DSE (RFC 4512 §5.1): what the server says about itself.
 
 use super::{Content, Definition, Follows, Server};
-use crate::config::{Extension, Extensions};
+use crate::config::{Extension, Settings};
 
 /// What only the server knows of the root DSE.
 #[derive(Clone, Debug, Default)]
@@ -25,13 +25,22 @@ pub struct Offered {
     pub name: String,
     /// Whether it works on a connection.
     pub works_on: fn(Channel) -> bool,
-    /// The extension of the protocol that has to be on; `None` for what is always there.
-    pub needs: Option<Extension>,
+    /// What has to be on; `None` for what is always there.
+    pub needs: Option<Needs>,
+}
+
+/// What has to be on for something to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// An extension of the protocol.
+    Extension(Extension),
+    /// The rule of dynamic entries (RFC 2589).
+    DynamicEntries,
 }
 
 impl Offered {
     /// What works on every connection, as long as an extension is on if it needs one.
-    pub fn everywhere(name: &str, needs: Option<Extension>) -> Offered {
+    pub fn everywhere(name: &str, needs: Option<Needs>) -> Offered {
         Offered {
             name: name.to_owned(),
             works_on: |_| true,
@@ -39,8 +48,12 @@ impl Offered {
         }
     }
 
-    fn is_there(&self, channel: Channel, extensions: Extensions) -> bool {
-        (self.works_on)(channel) && self.needs.is_none_or(|needed| extensions.has(needed))
+    fn is_there(&self, channel: Channel, settings: &Settings) -> bool {
+        let is_on = |needed| match needed {
+            Needs::Extension(extension) => settings.extensions.has(extension),
+            Needs::DynamicEntries => settings.dds.is_some(),
+        };
+        (self.works_on)(channel) && self.needs.is_none_or(is_on)
     }
 }
 
@@ -103,8 +116,8 @@ impl RootDse {
         let one = |value: &str| vec![value.to_owned()];
         let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let offered = |all: &[Offered]| {
-            let extensions = server.state.settings.extensions;
-            let there = all.iter().filter(|offered| offered.is_there(channel, extensions));
+            let settings = &server.state.settings;
+            let there = all.iter().filter(|offered| offered.is_there(channel, settings));
             there.map(|offered| offered.name.clone()).collect()
         };
         let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
@@ -112,6 +125,13 @@ impl RootDse {
             ("objectClass", one("top")),
             ("namingContexts", all(&naming_contexts)),
             ("defaultNamingContext", all(first_context)),
+            (
+                "dynamicSubtrees",
+                match server.state.settings.dds {
+                    Some(_) => all(&naming_contexts),
+                    None => Vec::new(),
+                },
+            ),
             ("supportedControl", offered(&self.controls)),
             ("supportedExtension", offered(&self.extensions)),
             ("supportedFeatures", offered(&self.features)),

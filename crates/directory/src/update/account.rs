@@ -99,7 +99,7 @@ impl<T: Write> Run<'_, T> {
     }
 
     /// Changes attributes of an entry. Asks neither the access rules nor the password policy.
-    fn make(
+    pub(super) fn make(
         &mut self,
         id: EntryId,
         changes: &[(AttributeTypeId, Modification, Vec<Vec<u8>>)],

@@ -489,7 +489,7 @@ impl Bundle for Batch<'_> {
             attributes.extend(schema, txn)?;
         } else {
             self.state = definition::load(txn, &self.options.schema)?;
-            self.state.know_computed(self.accounts);
+            self.state.know_computed(self.accounts, &self.options.clock);
             self.rules = Arc::new(RuleSet::new(&self.state.schema, &self.state)?);
         }
         self.begun_with = Some(self.state.attributes.len());

@@ -23,16 +23,16 @@ use crate::config::access::{ACCESS, AccessList};
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
-    CONSTRAINT, DATA, DYNLIST, FRONTEND, GLOBAL, MEMBER_OF, PASSWORD_POLICY, REFINT, SECOND_FACTOR,
-    UNIQUE,
+    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, FRONTEND, GLOBAL, LINKED, MEMBER_OF, NUMBERS,
+    PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    ConstraintRule, DynlistRule, MemberOfRule, PasswordPolicyOverlay, RefintRule, Setting,
-    Settings, UniqueRule, constraint, dynlist, elsewhere, member_of, ordered, password_policy,
-    refint as integrity,
+    AutomemberRule, ConstraintRule, DdsRule, DynlistRule, LinkedRule, MemberOfRule, NumbersRule,
+    PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule, automember, constraint, dds,
+    dynlist, elsewhere, linked, member_of, numbers, ordered, password_policy, refint as integrity,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -85,6 +85,11 @@ impl<T: Write> Run<'_, T> {
                 Target::Constraint => {
                     listed::change::<ConstraintRule>(&mut state.settings, &change)?;
                 }
+                Target::Automember => {
+                    listed::change::<AutomemberRule>(&mut state.settings, &change)?;
+                }
+                Target::Linked => listed::change::<LinkedRule>(&mut state.settings, &change)?,
+                Target::Numbers => listed::change::<NumbersRule>(&mut state.settings, &change)?,
                 Target::Dynlist => listed::change::<DynlistRule>(&mut state.settings, &change)?,
                 Target::Referring => integrity::change(&mut state.settings, &change)?,
                 Target::AuthzRegexps => {
@@ -126,6 +131,10 @@ impl<T: Write> Run<'_, T> {
             || now.refint != before.refint
             || now.member_of != before.member_of
             || now.dynlist != before.dynlist
+            || now.dds != before.dds
+            || now.numbers != before.numbers
+            || now.automember != before.automember
+            || now.linked != before.linked
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
             if let Some(name) = now.doubled_rule_name() {
@@ -151,7 +160,7 @@ impl<T: Write> Run<'_, T> {
             })?;
             *self.changes_access = true;
         }
-        state.know_computed(self.accounts);
+        state.know_computed(self.accounts, &self.options.clock);
         definition::store(self.txn, &mut state)?;
         *self.state = state;
         if let Some(rules) = made {
@@ -233,6 +242,20 @@ impl<T: Write> Run<'_, T> {
         }
         if is_overlay(request.dn, "dynlist") && self.is_in_data(request.dn) {
             return self.add_listed::<DynlistRule>(request);
+        }
+        if is_overlay(request.dn, "automember") && self.is_in_data(request.dn) {
+            return self.add_listed::<AutomemberRule>(request);
+        }
+        if is_overlay(request.dn, "linked") && self.is_in_data(request.dn) {
+            return self.add_listed::<LinkedRule>(request);
+        }
+        if is_overlay(request.dn, "numbers") && self.is_in_data(request.dn) {
+            return self.add_listed::<NumbersRule>(request);
+        }
+        if is_overlay(request.dn, "dds") && self.is_in_data(request.dn) {
+            return self.add_overlay((DDS, request), |settings| {
+                settings.dds.replace(DdsRule::default()).is_none()
+            });
         }
         if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
             return self.add_overlay((REFINT, request), |settings| {
@@ -340,6 +363,10 @@ impl<T: Write> Run<'_, T> {
             UNIQUE => state.settings.unique.clear(),
             CONSTRAINT => state.settings.constraints.clear(),
             DYNLIST => state.settings.dynlist.clear(),
+            DDS => state.settings.dds = None,
+            NUMBERS => state.settings.numbers.clear(),
+            LINKED => state.settings.linked.clear(),
+            AUTOMEMBER => state.settings.automember.clear(),
             REFINT => state.settings.refint = None,
             MEMBER_OF => state.settings.member_of = None,
             PASSWORD_POLICY => state.settings.password_policy = None,
@@ -408,7 +435,8 @@ impl<T: Write> Run<'_, T> {
         let of_overlays = password_policy::SETTINGS
             .iter()
             .chain(integrity::SETTINGS)
-            .chain(member_of::SETTINGS);
+            .chain(member_of::SETTINGS)
+            .chain(dds::SETTINGS);
         let is_it = |setting: &&Setting| setting.attribute.eq_ignore_ascii_case(name);
         if let Some(setting) = Setting::of(name).or_else(|| of_overlays.clone().find(is_it)) {
             return Ok(Target::Setting(setting));
@@ -427,6 +455,15 @@ impl<T: Write> Run<'_, T> {
         }
         if name.eq_ignore_ascii_case(constraint::ATTRIBUTE) {
             return Ok(Target::Constraint);
+        }
+        if name.eq_ignore_ascii_case(automember::ATTRIBUTE) {
+            return Ok(Target::Automember);
+        }
+        if name.eq_ignore_ascii_case(linked::ATTRIBUTE) {
+            return Ok(Target::Linked);
+        }
+        if name.eq_ignore_ascii_case(numbers::ATTRIBUTE) {
+            return Ok(Target::Numbers);
         }
         if name.eq_ignore_ascii_case(dynlist::ATTRIBUTE) {
             return Ok(Target::Dynlist);
@@ -475,6 +512,9 @@ enum Target {
     Unique,
     Constraint,
     Dynlist,
+    Numbers,
+    Automember,
+    Linked,
     Access,
     AuthzRegexps,
     Limits,
@@ -492,6 +532,9 @@ impl Target {
             Target::Unique => UNIQUE_URI,
             Target::Constraint => constraint::ATTRIBUTE,
             Target::Dynlist => dynlist::ATTRIBUTE,
+            Target::Numbers => numbers::ATTRIBUTE,
+            Target::Linked => linked::ATTRIBUTE,
+            Target::Automember => automember::ATTRIBUTE,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
             Target::Limits => LIMITS,
@@ -512,6 +555,9 @@ impl Target {
             Target::Unique => &[UNIQUE],
             Target::Constraint => &[CONSTRAINT],
             Target::Dynlist => &[DYNLIST],
+            Target::Numbers => &[NUMBERS],
+            Target::Linked => &[LINKED],
+            Target::Automember => &[AUTOMEMBER],
             Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],
             Target::AuthzRegexps => &[GLOBAL],

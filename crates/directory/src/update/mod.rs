@@ -20,6 +20,7 @@ mod passwords;
 mod prefetch;
 mod prepared;
 mod read_only;
+mod refresh;
 mod relaxed;
 mod rename;
 pub(crate) mod replicated;
@@ -315,6 +316,14 @@ impl<'r, T: Write> Run<'r, T> {
             }
             RequestView::Account { entry, change } => {
                 self.change_account(entry, change)?;
+                Ok(Outcome::SUCCESS)
+            }
+            RequestView::Refresh { dn, seconds } => {
+                self.require_requester()?;
+                if !self.state.settings.agreements.is_empty() {
+                    self.require_own_dn(dn)?;
+                }
+                self.refresh(dn, seconds)?;
                 Ok(Outcome::SUCCESS)
             }
             RequestView::Replicated(replicated) => self.replicate(replicated),

@@ -50,6 +50,13 @@ pub enum UpdateRequest {
         /// The change.
         change: AccountChange,
     },
+    /// Refresh (RFC 2589): a dynamic entry lives on for so many seconds from now.
+    Refresh {
+        /// The DN of the entry.
+        dn: String,
+        /// The seconds.
+        seconds: u32,
+    },
     /// Updates that take place together or not at all.
     Transaction(Transaction),
     /// Changes that were made at another server.
@@ -71,6 +78,10 @@ pub enum RequestView<'r> {
     Account {
         entry: EntryId,
         change: &'r AccountChange,
+    },
+    Refresh {
+        dn: &'r str,
+        seconds: u32,
     },
     Transaction(&'r Transaction),
     Replicated(&'r Replicated),
@@ -137,6 +148,10 @@ impl UpdateRequest {
                 entry: *entry,
                 change,
             },
+            UpdateRequest::Refresh { dn, seconds } => RequestView::Refresh {
+                dn,
+                seconds: *seconds,
+            },
             UpdateRequest::Transaction(transaction) => RequestView::Transaction(transaction),
             UpdateRequest::Replicated(replicated) => RequestView::Replicated(replicated),
         }
@@ -162,6 +177,7 @@ impl RequestView<'_> {
                 AccountChange::StoreAnew { from, to } => from.len() + to.len(),
                 _ => size_of::<AccountChange>(),
             },
+            RequestView::Refresh { dn, .. } => dn.len(),
             RequestView::Transaction(transaction) => {
                 let updates = transaction.updates.iter();
                 updates.map(|(_, request)| request.bytes()).sum()
@@ -194,6 +210,10 @@ impl RequestView<'_> {
                 entry,
                 change: change.clone(),
             },
+            RequestView::Refresh { dn, seconds } => UpdateRequest::Refresh {
+                dn: dn.to_owned(),
+                seconds,
+            },
             RequestView::Transaction(transaction) => {
                 UpdateRequest::Transaction(transaction.clone())
             }
@@ -211,6 +231,7 @@ impl<'r> RequestView<'r> {
             RequestView::Message(message) => RequestMessage::decode(message).ok(),
             RequestView::SetPassword { .. }
             | RequestView::Account { .. }
+            | RequestView::Refresh { .. }
             | RequestView::Transaction(_)
             | RequestView::Replicated(_) => None,
         }

@@ -43,6 +43,7 @@ macro_rules! virtual_attributes {
 
 virtual_attributes! {
     ContextCsn context_csn
+    EntryTtl entry_ttl
     EntryDn entry_dn
     HasSubordinates has_subordinates
     MemberOf member_of

@@ -4,6 +4,7 @@
 
 mod access;
 mod aliases;
+mod automember;
 mod bundles;
 mod changes;
 mod changes_after_crash;
@@ -13,17 +14,20 @@ mod config;
 mod constraint;
 mod controls;
 mod damage;
+mod dds;
 mod deep_names;
 mod diagnostics;
 mod digests;
 mod dynlist;
 mod engine;
 mod filter_model;
+mod given_numbers;
 mod import;
 mod in_chain;
 mod indexes;
 mod large_attributes;
 mod large_trees;
+mod linked;
 mod made;
 mod member_of;
 mod model;

@@ -7,6 +7,7 @@
 
 mod access;
 mod aliases;
+mod automember;
 mod changes;
 mod changes_after_crash;
 mod clock;
@@ -15,14 +16,17 @@ mod config;
 mod constraint;
 mod controls;
 mod damage;
+mod dds;
 mod diagnostics;
 mod digests;
 mod dynlist;
 mod filter_model;
+mod given_numbers;
 mod import;
 mod in_chain;
 mod indexes;
 mod large_attributes;
+mod linked;
 mod made;
 mod member_of;
 mod model;

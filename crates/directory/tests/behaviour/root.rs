@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::made::{Directory, engine, in_memory, in_stores};
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, CompareOptions, Extension, Identity, Offered, SearchOptions};
+use sapwood_directory::{
+    Channel, CompareOptions, Extension, Identity, Needs, Offered, SearchOptions,
+};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
@@ -251,9 +253,9 @@ fn the_root_dse_says_what_is_on() {
     let [start, length] = [Extension::ImplicitStart, Extension::QueueLength];
     options.root_dse.controls = vec![
         Offered::everywhere("1.2.1", None),
-        Offered::everywhere("1.2.2", Some(length)),
+        Offered::everywhere("1.2.2", Some(Needs::Extension(length))),
     ];
-    options.root_dse.features = vec![Offered::everywhere("1.3.1", Some(start))];
+    options.root_dse.features = vec![Offered::everywhere("1.3.1", Some(Needs::Extension(start)))];
     let directory =
         Directory::create_on(engine(), &sapwood_testkit::directories::config(), options).unwrap();
     for names in [

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use sapwood_directory::{
-    ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
-    IndexDefinition, UniqueRule,
+    AutomemberRule, ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
+    IndexDefinition, LinkedRule, NumbersRule, UniqueRule,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
@@ -30,10 +30,38 @@ const UNIQUE_URI: &str = "olcUniqueURI";
 const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const CONSTRAINT_ATTRIBUTE: &str = "olcConstraintAttribute";
+/// The entry of linked attributes.
+const LINKED: &str = "olcOverlay={10}linked,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const LINKED_VALUE: &str = "sapwoodLinked";
+/// The entry of rules of members.
+const AUTOMEMBER: &str = "olcOverlay={9}automember,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const AUTOMEMBER_URI: &str = "sapwoodAutomemberURI";
+/// The entry of rules of numbers.
+const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has them.
+const NUMBERS_URI: &str = "sapwoodNumbersURI";
+/// The entry of dynamic entries.
+const DDS: &str = "olcOverlay={7}dds,olcDatabase={1}mdb,cn=config";
+/// What is set in it, in the order of what the control socket is asked for.
+const DDS_SETTINGS: [&str; 6] = [
+    "olcDDSmaxTtl",
+    "olcDDSminTtl",
+    "olcDDSdefaultTtl",
+    "olcDDSinterval",
+    "olcDDStolerance",
+    "olcDDSmaxDynamicObjects",
+];
+/// The attribute that says when an entry ends.
+const EXPIRES: &str = "entryExpireTimestamp";
 /// The entry of dynamic groups and lists.
 const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const DYNLIST_RULE: &str = "olcDynListAttrSet";
+/// Kinds of index.
+const EQUALITY: &str = "eq";
+const ORDERING: &str = "ord";
 /// The entry of memberOf.
 const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
 /// The entry of referential integrity.
@@ -111,6 +139,82 @@ fn words(action: &RuleAction) -> Vec<String> {
             class.clone(),
             member.clone(),
         ],
+        RuleAction::Add(AddedRule::Linked { link, managed }) => {
+            let rule = LinkedRule {
+                link: link.clone(),
+                managed: managed.clone(),
+            };
+            vec![
+                "add".into(),
+                DataRuleKind::Linked.word().into(),
+                rule.to_string(),
+            ]
+        }
+        RuleAction::Add(AddedRule::Automember {
+            group,
+            filter,
+            base,
+            member,
+            name,
+        }) => {
+            let rule = AutomemberRule {
+                group: group.clone(),
+                member: member.clone(),
+                filter: filter.clone(),
+                base: base.clone().unwrap_or_default(),
+                name: String::new(),
+            };
+            let name = name.clone().unwrap_or_default();
+            vec![
+                "add".into(),
+                DataRuleKind::Automember.word().into(),
+                name,
+                rule.to_string(),
+            ]
+        }
+        RuleAction::Add(AddedRule::Numbers {
+            attributes,
+            filter,
+            range,
+            base,
+            name,
+        }) => {
+            let rule = NumbersRule {
+                attributes: attributes.clone(),
+                filter: filter.clone(),
+                range: *range,
+                base: base.clone().unwrap_or_default(),
+                name: String::new(),
+            };
+            let name = name.clone().unwrap_or_default();
+            vec![
+                "add".into(),
+                DataRuleKind::Numbers.word().into(),
+                name,
+                rule.to_string(),
+            ]
+        }
+        RuleAction::Add(AddedRule::Dds {
+            max_ttl,
+            min_ttl,
+            default_ttl,
+            interval,
+            tolerance,
+            max_objects,
+        }) => {
+            let numbers = [
+                max_ttl,
+                min_ttl,
+                default_ttl,
+                interval,
+                tolerance,
+                max_objects,
+            ];
+            let numbers = numbers.map(|number| number.map_or(String::new(), |n| n.to_string()));
+            let mut words = vec!["add".into(), DataRuleKind::Dds.word().into()];
+            words.extend(numbers);
+            words
+        }
         RuleAction::Add(AddedRule::Dynlist {
             class,
             url,
@@ -228,6 +332,28 @@ pub(crate) fn by_command(
         ["add", kind, class, member] if kind == DataRuleKind::MemberOf.word() => {
             rules.add_member_of(class, member)
         }
+        ["add", kind, name, rule] if kind == DataRuleKind::Automember.word() => {
+            let name = rules.name_of_new(DataRuleKind::Automember, name)?;
+            let mut rule: AutomemberRule = rule.parse()?;
+            if name != DataRuleKind::Automember.word() {
+                rule.name.clone_from(&name);
+            }
+            rules.add_automember(&name, &rule)
+        }
+        ["add", kind, name, rule] if kind == DataRuleKind::Numbers.word() => {
+            let name = rules.name_of_new(DataRuleKind::Numbers, name)?;
+            let mut rule: NumbersRule = rule.parse()?;
+            if name != DataRuleKind::Numbers.word() {
+                rule.name.clone_from(&name);
+            }
+            rules.add_numbers(&name, &rule)
+        }
+        ["add", kind, ref numbers @ ..] if kind == DataRuleKind::Dds.word() => {
+            rules.add_dds(numbers)
+        }
+        ["add", kind, rule] if kind == DataRuleKind::Linked.word() => {
+            rules.add_linked(&rule.parse()?)
+        }
         ["add", kind, rule] if kind == DataRuleKind::Dynlist.word() => {
             rules.add_dynlist(&rule.parse()?)
         }
@@ -337,6 +463,77 @@ impl Rules<'_> {
         Ok(format!("added: {name}{indexed}"))
     }
 
+    fn add_linked(&mut self, rule: &LinkedRule) -> Result<String, String> {
+        let name = self.name_of_new(DataRuleKind::Linked, "")?;
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Linked)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "sapwoodLinkedConfig"),
+                    ("olcOverlay", "linked"),
+                    (LINKED_VALUE, &value),
+                ];
+                self.add_entry(LINKED, &attributes)?;
+            }
+            true => self.change((LINKED, LINKED_VALUE), ChangeKind::Add, &value)?,
+        }
+        self.look(&name)?;
+        Ok(format!("added: {name}"))
+    }
+
+    fn add_automember(&mut self, name: &str, rule: &AutomemberRule) -> Result<String, String> {
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Automember)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "sapwoodAutomemberConfig"),
+                    ("olcOverlay", "automember"),
+                    (AUTOMEMBER_URI, &value),
+                ];
+                self.add_entry(AUTOMEMBER, &attributes)?;
+            }
+            true => {
+                let attribute = (AUTOMEMBER, AUTOMEMBER_URI);
+                self.change(attribute, ChangeKind::Add, &value)?;
+            }
+        }
+        match self.directory.fill_group(rule) {
+            Ok(members) => Ok(format!("added: {name} (members: {members})")),
+            Err(error) => {
+                self.drop(name)?;
+                Err(format!("{error}: the rule {name} is not added"))
+            }
+        }
+    }
+
+    fn add_numbers(&mut self, name: &str, rule: &NumbersRule) -> Result<String, String> {
+        let indexed = self.index(&rule.attributes)?;
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Numbers)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "sapwoodNumbersConfig"),
+                    ("olcOverlay", "numbers"),
+                    (NUMBERS_URI, &value),
+                ];
+                self.add_entry(NUMBERS, &attributes)?;
+            }
+            true => self.change((NUMBERS, NUMBERS_URI), ChangeKind::Add, &value)?,
+        }
+        Ok(format!("added: {name}{indexed}"))
+    }
+
+    fn add_dds(&mut self, numbers: &[&str]) -> Result<String, String> {
+        let name = self.first_of(DataRuleKind::Dds)?;
+        let indexed = self.index_by(&[EXPIRES.to_owned()], ORDERING)?;
+        let mut entry = vec![("objectClass", "olcDDSConfig"), ("olcOverlay", "dds")];
+        let given = DDS_SETTINGS.into_iter().zip(numbers.iter().copied());
+        entry.extend(given.filter(|(_, number)| !number.is_empty()));
+        self.add_entry(DDS, &entry)?;
+        self.look(name)?;
+        Ok(format!("added: {name}{indexed}"))
+    }
+
     fn add_dynlist(&mut self, rule: &DynlistRule) -> Result<String, String> {
         let name = self.name_of_new(DataRuleKind::Dynlist, "")?;
         let value = rule.to_string();
@@ -401,6 +598,11 @@ impl Rules<'_> {
 
     /// Makes the equality indexes that are missing; says which.
     fn index(&mut self, attributes: &[String]) -> Result<String, String> {
+        self.index_by(attributes, EQUALITY)
+    }
+
+    /// The same of a kind.
+    fn index_by(&mut self, attributes: &[String], kind: &str) -> Result<String, String> {
         let mut made = Vec::new();
         for attribute in attributes {
             let snapshot = self.directory.snapshot();
@@ -414,13 +616,14 @@ impl Rules<'_> {
                 .map_err(|error| error.to_string())?;
             let is_there = indexes
                 .iter()
-                .any(|index| index.attribute == name && index.kind == "eq" && index.is_complete);
+                .any(|index| index.attribute == name && index.kind == kind && index.is_complete);
             if is_there {
                 continue;
             }
             let definition = IndexDefinition {
                 attribute: name,
-                equality: true,
+                equality: kind == EQUALITY,
+                ordering: kind == ORDERING,
                 ..IndexDefinition::default()
             };
             let note = &mut self.note;
@@ -492,6 +695,25 @@ impl Rules<'_> {
                 let attribute = (CONSTRAINT, CONSTRAINT_ATTRIBUTE);
                 self.change(attribute, ChangeKind::Delete, &value)?;
             }
+            DataRuleKind::Automember => {
+                let rules = &snapshot.settings().automember;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                let attribute = (AUTOMEMBER, AUTOMEMBER_URI);
+                self.change(attribute, ChangeKind::Delete, &value)?;
+            }
+            DataRuleKind::Linked => {
+                let rules = &snapshot.settings().linked;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                self.change((LINKED, LINKED_VALUE), ChangeKind::Delete, &value)?;
+            }
+            DataRuleKind::Numbers => {
+                let rules = &snapshot.settings().numbers;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                self.change((NUMBERS, NUMBERS_URI), ChangeKind::Delete, &value)?;
+            }
             DataRuleKind::Dynlist => {
                 let rules = &snapshot.settings().dynlist;
                 let value = rules.get(rule.place).map(ToString::to_string);
@@ -504,6 +726,9 @@ impl Rules<'_> {
             DataRuleKind::MemberOf => {
                 let delete = Request::Delete(MEMBER_OF);
                 config::make(self.directory, self.administrator, delete)?;
+            }
+            DataRuleKind::Dds => {
+                config::make(self.directory, self.administrator, Request::Delete(DDS))?;
             }
         }
         Ok(format!("dropped: {name}"))

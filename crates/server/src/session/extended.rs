@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, Outcome, Requester};
+use sapwood_directory::{Channel, Needs, Outcome, Requester};
 use sapwood_ldap::controls::{ControlSet, Controls, RequestControls};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
@@ -27,6 +27,7 @@ extended_operations! {
     cancel
     lburp
     password_modify
+    refresh
     start_tls
     transaction
     verify_credentials
@@ -41,6 +42,8 @@ pub(crate) struct ExtendedOperation<E: Engine> {
     pub(crate) response: Option<&'static str>,
     /// Whether it works on a connection: only there the root DSE has it.
     pub(crate) works_on: fn(Channel) -> bool,
+    /// What has to be on for it to work.
+    pub(crate) needs: Option<Needs>,
     /// Whether it must not overlap with others of its connection.
     pub(super) is_exclusive: bool,
     /// The controls that it takes besides those of all extended operations.

@@ -62,6 +62,8 @@ pub(super) enum ReplyKind {
     TreeDelete(Box<TreeDelete>),
     /// Password Modify (RFC 3062 §2), with the password that the server made.
     PasswordModify(Option<Password>),
+    /// Refresh (RFC 2589 §4.2), with the seconds for which the entry lives on.
+    Refresh(u32),
     /// The end of a bind, which waited for what policies keep with its entry.
     Bind(Box<BindEnd>),
     /// End Transaction (RFC 5805 §2.3).

@@ -240,6 +240,7 @@ impl<E: Engine> Session<E> {
             ReplyKind::PasswordModify(generated) => {
                 self.answer_password_modify(reply.id, generated, &outcome);
             }
+            ReplyKind::Refresh(seconds) => self.answer_refresh(reply.id, seconds, &outcome),
             ReplyKind::Bind(end) => self.bind_ends(reply.id, *end, outcome),
             ReplyKind::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
             ReplyKind::LburpUpdate { request, operation } => {

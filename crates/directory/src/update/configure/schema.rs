@@ -378,7 +378,7 @@ impl<T: Write> Run<'_, T> {
             )));
         }
         rules.check(&after, &state).map_err(super::refused)?;
-        state.know_computed(self.accounts);
+        state.know_computed(self.accounts, &self.options.clock);
         self.prefetched.forget();
         *self.state = state;
         *self.rules_made = Arc::new(rules);

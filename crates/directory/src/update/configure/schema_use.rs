@@ -204,6 +204,7 @@ fn is_class_of_server(schema: &Schema, class: &ObjectClass) -> bool {
         known.subentry,
         known.collective_attribute_subentry,
         known.subschema,
+        known.dynamic_object,
     ];
     let is_config = class.name().starts_with("olc") || class.name().starts_with("sapwood");
     (is_config || ids.contains(&class.id())) && schema.is_built_in(Kind::ObjectClasses, class.oid())

@@ -5,6 +5,7 @@
 //! what came of it, and may queue more updates. These are done in the same transaction, right behind the update that
 //! they follow from, and the rules see them, too. Whatever is refused takes the update of the client with it.
 
+mod plain_filter;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +14,14 @@ use std::sync::Arc;
 
 use sapwood_ldap::result::ResultCode;
 
+use self::automember::Automember;
 use self::coming_schema::ComingSchema;
 use self::constraint::Constraint;
+use self::dds::Dds;
 use self::dynlist::Dynlist;
+use self::linked::Linked;
 use self::member_of::MemberOf;
+use self::numbers::Numbers;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
 use self::unique::Unique;
@@ -177,6 +182,10 @@ rules! {
     Refint refint
     MemberOf member_of
     Dynlist dynlist
+    Dds dds
+    Numbers numbers
+    Automember automember
+    Linked linked
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -334,6 +343,19 @@ impl RuleSet {
         let dynlist = state.settings.dynlist.iter();
         let dynlist = dynlist.map(|rule| Dynlist::new(schema, rule).map(AnyRule::Dynlist));
         let made = made.chain(dynlist);
+        let dds = state.settings.dds.iter();
+        let dds = dds.map(|rule| Dds::new(schema, rule).map(AnyRule::Dds));
+        let made = made.chain(dds);
+        let numbers = state.settings.numbers.iter();
+        let numbers = numbers.map(|rule| Numbers::new(schema, state, rule).map(AnyRule::Numbers));
+        let made = made.chain(numbers);
+        let automember = state.settings.automember.iter();
+        let automember =
+            automember.map(|rule| Automember::new(schema, state, rule).map(AnyRule::Automember));
+        let made = made.chain(automember);
+        let linked = state.settings.linked.iter();
+        let linked = linked.map(|rule| Linked::new(schema, rule).map(AnyRule::Linked));
+        let made = made.chain(linked);
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);

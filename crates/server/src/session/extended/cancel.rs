@@ -15,6 +15,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             oid: CANCEL,
             response: None,
             works_on: |_| true,
+            needs: None,
             is_exclusive: false,
             takes: ControlSet::EMPTY,
             run: |session, call| session.cancel(call.id, call.value),

@@ -48,6 +48,7 @@ const fn operation<E: Engine>(oid: &'static str, response: &'static str) -> Exte
         // RFC 4373 §9.1 registers it so.
         response: Some(response),
         works_on: |_| true,
+        needs: None,
         is_exclusive: false,
         takes: ControlSet::EMPTY,
         run: |session, call| session.lburp(call),

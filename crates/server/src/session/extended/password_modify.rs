@@ -29,6 +29,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             oid: PASSWORD_MODIFY,
             response: None,
             works_on: |_| true,
+            needs: None,
             is_exclusive: true,
             takes: ControlSet::EMPTY
                 .with(KnownControl::TransactionSpecification)

@@ -16,6 +16,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             oid: START_TLS,
             response: None,
             works_on: |channel| channel.takes_tls,
+            needs: None,
             is_exclusive: true,
             takes: ControlSet::EMPTY,
             run: |session, call| session.start_tls(&call),

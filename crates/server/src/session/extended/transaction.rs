@@ -43,6 +43,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
                 oid: START_TRANSACTION,
                 response: None,
                 works_on: |_| true,
+                needs: None,
                 is_exclusive: false,
                 takes: ControlSet::EMPTY
                     .with(KnownControl::EagerTransaction)
@@ -56,6 +57,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
                 oid: END_TRANSACTION,
                 response: None,
                 works_on: |_| true,
+                needs: None,
                 is_exclusive: false,
                 takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
                 run: |session, call| {

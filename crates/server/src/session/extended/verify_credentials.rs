@@ -20,6 +20,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             oid: VERIFY_CREDENTIALS,
             response: None,
             works_on: |_| true,
+            needs: None,
             is_exclusive: true,
             takes: ControlSet::EMPTY,
             run: |session, call| session.verify_credentials(call),

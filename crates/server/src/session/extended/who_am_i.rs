@@ -15,6 +15,7 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
             oid: WHO_AM_I,
             response: None,
             works_on: |_| true,
+            needs: None,
             is_exclusive: false,
             takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
             run: |session, call| session.who_am_i(call),

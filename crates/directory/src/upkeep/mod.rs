@@ -1,0 +1,5 @@
+//! What a directory does by itself with its entries, by updates like those of clients.
+
+mod automember;
+mod expiry;
+mod found;
