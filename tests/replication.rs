@@ -78,8 +78,11 @@ fn ldapsearch_is_told_what_has_changed_since_its_cookie() {
         .output()
         .unwrap();
     let said = succeeded(said);
-    assert_eq!(said.matches("\ndn: ").count(), 1, "{said}");
+    assert_eq!(said.matches("\ndn: ").count(), 2, "{said}");
     assert!(said.contains(&format!("\ndn: {}", dn("p0"))), "{said}");
+    // A delete comes with its number.
+    assert!(said.contains(&format!("\ndn: {}", dn("p1"))), "{said}");
+    assert!(said.contains("deleted\nentryCSN: "), "{said}");
 }
 
 #[test]
