@@ -4,7 +4,8 @@
 //! Its changes cannot be merged under their own numbers, as others have settled what lies behind these
 //! ([`Horizon`](crate::Horizon)). So they are made anew, now, and the rule is one about entries:
 //!
-//! - An entry that it has added is added. If the entry above has gone, it is placed below the next one above that.
+//! - An entry that it has added is added. If the entry above has gone, it is placed below the next one above that. One
+//!   that it has deleted again is added and deleted: another server that was away may have it, and add it.
 //! - An entry whose entryCSN it has known is changed as it was changed here. What that replaces is in the log, also
 //!   what the server knew: there may be earlier changes of it that came later, and these have no record.
 //! - To other entries values are added; all else that was done to them has lost, and is in the log.
@@ -108,8 +109,7 @@ impl<R: Replica, O: Replica<Error = R::Error>> Rejoin<'_, R, O> {
             let mut changes = changes_of(self.old, entry, &node)?;
             changes.retain(|change| self.is_own(change.csn));
             let fate = self.fate(entry, node.birth)?;
-            // Added and deleted, and nobody else knows of it.
-            if changes.is_empty() || matches!(fate, Fate::New) && node.deleted.is_some() {
+            if changes.is_empty() {
                 continue;
             }
             fates.insert(entry, (fate, node.stamp.modifier));

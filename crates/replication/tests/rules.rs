@@ -517,6 +517,30 @@ fn what_a_server_alone_has_that_was_away_for_too_long_is_made_anew() {
 }
 
 #[test]
+fn what_was_added_and_deleted_alone_is_known_to_have_been_deleted() {
+    let [mut one, mut other] = Two::new().servers;
+    let new = Uuid([3; 16]);
+    make(
+        &mut other,
+        csn(20, 2),
+        new,
+        &[What::Born(place(ROOT, "cn=new"))],
+    );
+    // Another one that is suspended has heard of the entry.
+    let third = other.clone();
+    make(&mut other, csn(21, 2), new, &[What::Deleted]);
+    // The server joins anew, and is suspended again before anybody has heard of that. So the third adds the entry.
+    let mut joined = one.clone();
+    let made = rejoin(&mut joined, &other, &[1].into(), csn(40, 3)).unwrap();
+    let deleted = made.last().unwrap().stamp.csn;
+    assert!(Seen::of(&joined, new).unwrap().is_none());
+    rejoin(&mut one, &third, &[1].into(), csn(50, 4)).unwrap();
+    rejoin(&mut one, &joined, &[1, 4].into(), csn(60, 5)).unwrap();
+    assert!(Seen::of(&one, new).unwrap().is_some());
+    assert!(one.tells(deleted, new, Lost::Delete));
+}
+
+#[test]
 fn to_an_entry_that_was_changed_meanwhile_only_values_are_added() {
     let [mut one, mut other] = Two::new().servers;
     let changed = [whole("title", "2"), value("member", "x", true)];
