@@ -10,10 +10,10 @@ use sapwood_ldap::controls::{
     queue_length, what_failed,
 };
 use sapwood_ldap::extended::{
-    EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
-    Refresh, StartLburp, TransactionEnded, UpdateOperationsBuf, cancel_id, generated_password,
-    max_operations, put_cancel_id, put_generated_password, put_max_operations,
-    put_transaction_ended,
+    BackupPart, EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf,
+    PasswordModify, RedeemInvitation, Refresh, StartLburp, TransactionEnded, UpdateOperationsBuf,
+    cancel_id, generated_password, max_operations, put_cancel_id, put_generated_password,
+    put_max_operations, put_transaction_ended,
 };
 use sapwood_ldap::message::RequestMessage;
 use sapwood_ldap::sync_info::{SyncInfo, SyncUuidsBuf};
@@ -118,9 +118,23 @@ fuzz_target!(|bytes: &[u8]| {
         put_cancel_id(&mut out, id);
         assert_eq!(cancel_id(&out), Ok(id));
     }
+    joining(bytes);
     bulk_update(bytes);
     synchronization(bytes);
 });
+
+fn joining(bytes: &[u8]) {
+    let mut out = Vec::new();
+    if let Ok(redeem) = RedeemInvitation::decode(bytes) {
+        redeem.encode(&mut out);
+        assert_eq!(RedeemInvitation::decode(&out), Ok(redeem));
+    }
+    out.clear();
+    if let Ok(part) = BackupPart::decode(bytes) {
+        part.encode(&mut out);
+        assert_eq!(BackupPart::decode(&out), Ok(part));
+    }
+}
 
 fn synchronization(bytes: &[u8]) {
     let mut out = Vec::new();

@@ -49,6 +49,7 @@ pub use self::feed_generation::renew_feed;
 pub(crate) use self::index_builder::Builder;
 pub(crate) use self::learned::{Found, Learned};
 pub use self::named_entries::NamedEntries;
+pub use self::replica::first_position;
 use self::snapshot::Seen;
 pub use self::snapshot::{Credentials, RetiredSnapshot, Snapshot};
 

@@ -71,7 +71,7 @@ pub use config::{
 pub use definition::{Config, Partition};
 pub use directory::{
     ChangePosition, ChangeReader, ChangeSet, Commit, Credentials, Directory, NamedEntries,
-    PositionError, RetiredSnapshot, Snapshot, renew_feed,
+    PositionError, RetiredSnapshot, Snapshot, first_position, renew_feed,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@ mod lburp;
 mod notice_of_disconnection;
 mod password_modify;
 mod refresh;
+mod replica;
 mod start_tls;
 mod transaction;
 mod verify_credentials;
@@ -24,6 +25,7 @@ pub use password_modify::{
     PASSWORD_MODIFY, PasswordModify, generated_password, put_generated_password,
 };
 pub use refresh::{REFRESH, Refresh, put_refreshed, refreshed};
+pub use replica::{BackupPart, REDEEM_INVITATION, RedeemInvitation, SEND_BACKUP};
 pub use start_tls::START_TLS;
 pub use transaction::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, START_TRANSACTION, TransactionEnded,

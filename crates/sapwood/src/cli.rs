@@ -164,6 +164,10 @@ pub(crate) enum SuffixAction {
 pub(crate) enum Replica {
     /// Number the changes of this server, and provide them to consumers of RFC 4533, while no server runs
     Enable(EnableReplica),
+    /// Let another server join as a copy: prints a token, which 'sapwood replica join' takes there within an hour, once
+    Invite(Invite),
+    /// Make a directory that is a copy of the one that has made a token
+    Join(Join),
     /// Keep a copy of what another server has, which is read-only here, or take updates on both
     Add(AddAgreement),
     /// List the servers that this one copies from
@@ -219,6 +223,43 @@ pub(crate) struct AddAgreement {
     /// Let the password go over the network for all to read
     #[arg(long)]
     pub(crate) danger_plaintext: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Invite {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Where the other server reaches this one, ldap://HOST:PORT (with StartTLS) or ldaps://HOST:PORT [default: the
+    /// first of 'listen' in sapwood.toml, ldaps before others]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The number that its changes bear, if it is no replica yet
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=4095))]
+    pub(crate) sid: u16,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Join {
+    /// The folder to make
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What 'sapwood replica invite' has printed there
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: String,
+    /// Take no updates here: the only way so far
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// A number for its own changes, so that others can copy from it, and it can take updates one day
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4095))]
+    pub(crate) sid: Option<u16>,
+    /// The DN of this server's administrator [default: cn=admin before the first naming context]
+    #[arg(long, value_name = "DN")]
+    pub(crate) admin_dn: Option<String>,
+    /// The administrator's password is the first line of this file, '-' for standard input; without it one is made up
+    /// and printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

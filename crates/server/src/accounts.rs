@@ -29,7 +29,7 @@ impl Holder {
     pub(crate) fn of_identity(identity: &Identity) -> Option<Self> {
         match identity {
             // The account of this machine's user is its origin's.
-            Identity::Anonymous | Identity::External { .. } => None,
+            Identity::Anonymous | Identity::External { .. } | Identity::Replica { .. } => None,
             Identity::User { entry, .. } => Some(Self::User(*entry)),
             Identity::Admin { .. } => Some(Self::Admin),
         }

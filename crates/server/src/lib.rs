@@ -24,6 +24,7 @@ mod followers;
 mod handshake_memory;
 mod index_builder;
 mod input_memory;
+pub mod invitations;
 mod journal;
 mod json;
 #[cfg(feature = "gssapi")]

@@ -51,7 +51,7 @@ impl From<&Identity> for Owner {
             Identity::Anonymous => Self::Anonymous,
             Identity::Admin { .. } => Self::Admin,
             Identity::User { entry, .. } => Self::Entry(entry.0),
-            Identity::External { dn } => Self::nobody(dn.as_bytes()),
+            Identity::External { dn } | Identity::Replica { dn } => Self::nobody(dn.as_bytes()),
         }
     }
 }

@@ -115,6 +115,8 @@ impl<'a, R: Evaluate> Acting<'a, R> {
                     entry: Some(*entry),
                 }))
             }
+            // It acts as nobody else, nor anybody as it.
+            Identity::Replica { .. } => Ok(None),
             Identity::External { dn: name } | Identity::Admin { dn: name } => {
                 if dn.parse(self.schema, name.as_bytes()).is_err() {
                     return Ok(None);
@@ -146,7 +148,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         if is_same || *target == Identity::Anonymous {
             return Ok(true);
         }
-        if matches!(target, Identity::Admin { .. }) {
+        if matches!(target, Identity::Admin { .. } | Identity::Replica { .. }) {
             return Ok(false);
         }
         let Some(other) = self.somebody(target)? else {

@@ -127,6 +127,24 @@ impl OwnValues {
 }
 
 impl RuleFor {
+    /// The one that lets somebody read every attribute of every entry, where attributes have so many slots.
+    pub(super) fn reads_all(slots: usize) -> RuleFor {
+        let clause = Clause {
+            grant: Grant::Set(Rights::UP_TO_SEARCH | Rights::READ),
+            ..Clause::nothing(0)
+        };
+        RuleFor {
+            // Nobody has written it.
+            place: usize::MAX,
+            list: None,
+            entries: None,
+            needs: [].into(),
+            slots: vec![true; slots].into(),
+            values: None,
+            clauses: vec![clause],
+        }
+    }
+
     /// Whether it covers every entry of its list, and all values.
     fn is_about_all(&self) -> bool {
         self.entries.is_none() && self.needs.is_empty() && self.values.is_none()

@@ -94,6 +94,11 @@ pub enum Identity {
         /// Its DN. No entry needs to have it.
         dn: String,
     },
+    /// A server that keeps a copy of this directory: it may read everything, and change nothing. No rule is asked.
+    Replica {
+        /// The name of its account. No entry has it.
+        dn: String,
+    },
     /// The administrator, who needs no entry.
     Admin {
         /// The administrator's DN.
@@ -106,7 +111,10 @@ impl Identity {
     pub fn dn(&self) -> &str {
         match self {
             Identity::Anonymous => "",
-            Identity::User { dn, .. } | Identity::External { dn } | Identity::Admin { dn } => dn,
+            Identity::User { dn, .. }
+            | Identity::External { dn }
+            | Identity::Replica { dn }
+            | Identity::Admin { dn } => dn,
         }
     }
 }

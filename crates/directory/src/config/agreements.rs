@@ -7,9 +7,10 @@
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Four words are this server's own: `passwordfile` names a file whose first line is the password, `plaintext=yes` lets
-//! it go over the network without TLS, with `multiprovider=yes` updates are made here as well, as slapd's directive of
-//! that name says, and with `suspended=yes` nothing is copied for now.
+//! Five words are this server's own: `passwordfile` names a file whose first line is the password, `tls_fingerprint`
+//! pins the provider's certificate, `plaintext=yes` lets the password go over the network without TLS, with
+//! `multiprovider=yes` updates are made here as well, as slapd's directive of that name says, and with `suspended=yes`
+//! nothing is copied for now.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +55,8 @@ pub struct Agreement {
     pub start_tls: bool,
     /// A file with the authorities whose certificates are trusted.
     pub authorities: Option<String>,
+    /// The SHA-256 fingerprint of the only certificate that is trusted, in hexadecimal.
+    pub fingerprint: Option<String>,
     /// Whether a password may go over the network in clear text.
     pub plaintext: bool,
     /// Whether updates are made here as well: what comes is weighed against what is here.
@@ -107,6 +110,7 @@ impl Default for Agreement {
             retry: vec![(1, 5), (5, 10), (60, 0)],
             start_tls: false,
             authorities: None,
+            fingerprint: None,
             plaintext: false,
             multi_provider: false,
             suspended: false,
@@ -239,6 +243,7 @@ impl FromStr for Agreement {
                 "starttls" if value == "no" => read.start_tls = false,
                 "starttls" => return Err("starttls is critical, yes or no".to_owned()),
                 "tls_cacert" => read.authorities = Some(value),
+                "tls_fingerprint" => read.fingerprint = Some(fingerprint(&value)?),
                 "plaintext" => read.plaintext = value == "yes",
                 "multiprovider" => read.multi_provider = value == "yes",
                 "suspended" => read.suspended = value == "yes",
@@ -260,6 +265,15 @@ impl FromStr for Agreement {
             true => read.check().map(|()| read),
             false => Err(format!("rid is missing: a number from 0 to {RID_MAX}")),
         }
+    }
+}
+
+/// 32 octets in hexadecimal, with or without colons.
+fn fingerprint(value: &str) -> Result<String, String> {
+    let digits = value.chars().filter(|letter| *letter != ':');
+    match digits.clone().count() == 64 && digits.clone().all(|letter| letter.is_ascii_hexdigit()) {
+        true => Ok(digits.collect()),
+        false => Err("tls_fingerprint is 32 octets in hexadecimal: a SHA-256".to_owned()),
     }
 }
 
@@ -341,6 +355,9 @@ impl fmt::Display for Agreement {
         if let Some(file) = &self.authorities {
             write!(f, " tls_cacert={}", written(file))?;
         }
+        if let Some(fingerprint) = &self.fingerprint {
+            write!(f, " tls_fingerprint={}", written(fingerprint))?;
+        }
         if self.plaintext {
             f.write_str(" plaintext=yes")?;
         }
@@ -410,6 +427,8 @@ mod tests {
             "rid=0 provider=ldap://a.example starttls=critical tls_cacert=/etc/ca.pem passwordfile=/p binddn=cn=a \
              searchbase=\"o=a b\"",
             "rid=5 provider=ldap://a.example plaintext=yes multiprovider=yes suspended=yes credentials=x searchbase=o=x",
+            "rid=6 provider=ldaps://a.example searchbase=o=x \
+             tls_fingerprint=00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff",
         ];
         for text in others.into_iter().chain([text]) {
             let agreement = read(text).unwrap();
@@ -432,6 +451,10 @@ mod tests {
                 "nothing behind",
             ),
             ("rid=1 provider=ldap://localhost", "searchbase"),
+            (
+                "rid=1 provider=ldap://localhost searchbase=o=x tls_fingerprint=0011",
+                "32 octets",
+            ),
             (
                 "rid=1 provider=ldap://a.example credentials=x searchbase=o=x",
                 "clear text",

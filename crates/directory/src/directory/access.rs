@@ -144,13 +144,14 @@ impl<E: Engine> Snapshot<E> {
         Ok((may_change || is_seen).then_some(may_change))
     }
 
-    /// The limits of the requester's searches. The administrator has none.
+    /// The limits of the requester's searches. The administrator has none, nor has a replica.
     ///
     /// # Errors
     /// When the directory cannot be read.
     pub fn search_limits(&self, requester: &Arc<Requester>) -> Result<SearchLimits> {
         let settings = self.settings();
-        if requester.grants().is_unlimited() {
+        let is_replica = matches!(requester.identity(), Identity::Replica { .. });
+        if is_replica || requester.grants().is_unlimited() {
             return Ok(SearchLimits::default());
         }
         let limits = match settings.limits.is_empty() {

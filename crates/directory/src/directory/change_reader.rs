@@ -181,6 +181,16 @@ impl<E: Engine> Drop for ChangeReader<E> {
     }
 }
 
+impl ChangePosition {
+    /// That behind all that a snapshot of an engine shows.
+    pub(super) fn of<E: Engine>(engine: &E, view: &E::Snapshot) -> Result<ChangePosition> {
+        Ok(ChangePosition {
+            generation: feed_generation::of(view)?,
+            commits: engine.position(view),
+        })
+    }
+}
+
 impl<E: Engine> Snapshot<E> {
     /// The place in the change feed behind all that the snapshot shows.
     ///
@@ -192,10 +202,7 @@ impl<E: Engine> Snapshot<E> {
 
     /// The same, unless what tells it is not here.
     pub(crate) fn change_position_here(&self) -> Result<ChangePosition> {
-        Ok(ChangePosition {
-            generation: feed_generation::of(self.view())?,
-            commits: self.directory().engine().position(self.view()),
-        })
+        ChangePosition::of(self.directory().engine(), self.view())
     }
 
     /// The number up to which the snapshot shows all changes; `None` before the first.

@@ -1,8 +1,8 @@
 //! A directory becomes one of several replicas.
 
-use sapwood_replication::Vector;
+use sapwood_replication::{Cookie, Vector};
 
-use super::{Directory, Snapshot};
+use super::{ChangePosition, Directory, Snapshot};
 use crate::changes::{Csn, LostChange, agreement, conflicts, vector};
 use crate::engine::{
     self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
@@ -10,6 +10,7 @@ use crate::engine::{
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::operational::{self, Vocabulary};
+use crate::update::AgreementPosition;
 
 impl<E: Engine> Snapshot<E> {
     /// What the consumer of an agreement gives back to its provider: its last
@@ -20,6 +21,34 @@ impl<E: Engine> Snapshot<E> {
     pub fn agreement_cookie(&self, rid: u16) -> Result<Option<Vec<u8>>> {
         Ok(agreement::cookie(self.view(), rid)?)
     }
+}
+
+/// What the consumer of each agreement begins with, by its number, where the engine holds a copy of all data of the
+/// replica `of`. To be asked before anything is written to the copy, and its change feed
+/// [renewed](super::renew_feed).
+///
+/// # Errors
+/// When the engine fails.
+pub fn first_position<E: Engine>(
+    engine: &E,
+    of: u16,
+) -> Result<impl Fn(u16) -> AgreementPosition + use<E>> {
+    let view = engine.waiting_snapshot()?;
+    let complete = vector::of(&view)?;
+    let position = ChangePosition::of(engine, &view)?.to_string();
+    Ok(move |rid| {
+        let cookie = Cookie {
+            rid: Some(rid),
+            sid: Some(of),
+            vector: complete.clone(),
+            position: Some(position.clone()),
+        };
+        AgreementPosition {
+            rid,
+            cookie: Some(cookie.to_string().into_bytes()),
+            complete: complete.clone(),
+        }
+    })
 }
 
 impl<E: Engine> Directory<E> {

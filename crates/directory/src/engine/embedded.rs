@@ -229,6 +229,10 @@ impl Engine for Embedded {
         }
     }
 
+    fn back_up(&self, dest: &Path) -> Result<()> {
+        Ok(self.backup(None, dest)?)
+    }
+
     fn settle(&self, stores: StoreSet) -> Result<()> {
         loop {
             let mut txn = EmbeddedTxn::new(&self.stores, stores)?;

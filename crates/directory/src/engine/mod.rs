@@ -24,6 +24,7 @@ mod shy;
 mod table;
 
 use std::ops::{Bound, Deref};
+use std::path::Path;
 
 pub use embedded::{
     Embedded, EmbeddedCursor, EmbeddedPostings, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn,
@@ -183,6 +184,13 @@ pub trait Engine: Send + Sync + 'static {
     fn settle(&self, stores: StoreSet) -> Result<()> {
         let _ = stores;
         Ok(())
+    }
+
+    /// Writes a hot copy of the newest durable commit to `dest`, which must not exist: a file or, of several stores, a
+    /// folder with one for each. Blocks for as long as that takes.
+    fn back_up(&self, dest: &Path) -> Result<()> {
+        let _ = dest;
+        Err(Error::Unavailable("this engine makes no backups".into()))
     }
 
     /// The place in the change feed behind all that a snapshot shows.

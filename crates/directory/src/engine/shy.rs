@@ -13,6 +13,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -242,6 +243,10 @@ impl<E: Engine> Engine for Shy<E> {
 
     fn settle(&self, stores: StoreSet) -> Result<()> {
         self.engine.settle(stores)
+    }
+
+    fn back_up(&self, dest: &Path) -> Result<()> {
+        self.engine.back_up(dest)
     }
 
     fn position(&self, snapshot: &Self::Snapshot) -> FeedPosition {

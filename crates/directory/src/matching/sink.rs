@@ -118,8 +118,13 @@ impl Wire<'_> {
         self.controls
     }
 
+    /// Bytes that may be added, where it is to have so many at most.
+    pub fn room(&self, out_bytes: usize) -> usize {
+        out_bytes.saturating_sub(self.out.len())
+    }
+
     /// Appends an IntermediateResponse of a name with a value, for which there is room (RFC 4511 §4.13).
-    pub(crate) fn put_intermediate(&mut self, name: &str, value: &[u8]) {
+    pub fn put_intermediate(&mut self, name: &str, value: &[u8]) {
         let response = IntermediateResponse {
             name: Some(name),
             value: Some(value),

@@ -147,7 +147,7 @@ impl<E: Engine> Digests<E> {
     }
 
     fn search(&mut self, wire: &mut Wire<'_>, budget: Budget) -> Result<Step> {
-        let room = budget.out_bytes.saturating_sub(wire.bytes());
+        let room = wire.room(budget.out_bytes);
         let budget = Budget {
             out_bytes: room.min(STEP_BYTES.max(self.needed)),
             ..budget

@@ -306,7 +306,9 @@ impl<T: Write> Run<'_, T> {
                     let dn = names::normal_dn_of(self.txn, self.schema, *entry)?;
                     Ok(Some(dn))
                 }
-                Identity::External { dn: text } | Identity::Admin { dn: text } => {
+                Identity::External { dn: text }
+                | Identity::Replica { dn: text }
+                | Identity::Admin { dn: text } => {
                     let named = dn.parse(self.schema, text.as_bytes());
                     Ok(named.is_ok().then_some(dn))
                 }

@@ -3,6 +3,8 @@
 
 mod agreements;
 mod conflicts;
+mod invite;
+mod join;
 mod verify;
 
 use std::fs;
@@ -24,6 +26,8 @@ pub(crate) use agreements::by_command;
 pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
     match command {
         Replica::Enable(args) => enable(args, out)?,
+        Replica::Invite(args) => invite::run(args, out)?,
+        Replica::Join(args) => join::run(args, out)?,
         Replica::Add(args) => agreements::add(args, out)?,
         Replica::List(args) => agreements::list(&args.folder, out)?,
         Replica::Status(args) => agreements::status(args, out)?,
@@ -39,15 +43,23 @@ pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
 
 fn enable(args: &EnableReplica, out: &mut Output) -> Result<()> {
     let (folder, sid) = (&args.folder, args.sid);
-    let config = Config::load(folder)?;
-    match config.replication.sid {
-        0 => {}
+    match Config::load(folder)?.replication.sid {
+        0 => become_replica(folder, sid)?,
         known if known == sid => {
             out.say(format_args!("It is replica {sid} already."));
             return Ok(());
         }
         known => bail!("it is replica {known} already, and what it has changed bears that number"),
     }
+    out.say(format_args!(
+        "It is replica {sid} from now on: start the server, and have consumers bind as somebody who may read everything."
+    ));
+    Ok(())
+}
+
+/// Has the changes of a directory that no server runs on bear a number.
+fn become_replica(folder: &Path, sid: u16) -> Result<()> {
+    let config = Config::load(folder)?;
     if admin::is_running(folder) {
         bail!("a server runs on {}: stop it first", folder.display());
     }
@@ -55,11 +67,7 @@ fn enable(args: &EnableReplica, out: &mut Output) -> Result<()> {
     directory.become_replica(sid)?;
     open::save_memory(folder, &directory)?;
     // A number without what was written down before it would have changes taken for known that are not.
-    set_sid(folder, sid)?;
-    out.say(format_args!(
-        "It is replica {sid} from now on: start the server, and have consumers bind as somebody who may read everything."
-    ));
-    Ok(())
+    set_sid(folder, sid)
 }
 
 /// Writes the number into the configuration, in one step.

@@ -350,9 +350,10 @@ fn take(machine: &mut Machine, bytes: &[u8]) -> Result<(), End> {
 
 /// Connects to a provider, and binds there.
 pub(super) async fn connect(agreement: &Agreement) -> Result<Connection, Trouble> {
-    let trust = match &agreement.authorities {
-        Some(file) => Trust::authorities(Path::new(file))?,
-        None => Trust::Nobody,
+    let trust = match (&agreement.fingerprint, &agreement.authorities) {
+        (Some(fingerprint), _) => Trust::fingerprint(fingerprint)?,
+        (None, Some(file)) => Trust::authorities(Path::new(file))?,
+        (None, None) => Trust::Nobody,
     };
     let options = Options {
         trust,

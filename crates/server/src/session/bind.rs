@@ -36,6 +36,7 @@ use super::second_factor::PasswordCheck;
 use super::{Reader, Session};
 use crate::auth::lookup::Entries;
 use crate::auth::{self, Client, Exchange, Mechanism, Step, Wait, names};
+use crate::invitations;
 use crate::password::{PASSWORD_BYTES_MAX, Pending, Ticket, is_outdated};
 use crate::settings::Settings;
 use crate::workers::{Claim, Owner};
@@ -216,6 +217,19 @@ impl AuthorizationRequest {
             time: limits.seconds_max(u32::MAX),
             idle: u32::try_from(idle).unwrap_or(u32::MAX),
             candidates: limits.candidates_max(),
+        }
+    }
+}
+
+impl Bindable {
+    /// A server that was invited.
+    fn replica(dn: String, stored: Vec<u8>) -> Bindable {
+        Bindable {
+            identity: Identity::Replica { dn },
+            stored: vec![stored],
+            is_governed: false,
+            may_have_second_factor: false,
+            is_stored_anew: false,
         }
     }
 }
@@ -465,7 +479,10 @@ impl<E: Engine> Session<E> {
         let came = Instant::now();
         let dn = names::normal(&self.service.directory.schema(), name);
         let nobody = nobody.unwrap_or_else(|| names::nobody(dn.as_ref(), name));
-        let found = self.bindable(dn.as_ref(), password)?;
+        let found = match invitations::account(&self.service.folder, name) {
+            Some((dn, stored)) => Some(Bindable::replica(dn, stored)),
+            None => self.bindable(dn.as_ref(), password)?,
+        };
         let claim = match &found {
             Some(found) => self.claim(&found.identity),
             None => Claim {

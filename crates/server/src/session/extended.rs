@@ -28,6 +28,7 @@ extended_operations! {
     lburp
     password_modify
     refresh
+    replica
     start_tls
     transaction
     verify_credentials

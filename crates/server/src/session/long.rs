@@ -37,13 +37,31 @@ pub(super) struct Preparing {
     pub(super) operation: Operation,
     /// Tells it from others of its connection, also from one before it with the same message id.
     pub(super) number: u64,
-    _ticket: Ticket,
+    _ticket: Option<Ticket>,
+}
+
+impl Preparing {
+    /// One that a thread of its own makes ready.
+    pub(super) fn new(id: u32, operation: Operation, number: u64) -> Preparing {
+        Preparing {
+            id,
+            operation,
+            number,
+            _ticket: None,
+        }
+    }
 }
 
 /// What a worker has made ready.
 pub(crate) struct Prepared<E: Engine> {
     number: u64,
     running: Result<UnderWay<E>, Outcome>,
+}
+
+impl<E: Engine> Prepared<E> {
+    pub(super) fn new(number: u64, running: Result<UnderWay<E>, Outcome>) -> Prepared<E> {
+        Prepared { number, running }
+    }
 }
 
 /// A long request, on its way to be ready.
@@ -209,7 +227,7 @@ impl<E: Engine> Session<E> {
             id,
             operation,
             number,
-            _ticket: ticket,
+            _ticket: Some(ticket),
         }));
         true
     }

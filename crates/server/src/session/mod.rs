@@ -11,6 +11,7 @@
 
 mod acting;
 mod awaited;
+mod backup;
 mod bind;
 mod context;
 mod controls;

@@ -1,7 +1,7 @@
 //! What all sessions share.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::engine::Engine;
@@ -37,6 +37,8 @@ pub(crate) struct Service<E: Engine> {
     pub(crate) connections: Arc<Connections>,
     pub(crate) close_log: CloseLog,
     pub(crate) journals: JournalWriters,
+    /// Whether a server is being sent all data.
+    pub(crate) backing_up: Arc<AtomicBool>,
     /// The configuration that the server was started with, some of which stays in force until it stops.
     started: Config,
     settings: RwLock<Arc<Settings>>,
@@ -75,6 +77,7 @@ impl<E: Engine> Service<E> {
             connections: Arc::new(Connections::new()),
             close_log: CloseLog::default(),
             journals: parts.journals,
+            backing_up: Arc::default(),
             started: settings.config.clone(),
             settings_place: AtomicPtr::new(place(&settings)),
             settings: RwLock::new(settings),

@@ -20,7 +20,7 @@ use crate::output::Output;
 
 /// The entry that has agreements, and its attribute.
 const DATA: &str = "olcDatabase={1}mdb,cn=config";
-const SYNCREPL: &str = "olcSyncrepl";
+pub(super) const SYNCREPL: &str = "olcSyncrepl";
 
 /// How a copy is promoted that need not be complete.
 const AS_IT_IS: &str = "as-it-is";
@@ -361,7 +361,7 @@ fn not_followed(directory: &Directory, agreement: &Agreement) -> Result<Consumer
 }
 
 /// Changes the attribute that has agreements: kinds and values, all at once.
-fn change(
+pub(super) fn change(
     directory: &Directory,
     administrator: &str,
     values: &[(ChangeKind, &str)],

@@ -32,7 +32,9 @@ impl<E: Engine> Session<E> {
         } else {
             match call.by.identity() {
                 Identity::Anonymous => Ok(String::new()),
-                Identity::Admin { dn } | Identity::External { dn } => Ok(format!("dn:{dn}")),
+                Identity::Admin { dn } | Identity::External { dn } | Identity::Replica { dn } => {
+                    Ok(format!("dn:{dn}"))
+                }
                 Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {
                     let now = self.read_in(snapshot, |snapshot| snapshot.dn_of(*entry))?;
                     Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))

@@ -10,6 +10,7 @@ use sapwood_directory::{
 use sapwood_ldap::message::SearchRequest;
 
 use super::persistent::Following;
+use crate::session::backup::Backup;
 
 /// A search or a compare under way.
 pub(in crate::session) enum Reading<E: Engine> {
@@ -18,6 +19,7 @@ pub(in crate::session) enum Reading<E: Engine> {
     Persistent(Box<Following<E>>),
     Digests(Box<Digests<E>>),
     Compare(Compare<E>),
+    Backup(Box<Backup>),
     /// One that was handed over to be freed.
     Disposed,
 }
@@ -47,6 +49,7 @@ impl<E: Engine> Reading<E> {
             Reading::Persistent(following) => following.search.step(wire, budget),
             Reading::Digests(digests) => digests.step(wire, budget),
             Reading::Compare(compare) => compare.step(budget.work),
+            Reading::Backup(backup) => Ok(backup.step(wire, budget)),
             Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
         }
     }
@@ -57,7 +60,10 @@ impl<E: Engine> Reading<E> {
             Reading::Search(search) => Some(search.sent()),
             Reading::Sorted(search) => Some(search.sent()),
             Reading::Digests(digests) => Some(digests.entries()),
-            Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => None,
+            Reading::Persistent(_)
+            | Reading::Compare(_)
+            | Reading::Backup(_)
+            | Reading::Disposed => None,
         }
     }
 
@@ -69,7 +75,7 @@ impl<E: Engine> Reading<E> {
             Reading::Persistent(following) => following.search.snapshot(),
             Reading::Digests(digests) => Some(digests.snapshot()),
             Reading::Compare(compare) => Some(compare.snapshot()),
-            Reading::Disposed => None,
+            Reading::Backup(_) | Reading::Disposed => None,
         }
     }
 
@@ -96,7 +102,10 @@ impl<E: Engine> Reading<E> {
             Reading::Search(search) => search.renew(snapshot, by, request, options),
             Reading::Sorted(search) => search.renew(snapshot, by, request, options),
             Reading::Digests(digests) => digests.renew(snapshot, by, request, options),
-            Reading::Persistent(_) | Reading::Compare(_) | Reading::Disposed => {}
+            Reading::Persistent(_)
+            | Reading::Compare(_)
+            | Reading::Backup(_)
+            | Reading::Disposed => {}
         }
     }
 
