@@ -496,12 +496,12 @@ impl Pair {
             let above = slapd.matched.ends_with(&sapwood.matched);
             return slapd.matched.is_empty() || above && !reads;
         }
-        if slapd.code == ResultCode::Success
-            && slapd.entries.is_empty()
-            && *sapwood == Told::refused()
+        if let Request::Search(search) = request
+            && global::BASES.contains(&search.base)
+            && slapd.code == ResultCode::Success
         {
             // slapd looks at the root DSE and at the schema by the filter alone.
-            return matches!(request, Request::Search(search) if global::BASES.contains(&search.base));
+            return slapd.entries.is_empty() && *sapwood == Told::refused();
         }
         if slapd.code == ResultCode::NoSuchObject && *sapwood == Told::refused() {
             // Who may do so with no entry at all is refused without a look, as with what is certainly not there.
