@@ -31,7 +31,7 @@ pub use change::{
 };
 pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};
-pub use horizon::{Horizon, Settled, prune};
+pub use horizon::{Horizon, Members, Settled, prune};
 pub use merge::{AHEAD_MICROS_MAX, MergeError, compare_claims, counts, merge, update};
 pub use rejoin::{RejoinError, rejoin};
 pub use replica::{Move, Node, Register, Replica, Shown};

@@ -7,8 +7,8 @@ use std::convert::Infallible;
 
 use sapwood_ldap::csn::Csn;
 use sapwood_replication::{
-    Bundle, Change, EntryChanges, Horizon, MergeError, Place, RejoinError, Replica, Resolution,
-    Seen, Settled, Stamp, Uuid, Value, Vector, What, merge, prune, rejoin, update,
+    Bundle, Change, EntryChanges, Horizon, Members, MergeError, Place, RejoinError, Replica,
+    Resolution, Seen, Settled, Stamp, Uuid, Value, Vector, What, merge, prune, rejoin, update,
 };
 
 use super::model::Model;
@@ -129,7 +129,7 @@ enum Message {
     Tell {
         replica: u16,
         bundle: Bundle,
-        members: BTreeSet<u16>,
+        members: Members,
     },
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Mesh<S> {
     loss: usize,
     entries: u64,
     /// Who replicates, as an administrator has told all. Others are suspended.
-    members: BTreeSet<u16>,
+    members: Members,
     last_replica: u16,
     pub(super) answered: Vec<Answered>,
     outcome: Outcome,
@@ -187,7 +187,7 @@ impl<S: Server> Mesh<S> {
             cut: BTreeSet::new(),
             loss,
             entries: 0,
-            members: BTreeSet::new(),
+            members: Members::default(),
             last_replica: 0,
             answered: Vec::new(),
             outcome: Outcome::default(),
@@ -195,7 +195,7 @@ impl<S: Server> Mesh<S> {
         let first = mesh.first(resolution);
         for _ in 0..count {
             let replica = mesh.new_replica();
-            mesh.members.insert(replica);
+            mesh.members.now.insert(replica);
             mesh.join(replica, first.clone());
         }
         mesh
@@ -242,13 +242,13 @@ impl<S: Server> Mesh<S> {
     }
 
     fn is_member(&self, at: usize) -> bool {
-        self.members.contains(&self.sites[at].replica)
+        self.members.now.contains(&self.sites[at].replica)
     }
 
     /// Nobody listens to a replica any more. Who has something of it has that on the disk before.
     fn suspend(&mut self, replica: u16) {
         (0..self.sites.len()).for_each(|at| self.commit(at));
-        self.members.remove(&replica);
+        self.members.suspend(replica);
     }
 
     fn join(&mut self, replica: u16, copy: S) {
@@ -302,11 +302,11 @@ impl<S: Server> Mesh<S> {
                     Some(Flaw::SharesANumber) => self.sites[one].replica,
                     _ => self.new_replica(),
                 };
-                self.members.insert(replica);
+                self.members.now.insert(replica);
                 self.join(replica, self.sites[one].disk.clone());
                 self.outcome.joins += 1;
             }
-            192 if self.members.len() > 1 => {
+            192 if self.members.now.len() > 1 => {
                 self.suspend(self.sites[one].replica);
                 if self.flaw == Some(Flaw::RejoinsTooEarly) {
                     self.rejoin(one, other)?;
@@ -422,12 +422,12 @@ impl<S: Server> Mesh<S> {
         let Some((number, copy)) = self.sites[at].backup.clone() else {
             return;
         };
-        if self.members.len() == 1 && self.is_member(at) {
+        if self.members.now.len() == 1 && self.is_member(at) {
             return;
         }
         let Ok(vector) = copy.vector();
         if self.flaw != Some(Flaw::KeepsItsNumber) {
-            let was_member = self.members.contains(&number);
+            let was_member = self.members.now.contains(&number);
             self.suspend(self.sites[at].replica);
             let lacks = |(other, site): (usize, &Site<S>)| {
                 let Ok(pruned) = site.disk.pruned();
@@ -437,7 +437,7 @@ impl<S: Server> Mesh<S> {
             let replica = self.new_replica();
             self.sites[at].replica = replica;
             if is_current {
-                self.members.insert(replica);
+                self.members.now.insert(replica);
             }
         }
         let lost = self.answered.iter_mut();
@@ -470,13 +470,13 @@ impl<S: Server> Mesh<S> {
         }
         let replica = self.new_replica();
         let csn = next_csn(self.clock(at), replica, has.iter().chain(had.iter()).max());
-        let made = match rejoin(&mut copy, &self.sites[at].disk, &self.members, csn) {
+        let made = match rejoin(&mut copy, &self.sites[at].disk, &self.members.now, csn) {
             Ok(made) => made,
             Err(RejoinError::Behind) => return Ok(false),
             Err(error) => return Err(format!("a server cannot join anew: {error}")),
         };
         let mut knew = has.clone();
-        let is_former = |csn: &Csn| !self.members.contains(&csn.replica);
+        let is_former = |csn: &Csn| !self.members.now.contains(&csn.replica);
         had.iter()
             .filter(is_former)
             .for_each(|csn| knew.advance(csn));
@@ -496,7 +496,7 @@ impl<S: Server> Mesh<S> {
             knew.advance(csn);
             self.outcome.made_anew += 1;
         }
-        self.members.insert(replica);
+        self.members.now.insert(replica);
         let site = &mut self.sites[at];
         site.replica = replica;
         site.horizon = Horizon::default();
@@ -562,7 +562,7 @@ impl<S: Server> Mesh<S> {
             } => {
                 // Nobody listens to a replica that is none any more. Nor does that one listen to others: what it alone
                 // has may have been made anew already, by another one that had it as well.
-                if self.members.contains(&replica) && self.is_member(at) {
+                if self.members.now.contains(&replica) && self.is_member(at) {
                     self.apply(at, replica, &bundle, members)?;
                 }
             }
@@ -576,7 +576,7 @@ impl<S: Server> Mesh<S> {
         at: usize,
         replica: u16,
         bundle: &Bundle,
-        members: BTreeSet<u16>,
+        members: Members,
     ) -> Result<(), String> {
         let now = self.clock(at);
         let site = &mut self.sites[at];
