@@ -72,7 +72,12 @@ impl<E: Engine> Session<E> {
 
     /// Has a thread make a backup, whose parts are sent then as the results of a search are.
     fn send_backup(&mut self, call: &Call<'_, '_, '_, E>) -> bool {
+        let is_confidential = self.context.channel.is_under_tls || self.context.peer.is_near();
         let turn = match call.by.identity() {
+            Identity::Admin { .. } | Identity::Replica { .. } if !is_confidential => {
+                let reason = "all data go over a network under TLS only";
+                Err(Outcome::new(ResultCode::ConfidentialityRequired, reason))
+            }
             Identity::Admin { .. } | Identity::Replica { .. } => {
                 Turn::take(&self.service.backing_up).ok_or_else(|| {
                     let reason = "another server is being sent all data: try again later";
