@@ -17,6 +17,9 @@ import com.unboundid.ldap.sdk.extensions.CancelExtendedRequest;
 import com.unboundid.ldap.sdk.unboundidds.controls.GetUserResourceLimitsRequestControl;
 import com.unboundid.ldap.sdk.unboundidds.controls.GetUserResourceLimitsResponseControl;
 import com.unboundid.ldap.sdk.unboundidds.controls.IgnoreNoUserModificationRequestControl;
+import com.unboundid.ldap.sdk.unboundidds.controls.MatchingEntryCountRequestControl;
+import com.unboundid.ldap.sdk.unboundidds.controls.MatchingEntryCountResponseControl;
+import com.unboundid.ldap.sdk.unboundidds.controls.MatchingEntryCountType;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
@@ -57,6 +60,18 @@ public class Controls {
             .processExtendedOperation(new CancelExtendedRequest(persistent)).getResultCode();
         check(canceled == ResultCode.CANCELED || canceled == ResultCode.SUCCESS, canceled.toString());
         check(ends.code.take() == ResultCode.CANCELED, "the search ends as canceled");
+        SearchRequest count = new SearchRequest(suffix, SearchScope.ONE, "(objectClass=*)");
+        count.addControl(new MatchingEntryCountRequestControl(true, 100, false, false, true));
+        MatchingEntryCountResponseControl counted =
+            MatchingEntryCountResponseControl.get(connection.search(count));
+        check(counted.getCountType() == MatchingEntryCountType.EXAMINED_COUNT, counted.toString());
+        check(counted.getCountValue() == 5 && counted.searchIndexed(), counted.toString());
+        check(counted.getDebugInfo().get(0).startsWith("plan: "), counted.toString());
+        SearchRequest unindexed = new SearchRequest(suffix, SearchScope.SUB, "(sn=*)");
+        unindexed.addControl(new MatchingEntryCountRequestControl());
+        counted = MatchingEntryCountResponseControl.get(connection.search(unindexed));
+        check(counted.getCountType() == MatchingEntryCountType.UNKNOWN, counted.toString());
+        check(!counted.searchIndexed(), counted.toString());
 
         connection.close();
         System.out.println("all is well");

@@ -37,6 +37,10 @@ pub use ignore_no_user_modification::IGNORE_NO_USER_MODIFICATION;
 pub use lazy_commit::LAZY_COMMIT;
 pub use manage_dsa_it::MANAGE_DSA_IT;
 pub use matched_values::{MATCHED_VALUES, MATCHED_VALUES_ITEMS_MAX, MatchedValues};
+pub use matching_entry_count::{
+    EntryCount, MATCHING_ENTRY_COUNT, MATCHING_ENTRY_COUNT_RESPONSE, MatchingEntryCount,
+    put_entry_count,
+};
 pub use no_op::NO_OP;
 pub use non_transactional::NON_TRANSACTIONAL;
 pub use paged_results::{PAGED_RESULTS, PagedResults};
@@ -142,6 +146,7 @@ known_controls! {
     LazyCommit lazy_commit
     ManageDsaIt manage_dsa_it
     MatchedValues matched_values
+    MatchingEntryCount matching_entry_count
     NoOp no_op
     NonTransactional non_transactional
     PagedResults paged_results

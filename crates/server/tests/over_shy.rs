@@ -27,6 +27,7 @@ mod lburp;
 mod list_view;
 mod long_evaluation;
 mod matched_values;
+mod matching_entry_count;
 mod password_policy;
 mod passwords;
 mod persistent_search;

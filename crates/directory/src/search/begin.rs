@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
 use super::base::{Base, SyntheticBase};
+use super::counting::Counting;
 use super::dereference::Dereferencing;
 use super::effective_rights::EffectiveRights;
 use super::expansion::Expansion;
@@ -177,6 +178,11 @@ impl<'r> Draft<'r> {
                 Err(outcome) => return Ok(Err(outcome)),
             },
         };
+        if is_synthetic && options.count.is_some() {
+            let diagnostic = "what the server makes itself is not counted";
+            let code = ResultCode::UnwillingToPerform;
+            return Ok(Err(Outcome::new(code, diagnostic)));
+        }
         let dereferences = options.dereferences.as_deref().filter(|_| !is_synthetic);
         let dereferencing = match dereferences.map(|asked| Dereferencing::of(schema, asked)) {
             None => None,
@@ -190,7 +196,7 @@ impl<'r> Draft<'r> {
         let mut running = Box::new(Running {
             synthetic: None,
             manage_dsa_it: options.manage_dsa_it,
-            domain_scope: options.domain_scope,
+            domain_scope: options.domain_scope || options.count.is_some(),
             subentries: options.subentries,
             assertion,
             filter,
@@ -219,6 +225,7 @@ impl<'r> Draft<'r> {
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,
+            counting: options.count.map(|asked| Box::new(Counting::new(asked))),
             dereferencing,
             effective_rights,
         });

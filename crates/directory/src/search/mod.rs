@@ -15,6 +15,7 @@
 //! | `limits` | limits of size, time and candidates |
 //! | `sorted` | sends the entries in another order |
 //! | `digests` | tells digests of the entries in their place |
+//! | `counting` | counts the entries instead of sending them |
 //! | `dereference` | tells of the entries that an entry names |
 //! | `persistent` | goes on with changes |
 //! | `synchronisation` | tells consumers what has changed |
@@ -25,6 +26,7 @@
 mod aliases;
 mod base;
 mod begin;
+mod counting;
 mod dereference;
 mod digests;
 mod effective_rights;
@@ -43,7 +45,9 @@ mod walk;
 
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{AccountUsability, Control, ControlsBuf, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::controls::{
+    AccountUsability, Control, ControlsBuf, MatchingEntryCount, PAGED_RESULTS, PagedResults,
+};
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::limits::FILTER_DEPTH_MAX;
 use sapwood_ldap::message::{Scope, SearchRequest};
@@ -71,6 +75,7 @@ use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
+use counting::Counting;
 pub use dereference::Dereferences;
 use dereference::Dereferencing;
 pub use digests::Digests;
@@ -124,6 +129,8 @@ pub struct SearchOptions {
     pub sorting: Option<Box<SortOptions>>,
     /// Account usability: each entry comes with whether its password can be used.
     pub tells_usability: bool,
+    /// Matching entry count: entries are counted so, and not sent.
+    pub count: Option<MatchingEntryCount>,
     /// Dereference: each entry comes with attributes of those that it names.
     pub dereferences: Option<Box<Dereferences>>,
     /// Get Effective Rights: each entry comes with these rights.
@@ -187,6 +194,7 @@ struct Resumed {
     sent: u32,
     sent_before: u32,
     looked_at: u64,
+    counting: Option<Box<Counting>>,
     position: Position,
     /// Whether the search has already resumed from here.
     is_taken_up: bool,
@@ -256,6 +264,8 @@ struct Running {
     tells_usability: bool,
     /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
+    /// The count, if entries are not sent.
+    counting: Option<Box<Counting>>,
     /// What comes with each entry of those that it names.
     dereferencing: Option<Box<Dereferencing>>,
     /// The rights that come with each entry.
@@ -329,7 +339,7 @@ impl<E: Engine> Search<E> {
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) {
-        let Stage::Running(running) = &self.stage else {
+        let Stage::Running(running) = &mut self.stage else {
             return;
         };
         let is_at_rest = running.gathered.is_none()
@@ -347,6 +357,7 @@ impl<E: Engine> Search<E> {
             sent: running.sent,
             sent_before: running.sent_before,
             looked_at: running.looked_at,
+            counting: running.counting.take(),
             position: running.position.clone(),
             is_taken_up: false,
         };
@@ -372,6 +383,9 @@ impl<E: Engine> Search<E> {
         {
             running.sent = resumed.sent;
             running.looked_at = resumed.looked_at;
+            if let Some(counting) = resumed.counting.take() {
+                running.counting = Some(counting);
+            }
             running.resume(resumed.sent_before, resumed.position.clone());
             resumed.is_taken_up = true;
         }
@@ -380,16 +394,7 @@ impl<E: Engine> Search<E> {
     /// How the candidates are found, for a person: the access log and `explain`.
     pub fn explain(&self) -> String {
         match &self.stage {
-            Stage::Running(running) => match &running.source {
-                Source::Synthetic => match &running.synthetic {
-                    Some(base) => base.context.which().what().into(),
-                    None => "nothing".into(),
-                },
-                Source::Base => "base".into(),
-                Source::Names => "names below the base".into(),
-                Source::Entries => "all entries".into(),
-                Source::Postings(term) => term.to_string(),
-            },
+            Stage::Running(running) => running.explain(),
             Stage::Unbegun(_) | Stage::Planning(_) => "not planned yet".into(),
             Stage::Ended(_) | Stage::Failed(_) | Stage::Over(_) => "ended".into(),
         }
@@ -503,6 +508,20 @@ impl Stage {
 }
 
 impl Running {
+    /// How the candidates are found, for a person.
+    fn explain(&self) -> String {
+        match &self.source {
+            Source::Synthetic => match &self.synthetic {
+                Some(base) => base.context.which().what().into(),
+                None => "nothing".into(),
+            },
+            Source::Base => "base".into(),
+            Source::Names => "names below the base".into(),
+            Source::Entries => "all entries".into(),
+            Source::Postings(term) => term.to_string(),
+        }
+    }
+
     /// Whether the base is a naming context.
     fn is_at_top<R: Read>(&self, planner: &Planner<'_, R>) -> Result<bool> {
         let base = self.covered.base();
@@ -578,6 +597,9 @@ impl Running {
         {
             let bounds = (self.limits.deadline_micros, self.limits.candidates_left(0));
             return expansion.go_on(snapshot, &self.requester, bounds, budget);
+        }
+        if self.counting.is_some() && self.counts_without_looking(snapshot)? {
+            return Ok(Step::Done(self.done(Outcome::SUCCESS, None)));
         }
         match (&self.source, &self.synthetic) {
             (Source::Synthetic, Some(base)) => {
@@ -750,6 +772,10 @@ impl Running {
                 .tells_usability
                 .then_some(&usability as &walk::Usability<'_>),
             collector: self.collector.as_deref_mut(),
+            counter: self
+                .counting
+                .as_deref_mut()
+                .map(|counting| &mut counting.counted),
             dereferencing: self.dereferencing.as_deref().map(|dereferencing| {
                 let reading = dereference::Reading {
                     view: snapshot.view(),
@@ -829,8 +855,15 @@ impl Running {
         }
     }
 
-    /// The outcome, with the paged results control where the request had one.
+    /// The outcome, with the paged results control where the request had one, and the count where it is counted.
     fn done(&self, mut outcome: Outcome, cookie: Option<Vec<u8>>) -> Outcome {
+        if let Some(counting) = &self.counting
+            && outcome.code == ResultCode::Success
+        {
+            let mut controls = ControlsBuf::default();
+            counting.put(&mut controls);
+            outcome.controls = controls.view().as_ber().to_vec();
+        }
         if self.paged.is_some() {
             let mut value = Vec::new();
             let cookie = cookie.unwrap_or_default();

@@ -83,6 +83,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) collector: Option<&'v mut Collector>,
     /// Has the names that an entry has as values followed, if each entry tells of them.
     pub(super) dereferencing: Option<(&'v Dereferencing, dereference::Reading<'v, R>)>,
+    /// Counts what matches, which is not sent then.
+    pub(super) counter: Option<&'v mut u32>,
     /// Says what somebody may do with an entry, if each entry tells that.
     pub(super) rights: Option<&'v EntryRights<'v>>,
     pub(super) sent: u32,
@@ -566,6 +568,10 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;
             self.known.note(id);
+        }
+        if let Some(counter) = &mut self.counter {
+            **counter = counter.saturating_add(1);
+            return Ok(Flow::Next);
         }
         if let Some(collector) = &mut self.collector {
             collector.take(self.schema, id, &mut candidate, self.evaluator.work_left())?;

@@ -74,6 +74,13 @@ impl<E: Engine> Session<E> {
         (bytes, begun): (&[u8], Option<Search<E>>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
+        if controls.matching_entry_count.is_some() && sends_otherwise(controls) {
+            let diagnostic = "a search whose entries are counted sends none: neither in pages nor in an order, and none \
+                              later";
+            let outcome = Outcome::new(ResultCode::UnwillingToPerform, diagnostic);
+            self.answer(message.id, Operation::Search, &outcome);
+            return true;
+        }
         if let Some(wanted) = FollowWanted::of(controls) {
             let asked = (request, bytes, controls);
             return self.follow(message.id, asked, wanted, by, burst);
@@ -177,6 +184,7 @@ impl<E: Engine> Session<E> {
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             sorting: self.sort_options(controls),
             tells_usability: controls.account_usability.is_some(),
+            count: controls.matching_entry_count,
             dereferences: controls
                 .dereference
                 .map(|asked| Box::new(Dereferences::of(asked))),
@@ -481,6 +489,16 @@ fn items_besides(controls: &RequestControls<'_>) -> usize {
     let assertion = controls.assertion.map_or(0, Filter::items);
     let values = controls.matched_values;
     assertion + values.map_or(0, |values| values.items().iter().count())
+}
+
+/// Whether a control has entries sent in another way than as they are found.
+fn sends_otherwise(controls: &RequestControls<'_>) -> bool {
+    controls.paged_results.is_some()
+        || controls.sort.is_some()
+        || controls.virtual_list_view.is_some()
+        || controls.persistent_search.is_some()
+        || controls.sync_request.is_some()
+        || controls.content_digests.is_some()
 }
 
 fn stopping() -> Outcome {
