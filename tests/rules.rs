@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{program, succeeded, text};
-use sapwood_testkit::{ADMIN, PASSWORD};
+use sapwood_testkit::{ADMIN, PASSWORD, Random, SUFFIX, Slapd, SlapdSetup};
 
 /// Entries of which two share a value of mail and none of uid.
 const PEOPLE: &str = "\
@@ -536,5 +536,169 @@ fn links_have_links_back_with_and_without_a_server() {
     succeeded(client(&server, "ldapmodify", &modify(ann, &link)));
     let back = || search(&server, &["-b", bob, "-s", "base", "seeAlso"]);
     assert_eq!(back(), format!("dn: {bob}\nseeAlso: {ann}\n\n"));
+    server.stop();
+}
+
+/// The orders of values, and the organisational units of those that they are about.
+const ORDERS: [(&str, &str); 6] = [
+    ("up", "alpha-ascend"),
+    ("down", "alpha-descend"),
+    ("weighted", "weighted"),
+    ("both", "weighted alpha-ascend"),
+    ("both-down", "weighted alpha-descend"),
+    ("none", ""),
+];
+
+/// Entries with values in no order, of the same description but for case.
+fn unordered(random: &mut Random) -> String {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n");
+    for (unit, order) in ORDERS {
+        let above = format!("ou={unit},{SUFFIX}");
+        ldif += &format!("dn: {above}\nobjectClass: organizationalUnit\nou: {unit}\n\n");
+        for number in 0..6 {
+            ldif +=
+                &format!("dn: cn=p{number},{above}\nobjectClass: person\ncn: p{number}\nsn: x\n");
+            let mut words = std::collections::BTreeSet::new();
+            for _ in 0..random.below(9) {
+                let letter = |random: &mut Random| random.of(&["a", "B", "bb", "z", "Ab"]);
+                words.insert(format!(
+                    "{}{}{}",
+                    letter(random),
+                    letter(random),
+                    letter(random)
+                ));
+            }
+            // Equal values would be refused.
+            let mut known = std::collections::BTreeSet::new();
+            words.retain(|word| known.insert(word.to_lowercase()));
+            let mut words: Vec<String> = words.into_iter().collect();
+            for at in 0..words.len() {
+                let other = random.below(words.len());
+                words.swap(at, other);
+            }
+            for (at, word) in words.iter().enumerate() {
+                let weight = match order {
+                    "weighted" => format!("{{{}}}", (at * 7) % 10 + 10 * (at % 2)),
+                    order if order.starts_with("weighted") => format!("{{{}}}", random.below(3)),
+                    _ => String::new(),
+                };
+                ldif += &format!("description: {weight}{word}\n");
+            }
+            ldif.push('\n');
+        }
+    }
+    ldif
+}
+
+#[test]
+fn values_are_sent_in_the_order_in_which_slapd_sends_them() {
+    let mut random = Random::new(7);
+    let rules: String = ORDERS
+        .iter()
+        .filter(|(_, order)| !order.is_empty())
+        .map(|(unit, order)| format!("valsort-attr description ou={unit},{SUFFIX} {order}\n"))
+        .collect();
+    let slapd = Slapd::with(&SlapdSetup {
+        global: "modulepath /usr/lib/ldap\nmoduleload valsort",
+        database: &format!("overlay valsort\n{rules}"),
+        ..SlapdSetup::default()
+    });
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let urls = [
+        format!("ldap://{}", slapd.address()),
+        server.ldap().to_owned(),
+    ];
+    let at = |url: &str, tool: &str, ldif: &str, arguments: &[&str]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), ldif).unwrap();
+        let mut command: Command = program(tool, "ldap-utils");
+        command.args(["-x", "-H", url, "-D", ADMIN, "-w", PASSWORD]);
+        if !ldif.is_empty() {
+            command.arg("-f").arg(file.path());
+        }
+        command.args(arguments).output().unwrap()
+    };
+    let ldif = unordered(&mut random);
+    for url in &urls {
+        succeeded(at(url, "ldapadd", &ldif, &[]));
+    }
+    for (unit, order) in ORDERS.iter().filter(|(_, order)| !order.is_empty()) {
+        let base = format!("ou={unit},{SUFFIX}");
+        let rule = [
+            "add",
+            "valsort",
+            "--attribute",
+            "description",
+            "--base",
+            &base,
+        ];
+        folder.sapwood_ok(
+            "rule",
+            &[&rule[..], &["--sort", order, "--name", unit]].concat(),
+        );
+    }
+    let told = |url: &String, control: &[&str]| {
+        let mut told = Vec::new();
+        for (unit, _) in ORDERS.iter().filter(|(_, order)| !order.is_empty()) {
+            let base = format!("ou={unit},{SUFFIX}");
+            let all = ["-LLL", "-o", "ldif-wrap=no", "-b", &base, "description"];
+            let output = succeeded(at(url, "ldapsearch", "", &[control, &all].concat()));
+            told.extend(output.lines().map(str::to_owned));
+        }
+        told
+    };
+    let [theirs, ours] = [&urls[0], &urls[1]].map(|url| told(url, &[]));
+    assert_eq!(ours, theirs);
+    let has_weights = |told: &[String]| told.iter().any(|line| line.contains("{1}"));
+    assert!(!has_weights(&ours) && ours.iter().any(|line| line.starts_with("description: ")));
+    // As they are stored, which is in no order.
+    let raw = ["-E", "!1.3.6.1.4.1.4203.666.5.14=::MAMBAf8="];
+    let [theirs, ours] = [&urls[0], &urls[1]].map(|url| {
+        let mut lines = told(url, &raw);
+        lines.sort_unstable();
+        lines
+    });
+    assert_eq!(ours, theirs);
+    assert!(has_weights(&ours));
+    // A value needs its weight.
+    let name = format!("cn=p1,ou=both,{SUFFIX}");
+    for (value, status) in [("light", 19), ("{x}light", 19), ("{4}heavy", 0)] {
+        let ldif = modify(&name, &format!("add: description\ndescription: {value}"));
+        for url in &urls {
+            assert_eq!(
+                at(url, "ldapmodify", &ldif, &[]).status.code(),
+                Some(status),
+                "{value}"
+            );
+        }
+    }
+    let [theirs, ours] = [&urls[0], &urls[1]].map(|url| told(url, &[]));
+    assert_eq!(ours, theirs);
+    // The data are against another one.
+    let none = format!("ou=none,{SUFFIX}");
+    let rule = [
+        "add",
+        "valsort",
+        "--attribute",
+        "description",
+        "--base",
+        &none,
+        "--sort",
+    ];
+    let said = failure(&folder.sapwood("rule", &[&rule[..], &["weighted"]].concat()));
+    assert!(
+        said.contains("description: a value has no weight"),
+        "{said}"
+    );
+    let said = failure(&folder.sapwood("rule", &[&rule[..], &["numeric-ascend"]].concat()));
+    assert!(said.contains("no numbers"), "{said}");
+    let listed = folder.sapwood_ok("rule", &["list"]);
+    let line = format!(
+        "both valsort --attribute description --base \"ou=both,{SUFFIX}\" --sort \"weighted alpha-ascend\""
+    );
+    assert!(listed.lines().any(|known| known == line), "{listed}");
+    folder.sapwood_ok("rule", &["drop", "both"]);
+    assert!(has_weights(&told(&urls[1], &[])));
     server.stop();
 }

@@ -23,6 +23,7 @@
 //! unique <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! unique-named <name> <attribute type>[,<attribute type>]... <base DN, or nothing>
 //! constraint <value of olcConstraintAttribute>
+//! valsort <value of olcValSortAttr>
 //! refint attributes <attribute type>[,<attribute type>]...
 //! refint nothing|modifier <DN>
 //! linked <value of sapwoodLinked>
@@ -161,6 +162,13 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "dynlist" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 state.settings.dynlist.push(rest.parse().map_err(damaged)?);
+            }
+            "valsort" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state
+                    .settings
+                    .value_sorts
+                    .push(rest.parse().map_err(damaged)?);
             }
             "refint" => {
                 if !refint::take(&mut state.settings, rest) {
@@ -463,6 +471,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for rule in &state.settings.constraints {
         text.push_str(&format!("constraint {rule}\n"));
+    }
+    for rule in &state.settings.value_sorts {
+        text.push_str(&format!("valsort {rule}\n"));
     }
     for line in state.settings.refint.iter().flat_map(refint::lines) {
         text.push_str(&format!("refint {line}\n"));

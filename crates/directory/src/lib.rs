@@ -66,7 +66,7 @@ pub use config::{
     Agreement, AgreementPassword, AuthzPolicy, AutomemberRule, ConstraintRule, ConstraintTest,
     DataRule, DataRuleKind, DdsRule, DynlistRule, EntryBytesMax, Extension, Extensions, LinkedRule,
     MemberOfRule, NumbersRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings,
-    TTL_MAX, UniqueRule, UpdateRef, range_of_numbers,
+    SortBy, SortMethod, TTL_MAX, UniqueRule, UpdateRef, ValueSortRule, range_of_numbers,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

@@ -73,6 +73,7 @@ pub(crate) use sync_state::sync_uuid;
 pub use sync_state::{EntryState, SYNC_STATE, SyncState};
 pub use transaction_specification::TRANSACTION_SPECIFICATION;
 pub use tree_delete::TREE_DELETE;
+pub use value_sort::VALUE_SORT;
 pub use virtual_attributes_only::VIRTUAL_ATTRIBUTES_ONLY;
 pub use virtual_list_view::{
     LIST_VIEW_REQUEST, LIST_VIEW_RESPONSE, ListTarget, ListView, ListViewResult,
@@ -165,6 +166,7 @@ known_controls! {
     SyncRequest sync_request
     TransactionSpecification transaction_specification
     TreeDelete tree_delete
+    ValueSort value_sort
     VirtualAttributesOnly virtual_attributes_only
     VirtualListView virtual_list_view
     WhatFailed what_failed

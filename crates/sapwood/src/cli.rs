@@ -656,6 +656,23 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "DN")]
         nothing: Option<String>,
     },
+    /// The values of an attribute are sent in an order
+    #[command(name = "valsort")]
+    ValueSort {
+        /// The attribute
+        #[arg(long, value_name = "NAME")]
+        attribute: String,
+        /// Only of the entries at and below this one
+        #[arg(long, value_name = "DN")]
+        base: String,
+        /// alpha-ascend, alpha-descend, numeric-ascend, numeric-descend, or weighted and perhaps one of these behind it:
+        /// by the numbers in braces before the values, which are not sent
+        #[arg(long, value_name = "ORDER")]
+        sort: String,
+        /// What the rule is called; without it 'valsort', or with a number behind that
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Entries have memberOf: the groups that name them
     #[command(name = "memberof")]
     MemberOf {

@@ -178,7 +178,7 @@ impl fmt::Display for ConstraintRule {
 }
 
 /// A word as it stands in a value.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| !letter.is_whitespace() && letter != '"';
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -188,7 +188,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The words of a value, without their quotes.
-fn words(value: &str) -> Result<Vec<String>, String> {
+pub(super) fn words(value: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut letters = value.chars();
     let mut is_quoted = false;

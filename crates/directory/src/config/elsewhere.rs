@@ -109,6 +109,8 @@ const BUILT_IN: &[&str] = &[
     "constraint",
     "refint",
     "memberof",
+    "valsort",
+    "deref",
     "dynlist",
     "dds",
     "ppolicy",

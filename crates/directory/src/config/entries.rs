@@ -28,5 +28,7 @@ pub(crate) const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=co
 pub(crate) const DDS: &str = "olcOverlay={7}dds,olcDatabase={1}mdb,cn=config";
 /// The entry of dynamic groups and lists, if there are any.
 pub(crate) const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
+/// The entry of the order of values, if there is any.
+pub(crate) const VALUE_SORT: &str = "olcOverlay={11}valsort,olcDatabase={1}mdb,cn=config";
 /// The entry of memberOf, if it is there.
 pub(crate) const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";

@@ -22,6 +22,7 @@ pub(crate) mod password_policy;
 pub(crate) mod refint;
 pub(crate) mod rules;
 pub(crate) mod unique;
+pub(crate) mod value_sort;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +45,7 @@ pub use self::password_policy::PasswordPolicyOverlay;
 pub use self::refint::RefintRule;
 pub use self::rules::{DataRule, DataRuleKind};
 pub use self::unique::UniqueRule;
+pub use self::value_sort::{SortBy, SortMethod, ValueSortRule};
 use crate::outcome::Stop;
 use crate::policy::{AuthzRegexp, Limits, ListScope, Policy, Rule, RuleList};
 
@@ -76,6 +78,8 @@ pub struct Settings {
     pub unique: Vec<UniqueRule>,
     /// What the values of attributes have to be besides their syntax.
     pub constraints: Vec<ConstraintRule>,
+    /// In which order the values of attributes are sent.
+    pub value_sorts: Vec<ValueSortRule>,
     /// Attributes whose values follow the entries that they name.
     pub refint: Option<RefintRule>,
     /// Whether entries have memberOf, and by which groups.

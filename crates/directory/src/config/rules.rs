@@ -14,6 +14,8 @@ pub enum DataRuleKind {
     Refint,
     /// Entries have memberOf.
     MemberOf,
+    /// Values are sent in an order.
+    ValueSort,
     /// Entries have values that LDAP URLs find.
     Dynlist,
     /// Entries end by themselves.
@@ -34,6 +36,7 @@ impl DataRuleKind {
             DataRuleKind::Constraint => "constraint",
             DataRuleKind::Refint => "refint",
             DataRuleKind::MemberOf => "memberof",
+            DataRuleKind::ValueSort => "valsort",
             DataRuleKind::Dynlist => "dynlist",
             DataRuleKind::Dds => "dds",
             DataRuleKind::Numbers => "numbers",
@@ -165,6 +168,17 @@ impl Settings {
                 ("managed", rule.managed.clone()),
             ]),
         }));
+        let sorts = self.value_sorts.iter().enumerate();
+        rules.extend(sorts.map(|(place, rule)| DataRule {
+            name: rule.name.clone(),
+            kind: DataRuleKind::ValueSort,
+            place,
+            options: given([
+                ("attribute", rule.attribute.clone()),
+                ("base", rule.base.clone()),
+                ("sort", rule.method.to_string()),
+            ]),
+        }));
         for at in 0..rules.len() {
             if rules[at].name.is_empty() {
                 rules[at].name = free_name(&rules, rules[at].kind);
@@ -184,8 +198,10 @@ impl Settings {
         let constraints = self.constraints.iter().map(|rule| rule.name.as_str());
         let numbers = self.numbers.iter().map(|rule| rule.name.as_str());
         let automember = self.automember.iter().map(|rule| rule.name.as_str());
+        let sorts = self.value_sorts.iter().map(|rule| rule.name.as_str());
         let mut given: Vec<&str> = unique
             .chain(constraints)
+            .chain(sorts)
             .chain(numbers)
             .chain(automember)
             .collect();
@@ -202,6 +218,7 @@ impl Settings {
         settings.constraints.clear();
         settings.refint = None;
         settings.member_of = None;
+        settings.value_sorts.clear();
         settings.dynlist.clear();
         settings.dds = None;
         settings.numbers.clear();
@@ -225,6 +242,10 @@ impl Settings {
                 .extend(self.numbers.get(rule.place).cloned()),
             DataRuleKind::Dds => settings.dds.clone_from(&self.dds),
             DataRuleKind::MemberOf => settings.member_of.clone_from(&self.member_of),
+            DataRuleKind::ValueSort => {
+                let own = self.value_sorts.get(rule.place).cloned();
+                settings.value_sorts.extend(own);
+            }
             DataRuleKind::Dynlist => settings
                 .dynlist
                 .extend(self.dynlist.get(rule.place).cloned()),

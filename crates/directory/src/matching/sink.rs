@@ -60,6 +60,12 @@ pub trait Sink {
         let _ = (from, attributes);
     }
 
+    /// Puts the values of the entry that was taken last in order, attribute by attribute; `from` is as above. Where
+    /// there are no messages they stay as they are stored.
+    fn order_values(&mut self, from: usize, order: &mut dyn FnMut(&[u8], &mut Vec<&[u8]>)) {
+        let _ = (from, order);
+    }
+
     /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
     fn put_reference(&mut self, uris: OctetStrings<'_>);
 }
@@ -235,6 +241,31 @@ impl Sink for Wire<'_> {
         }
         for (description, value) in attributes {
             all.push(description.as_bytes(), [value.as_bytes()]);
+        }
+        let op = Response::SearchEntry(SearchResultEntry {
+            dn: entry.dn,
+            attributes: all.view(),
+        });
+        Message { id, op, controls }.encode(self.out);
+    }
+
+    fn order_values(&mut self, from: usize, order: &mut dyn FnMut(&[u8], &mut Vec<&[u8]>)) {
+        let written = self.out.split_off(from.min(self.out.len()));
+        let message = ResponseMessage::decode(&written);
+        let Ok(Message {
+            id,
+            op: Response::SearchEntry(entry),
+            controls,
+        }) = message
+        else {
+            self.out.extend_from_slice(&written);
+            return;
+        };
+        let mut all = AttributesBuf::default();
+        for attribute in entry.attributes {
+            let mut values: Vec<&[u8]> = attribute.values.iter().collect();
+            order(attribute.description, &mut values);
+            all.push(attribute.description, values);
         }
         let op = Response::SearchEntry(SearchResultEntry {
             dn: entry.dn,

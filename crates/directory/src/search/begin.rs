@@ -16,6 +16,7 @@ use super::effective_rights::EffectiveRights;
 use super::expansion::Expansion;
 use super::page::{self, Level, Position};
 use super::scope::Covered;
+use super::value_order::ValueOrder;
 use super::{Limits, Running, SearchOptions, Source};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
@@ -178,6 +179,12 @@ impl<'r> Draft<'r> {
                 Err(outcome) => return Ok(Err(outcome)),
             },
         };
+        let has_order = !state.settings.value_sorts.is_empty()
+            && !(is_synthetic || options.as_stored || options.raw_values);
+        let value_order = match has_order {
+            true => ValueOrder::of(snapshot.view(), schema, state)?.map(Box::new),
+            false => None,
+        };
         if is_synthetic && options.count.is_some() {
             let diagnostic = "what the server makes itself is not counted";
             let code = ResultCode::UnwillingToPerform;
@@ -227,6 +234,7 @@ impl<'r> Draft<'r> {
             collector: None,
             counting: options.count.map(|asked| Box::new(Counting::new(asked))),
             dereferencing,
+            value_order,
             effective_rights,
         });
         running.synthetic = base;

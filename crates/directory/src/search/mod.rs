@@ -17,6 +17,7 @@
 //! | `digests` | tells digests of the entries in their place |
 //! | `counting` | counts the entries instead of sending them |
 //! | `dereference` | tells of the entries that an entry names |
+//! | `value_order` | puts values in order |
 //! | `persistent` | goes on with changes |
 //! | `synchronisation` | tells consumers what has changed |
 //!
@@ -41,6 +42,7 @@ mod sorted;
 mod synchronisation;
 mod synthetic;
 mod unbegun;
+pub(crate) mod value_order;
 mod walk;
 
 use std::sync::Arc;
@@ -91,6 +93,7 @@ use sorted::Collector;
 pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted, ViewOptions};
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
+use value_order::ValueOrder;
 
 /// Whether a search sees subentries (`is_subentry`) or normal entries, by its control, if it has one (RFC 3672 §3).
 fn sees(control: Option<bool>, scope: Scope, is_subentry: bool) -> bool {
@@ -129,6 +132,8 @@ pub struct SearchOptions {
     pub sorting: Option<Box<SortOptions>>,
     /// Account usability: each entry comes with whether its password can be used.
     pub tells_usability: bool,
+    /// Values are sent in the order in which they are stored, with their weights.
+    pub raw_values: bool,
     /// Matching entry count: entries are counted so, and not sent.
     pub count: Option<MatchingEntryCount>,
     /// Dereference: each entry comes with attributes of those that it names.
@@ -264,6 +269,8 @@ struct Running {
     tells_usability: bool,
     /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
+    /// The order in which values are sent, where there is any.
+    value_order: Option<Box<ValueOrder>>,
     /// The count, if entries are not sent.
     counting: Option<Box<Counting>>,
     /// What comes with each entry of those that it names.
@@ -772,6 +779,7 @@ impl Running {
                 .tells_usability
                 .then_some(&usability as &walk::Usability<'_>),
             collector: self.collector.as_deref_mut(),
+            value_order: self.value_order.as_deref(),
             counter: self
                 .counting
                 .as_deref_mut()

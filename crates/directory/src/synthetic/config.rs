@@ -4,13 +4,15 @@
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
     AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE, LINKED,
+    VALUE_SORT,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{
-    Setting, UniqueRule, access, automember, constraint, dds, dynlist, member_of, numbers, ordered, password_policy, refint, unique, linked};
+    Setting, UniqueRule, access, automember, constraint, dds, dynlist, member_of, numbers, ordered, password_policy, refint, unique, linked,
+    value_sort};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;
@@ -48,6 +50,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(referential_integrity(server));
     entries.extend(groups_of_entries(server));
     entries.extend(constraints(server));
+    entries.extend(value_sorts(server));
     entries.extend(dynamic_lists(server));
     entries.extend(dynamic_entries(server));
     entries.extend(given_numbers(server));
@@ -351,6 +354,15 @@ fn linked_attributes(server: &Server<'_>) -> Option<Content> {
     let names = ["{10}linked", "linked", "{10}"];
     let attributes = || vec![(linked::ATTRIBUTE, values())];
     (!rules.is_empty()).then(|| overlay(LINKED, "sapwoodLinkedConfig", &names, attributes()))
+}
+
+/// The overlay of the order of values.
+fn value_sorts(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.value_sorts;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{11}valsort", "valsort", "{11}", "{0}valsort", "{1}valsort"];
+    let attributes = || vec![(value_sort::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(VALUE_SORT, "olcValSortConfig", &names, attributes()))
 }
 
 /// The structural class of an overlay without more to it.

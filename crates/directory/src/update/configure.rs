@@ -24,15 +24,16 @@ use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
     AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, FRONTEND, GLOBAL, LINKED, MEMBER_OF, NUMBERS,
-    PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE,
+    PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE, VALUE_SORT,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
     AutomemberRule, ConstraintRule, DdsRule, DynlistRule, LinkedRule, MemberOfRule, NumbersRule,
-    PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule, automember, constraint, dds,
-    dynlist, elsewhere, linked, member_of, numbers, ordered, password_policy, refint as integrity,
+    PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule, ValueSortRule, automember,
+    constraint, dds, dynlist, elsewhere, linked, member_of, numbers, ordered, password_policy,
+    refint as integrity, value_sort,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -91,6 +92,9 @@ impl<T: Write> Run<'_, T> {
                 Target::Linked => listed::change::<LinkedRule>(&mut state.settings, &change)?,
                 Target::Numbers => listed::change::<NumbersRule>(&mut state.settings, &change)?,
                 Target::Dynlist => listed::change::<DynlistRule>(&mut state.settings, &change)?,
+                Target::ValueSort => {
+                    listed::change::<ValueSortRule>(&mut state.settings, &change)?;
+                }
                 Target::Referring => integrity::change(&mut state.settings, &change)?,
                 Target::AuthzRegexps => {
                     ordered::change(&mut state.settings.authz_regexps, &change)?;
@@ -128,6 +132,7 @@ impl<T: Write> Run<'_, T> {
         let (now, before) = (&state.settings, &self.state.settings);
         if now.unique != before.unique
             || now.constraints != before.constraints
+            || now.value_sorts != before.value_sorts
             || now.refint != before.refint
             || now.member_of != before.member_of
             || now.dynlist != before.dynlist
@@ -257,6 +262,9 @@ impl<T: Write> Run<'_, T> {
                 settings.dds.replace(DdsRule::default()).is_none()
             });
         }
+        if is_overlay(request.dn, "valsort") && self.is_in_data(request.dn) {
+            return self.add_listed::<ValueSortRule>(request);
+        }
         if is_overlay(request.dn, "refint") && self.is_in_data(request.dn) {
             return self.add_overlay((REFINT, request), |settings| {
                 settings.refint.replace(RefintRule::default()).is_none()
@@ -362,6 +370,7 @@ impl<T: Write> Run<'_, T> {
         match entry.as_str() {
             UNIQUE => state.settings.unique.clear(),
             CONSTRAINT => state.settings.constraints.clear(),
+            VALUE_SORT => state.settings.value_sorts.clear(),
             DYNLIST => state.settings.dynlist.clear(),
             DDS => state.settings.dds = None,
             NUMBERS => state.settings.numbers.clear(),
@@ -468,6 +477,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(dynlist::ATTRIBUTE) {
             return Ok(Target::Dynlist);
         }
+        if name.eq_ignore_ascii_case(value_sort::ATTRIBUTE) {
+            return Ok(Target::ValueSort);
+        }
         if name.eq_ignore_ascii_case(ACCESS) {
             return Ok(Target::Access);
         }
@@ -511,6 +523,7 @@ enum Target {
     Extensions,
     Unique,
     Constraint,
+    ValueSort,
     Dynlist,
     Numbers,
     Automember,
@@ -531,6 +544,7 @@ impl Target {
             Target::Extensions => EXTENSIONS,
             Target::Unique => UNIQUE_URI,
             Target::Constraint => constraint::ATTRIBUTE,
+            Target::ValueSort => value_sort::ATTRIBUTE,
             Target::Dynlist => dynlist::ATTRIBUTE,
             Target::Numbers => numbers::ATTRIBUTE,
             Target::Linked => linked::ATTRIBUTE,
@@ -554,6 +568,7 @@ impl Target {
             | Target::Extensions => &[DATA],
             Target::Unique => &[UNIQUE],
             Target::Constraint => &[CONSTRAINT],
+            Target::ValueSort => &[VALUE_SORT],
             Target::Dynlist => &[DYNLIST],
             Target::Numbers => &[NUMBERS],
             Target::Linked => &[LINKED],

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use sapwood_directory::{
     AutomemberRule, ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
-    IndexDefinition, LinkedRule, NumbersRule, UniqueRule,
+    IndexDefinition, LinkedRule, NumbersRule, UniqueRule, ValueSortRule,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
@@ -62,6 +62,10 @@ const DYNLIST_RULE: &str = "olcDynListAttrSet";
 /// Kinds of index.
 const EQUALITY: &str = "eq";
 const ORDERING: &str = "ord";
+/// The entry of the order of values.
+const VALUE_SORT: &str = "olcOverlay={11}valsort,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has the rules.
+const VALUE_SORT_ATTRIBUTE: &str = "olcValSortAttr";
 /// The entry of memberOf.
 const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
 /// The entry of referential integrity.
@@ -133,6 +137,19 @@ fn words(action: &RuleAction) -> Vec<String> {
                 restrict.clone().unwrap_or_default(),
             ]
         }
+        RuleAction::Add(AddedRule::ValueSort {
+            attribute,
+            base,
+            sort,
+            name,
+        }) => vec![
+            "add".into(),
+            DataRuleKind::ValueSort.word().into(),
+            name.clone().unwrap_or_default(),
+            attribute.clone(),
+            base.clone(),
+            sort.clone(),
+        ],
         RuleAction::Add(AddedRule::MemberOf { class, member }) => vec![
             "add".into(),
             DataRuleKind::MemberOf.word().into(),
@@ -325,6 +342,20 @@ pub(crate) fn by_command(
                 name: own_name,
             };
             rules.add_constraint(&name, &rule)
+        }
+        ["add", kind, name, attribute, base, sort] if kind == DataRuleKind::ValueSort.word() => {
+            let name = rules.name_of_new(DataRuleKind::ValueSort, name)?;
+            let own_name = match name == DataRuleKind::ValueSort.word() {
+                true => String::new(),
+                false => name.clone(),
+            };
+            let rule = ValueSortRule {
+                attribute: attribute.to_owned(),
+                base: base.to_owned(),
+                method: sort.parse()?,
+                name: own_name,
+            };
+            rules.add_value_sort(&name, &rule)
         }
         ["add", kind, attributes, nothing] if kind == DataRuleKind::Refint.word() => {
             rules.add_refint(attributes, nothing)
@@ -551,6 +582,23 @@ impl Rules<'_> {
         Ok(format!("added: {name}"))
     }
 
+    fn add_value_sort(&mut self, name: &str, rule: &ValueSortRule) -> Result<String, String> {
+        let value = rule.to_string();
+        match self.has(DataRuleKind::ValueSort)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "olcValSortConfig"),
+                    ("olcOverlay", "valsort"),
+                    (VALUE_SORT_ATTRIBUTE, &value),
+                ];
+                self.add_entry(VALUE_SORT, &attributes)?;
+            }
+            true => self.change((VALUE_SORT, VALUE_SORT_ATTRIBUTE), ChangeKind::Add, &value)?,
+        }
+        self.look(name)?;
+        Ok(format!("added: {name}"))
+    }
+
     /// The word of a kind of which there is one rule at most, if there is none yet.
     fn first_of(&self, kind: DataRuleKind) -> Result<&'static str, String> {
         let name = kind.word();
@@ -719,6 +767,13 @@ impl Rules<'_> {
                 let value = rules.get(rule.place).map(ToString::to_string);
                 let value = value.unwrap_or_default();
                 self.change((DYNLIST, DYNLIST_RULE), ChangeKind::Delete, &value)?;
+            }
+            DataRuleKind::ValueSort => {
+                let rules = &snapshot.settings().value_sorts;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                let attribute = (VALUE_SORT, VALUE_SORT_ATTRIBUTE);
+                self.change(attribute, ChangeKind::Delete, &value)?;
             }
             DataRuleKind::Refint => {
                 config::make(self.directory, self.administrator, Request::Delete(REFINT))?;

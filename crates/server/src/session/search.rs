@@ -184,6 +184,7 @@ impl<E: Engine> Session<E> {
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             sorting: self.sort_options(controls),
             tells_usability: controls.account_usability.is_some(),
+            raw_values: controls.value_sort == Some(true),
             count: controls.matching_entry_count,
             dereferences: controls
                 .dereference

@@ -25,6 +25,7 @@ use self::numbers::Numbers;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
 use self::unique::Unique;
+use self::value_sort::ValueSort;
 use super::draft::Draft;
 use super::violations::RuleViolations;
 use crate::access::Requester;
@@ -181,6 +182,7 @@ rules! {
     Constraint constraint
     Refint refint
     MemberOf member_of
+    ValueSort value_sort
     Dynlist dynlist
     Dds dds
     Numbers numbers
@@ -332,6 +334,9 @@ impl RuleSet {
         let constraints =
             constraints.map(|rule| Constraint::new(schema, state, rule).map(AnyRule::Constraint));
         let made = made.chain(constraints);
+        let sorts = state.settings.value_sorts.iter();
+        let sorts = sorts.map(|rule| ValueSort::new(schema, state, rule).map(AnyRule::ValueSort));
+        let made = made.chain(sorts);
         let refint = state.settings.refint.iter();
         let refint = refint.map(|rule| Refint::new(schema, rule).map(AnyRule::Refint));
         let made = made.chain(refint);
