@@ -431,6 +431,22 @@ fn in_chain() {
 }
 
 #[test]
+fn attribute_scoped_query() {
+    let (_folder, server) = serve();
+    // The attribute is member.
+    let control = "!1.2.840.113556.1.4.1504=::MAgEBm1lbWJlcg==";
+    let group = ["-b", "cn=sailors,dc=example,dc=com", "-s", "base"];
+    let all = found(&server, control, &[&group[..], &["(sn=*)", "cn"]].concat());
+    assert_eq!(values(&all, "cn"), ["Ann", "Bob"]);
+    let one = found(
+        &server,
+        control,
+        &[&group[..], &["(sn=Anchor)", "cn"]].concat(),
+    );
+    assert_eq!(values(&one, "cn"), ["Bob"]);
+}
+
+#[test]
 fn controls_of_pingdirectory() {
     let (_folder, server) = serve();
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -13,6 +13,7 @@ pub use account_usability::{
     ACCOUNT_USABILITY, AccountUsability, Unusable, account_usability_response,
 };
 pub use assertion::ASSERTION;
+pub use attribute_scoped_query::{ATTRIBUTE_SCOPED_QUERY, put_attribute_scoped};
 pub use authorization_identity::{
     AUTHORIZATION_IDENTITY, AUTHORIZATION_IDENTITY_RESPONSE, authorization_identity_response,
 };
@@ -134,6 +135,7 @@ macro_rules! known_controls {
 known_controls! {
     AccountUsability account_usability
     Assertion assertion
+    AttributeScopedQuery attribute_scoped_query
     AuthorizationIdentity authorization_identity
     ContentDigests content_digests
     Dereference dereference

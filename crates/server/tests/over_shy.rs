@@ -16,6 +16,7 @@ pub type TestServer =
 mod abuse;
 mod access_log;
 mod acting;
+mod attribute_scope;
 mod authentication;
 mod client_certificates;
 mod content_digests;

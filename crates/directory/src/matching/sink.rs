@@ -62,13 +62,16 @@ pub trait Sink {
 
     /// Puts the values of the entry that was taken last in order, attribute by attribute; `from` is as above. Where
     /// there are no messages they stay as they are stored.
-    fn order_values(&mut self, from: usize, order: &mut dyn FnMut(&[u8], &mut Vec<&[u8]>)) {
+    fn order_values(&mut self, from: usize, order: &mut OrderValues<'_>) {
         let _ = (from, order);
     }
 
     /// Takes references that stand in the place of an entry (RFC 4511 §4.5.3).
     fn put_reference(&mut self, uris: OctetStrings<'_>);
 }
+
+/// Puts the values of the attribute with a description in order.
+pub(crate) type OrderValues<'o> = dyn FnMut(&[u8], &mut Vec<&[u8]>) + 'o;
 
 /// What becomes of an entry before its attributes are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +252,7 @@ impl Sink for Wire<'_> {
         Message { id, op, controls }.encode(self.out);
     }
 
-    fn order_values(&mut self, from: usize, order: &mut dyn FnMut(&[u8], &mut Vec<&[u8]>)) {
+    fn order_values(&mut self, from: usize, order: &mut OrderValues<'_>) {
         let written = self.out.split_off(from.min(self.out.len()));
         let message = ResponseMessage::decode(&written);
         let Ok(Message {

@@ -9,6 +9,7 @@ use sapwood_ldap::url;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::aliases::{Followed, Following};
+use super::attribute_scope::AttributeScope;
 use super::base::{Base, SyntheticBase};
 use super::counting::Counting;
 use super::dereference::Dereferencing;
@@ -81,6 +82,10 @@ pub(super) fn begin_for_told<E: Engine>(
 }
 
 /// A search that was made ready as far as its request alone tells.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each search an allocation"
+)]
 pub(super) enum Drafted<'r> {
     /// One of the tree: its base is to be found.
     Below(Draft<'r>),
@@ -179,14 +184,13 @@ impl<'r> Draft<'r> {
                 Err(outcome) => return Ok(Err(outcome)),
             },
         };
-        let has_order = !state.settings.value_sorts.is_empty()
-            && !(is_synthetic || options.as_stored || options.raw_values);
-        let value_order = match has_order {
-            true => ValueOrder::of(snapshot.view(), schema, state)?.map(Box::new),
-            false => None,
+        let is_raw = is_synthetic || options.as_stored || options.raw_values;
+        let value_order = match is_raw || state.settings.value_sorts.is_empty() {
+            true => None,
+            false => ValueOrder::of(snapshot.view(), schema, state)?.map(Box::new),
         };
-        if is_synthetic && options.count.is_some() {
-            let diagnostic = "what the server makes itself is not counted";
+        if is_synthetic && (options.count.is_some() || options.attribute_scope.is_some()) {
+            let diagnostic = "what the server makes itself is neither counted nor followed";
             let code = ResultCode::UnwillingToPerform;
             return Ok(Err(Outcome::new(code, diagnostic)));
         }
@@ -235,6 +239,7 @@ impl<'r> Draft<'r> {
             counting: options.count.map(|asked| Box::new(Counting::new(asked))),
             dereferencing,
             value_order,
+            is_attribute_scoped: options.attribute_scope.is_some(),
             effective_rights,
         });
         running.synthetic = base;
@@ -359,7 +364,15 @@ impl<'r> Draft<'r> {
             mut running,
         } = self;
         running.covered = Covered::new(base.id, request.scope);
-        if request.scope == Scope::Base && options.page.is_none() {
+        let mut attribute_scope = None;
+        if let Some(attribute) = &options.attribute_scope {
+            let at = (request.scope, base.id);
+            match AttributeScope::begin(snapshot, &running, at, attribute)? {
+                Ok(scope) => attribute_scope = Some(scope),
+                Err(outcome) => return Ok(Err(outcome)),
+            }
+            running.covered = Covered::new(EntryId::ROOT, Scope::Subtree);
+        } else if request.scope == Scope::Base && options.page.is_none() {
             // The base is the only candidate, and where a search begins.
             return Ok(Ok(Planned::Whole(running)));
         }
@@ -380,6 +393,7 @@ impl<'r> Draft<'r> {
             running,
             page,
             following,
+            attribute_scope,
             progress: Progress::default(),
         };
         match planning.go_on(snapshot, BEGIN_WORK) {
@@ -399,6 +413,8 @@ pub(super) struct Planning {
     running: Box<Running>,
     /// With paged results: entries of a page, the cookie, and the hash of the request.
     page: Option<(u32, Vec<u8>, u64)>,
+    /// While the entries are found that the base names.
+    attribute_scope: Option<AttributeScope>,
     /// While aliases are followed, before anything else.
     following: Option<Box<Following>>,
     progress: Progress,
@@ -456,6 +472,10 @@ impl Planning {
         snapshot: &Snapshot<E>,
         work: u64,
     ) -> Result<Begun<Option<Source>>> {
+        if let Some(scope) = &mut self.attribute_scope {
+            let found = scope.go_on(snapshot, work)?;
+            return Ok(Ok(found.map(|ids| Source::Postings(Term::Ids(ids)))));
+        }
         if let Some(following) = &mut self.following {
             match follow(snapshot, &mut self.running, following, work)? {
                 Followed::All => self.following = None,

@@ -7,6 +7,7 @@
 //! | `begin` | begins a search: request, base, plan |
 //! | `prefetch` | begins the searches of a burst together |
 //! | `scope` | the entries in scope |
+//! | `attribute_scope` | finds the entries that the base names |
 //! | `aliases` | follows aliases in scope |
 //! | `walk` | goes through the candidates |
 //! | `expansion` | finds the values of dynamic groups and lists, whose URLs are in `group_urls` |
@@ -25,6 +26,7 @@
 //! lists, and [`crate::matching`] evaluates the filter on a candidate and sends the attributes that are asked for.
 
 mod aliases;
+mod attribute_scope;
 mod base;
 mod begin;
 mod counting;
@@ -130,6 +132,8 @@ pub struct SearchOptions {
     pub page: Option<(u32, Vec<u8>)>,
     /// Server-side sorting (RFC 2891), for [`Sorted`].
     pub sorting: Option<Box<SortOptions>>,
+    /// Attribute-scoped query: the entries that this attribute of the base names are searched.
+    pub attribute_scope: Option<Vec<u8>>,
     /// Account usability: each entry comes with whether its password can be used.
     pub tells_usability: bool,
     /// Values are sent in the order in which they are stored, with their weights.
@@ -269,6 +273,8 @@ struct Running {
     tells_usability: bool,
     /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
+    /// Whether it searches what the base names.
+    is_attribute_scoped: bool,
     /// The order in which values are sent, where there is any.
     value_order: Option<Box<ValueOrder>>,
     /// The count, if entries are not sent.
@@ -872,6 +878,11 @@ impl Running {
             counting.put(&mut controls);
             outcome.controls = controls.view().as_ber().to_vec();
         }
+        if self.is_attribute_scoped && outcome.code == ResultCode::Success {
+            let mut controls = ControlsBuf::default();
+            attribute_scope::put(outcome.code, &mut controls);
+            outcome.controls.extend_from_slice(controls.view().as_ber());
+        }
         if self.paged.is_some() {
             let mut value = Vec::new();
             let cookie = cookie.unwrap_or_default();
@@ -886,7 +897,7 @@ impl Running {
                 critical: false,
                 value: Some(&value),
             });
-            outcome.controls = controls.view().as_ber().to_vec();
+            outcome.controls.extend_from_slice(controls.view().as_ber());
         }
         outcome
     }

@@ -74,9 +74,7 @@ impl<E: Engine> Session<E> {
         (bytes, begun): (&[u8], Option<Search<E>>),
         burst: &mut Burst<'_, E>,
     ) -> bool {
-        if controls.matching_entry_count.is_some() && sends_otherwise(controls) {
-            let diagnostic = "a search whose entries are counted sends none: neither in pages nor in an order, and none \
-                              later";
+        if let Some(diagnostic) = contradiction(controls) {
             let outcome = Outcome::new(ResultCode::UnwillingToPerform, diagnostic);
             self.answer(message.id, Operation::Search, &outcome);
             return true;
@@ -88,12 +86,6 @@ impl<E: Engine> Session<E> {
         if let Some(wanted) = &controls.content_digests {
             let asked = (request, bytes, controls);
             return self.tell_digests(message.id, asked, wanted, by, burst);
-        }
-        if controls.real_attributes_only.is_some() && controls.virtual_attributes_only.is_some() {
-            let diagnostic = "a search has real attributes only or virtual ones only, not both";
-            let outcome = Outcome::new(ResultCode::UnwillingToPerform, diagnostic);
-            self.answer(message.id, Operation::Search, &outcome);
-            return true;
         }
         let items = || request.filter.items() + items_besides(controls);
         let sorting = controls.sort.map_or(0, |_| SORTING_BYTES_MAX);
@@ -184,6 +176,7 @@ impl<E: Engine> Session<E> {
                 .map(|page| (limits.page_max(page.size), page.cookie.to_vec())),
             sorting: self.sort_options(controls),
             tells_usability: controls.account_usability.is_some(),
+            attribute_scope: controls.attribute_scoped_query.map(<[u8]>::to_vec),
             raw_values: controls.value_sort == Some(true),
             count: controls.matching_entry_count,
             dereferences: controls
@@ -492,14 +485,26 @@ fn items_besides(controls: &RequestControls<'_>) -> usize {
     assertion + values.map_or(0, |values| values.items().iter().count())
 }
 
-/// Whether a control has entries sent in another way than as they are found.
-fn sends_otherwise(controls: &RequestControls<'_>) -> bool {
-    controls.paged_results.is_some()
-        || controls.sort.is_some()
-        || controls.virtual_list_view.is_some()
-        || controls.persistent_search.is_some()
+/// Why the controls of a search do not go together, if they do not.
+fn contradiction(controls: &RequestControls<'_>) -> Option<&'static str> {
+    let is_followed = controls.persistent_search.is_some()
         || controls.sync_request.is_some()
-        || controls.content_digests.is_some()
+        || controls.content_digests.is_some();
+    let has_order = controls.paged_results.is_some()
+        || controls.sort.is_some()
+        || controls.virtual_list_view.is_some();
+    if controls.matching_entry_count.is_some() && (is_followed || has_order) {
+        return Some(
+            "a search whose entries are counted sends none: neither in pages nor in an order, and none later",
+        );
+    }
+    if controls.attribute_scoped_query.is_some() && is_followed {
+        return Some("an attribute-scoped query ends when it has sent what there is");
+    }
+    if controls.real_attributes_only.is_some() && controls.virtual_attributes_only.is_some() {
+        return Some("a search has real attributes only or virtual ones only, not both");
+    }
+    None
 }
 
 fn stopping() -> Outcome {
