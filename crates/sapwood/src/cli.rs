@@ -665,8 +665,8 @@ pub(crate) enum AddedRule {
         /// Only of the entries at and below this one
         #[arg(long, value_name = "DN")]
         base: String,
-        /// alpha-ascend, alpha-descend, numeric-ascend, numeric-descend, or weighted and perhaps one of these behind it:
-        /// by the numbers in braces before the values, which are not sent
+        /// alpha-ascend, alpha-descend, numeric-ascend, numeric-descend, or weighted and perhaps one of these behind
+        /// it: by the numbers in braces before the values, which are not sent
         #[arg(long, value_name = "ORDER")]
         sort: String,
         /// What the rule is called; without it 'valsort', or with a number behind that

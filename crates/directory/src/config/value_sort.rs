@@ -154,6 +154,14 @@ impl fmt::Display for ValueSortRule {
     }
 }
 
+/// The weight of a value and what is behind it, if it begins with one: `{10}value`.
+pub(crate) fn weighted(value: &[u8]) -> Option<(i64, &[u8])> {
+    let rest = value.strip_prefix(b"{")?;
+    let end = rest.iter().position(|byte| *byte == b'}')?;
+    let weight = std::str::from_utf8(rest.get(..end)?).ok()?;
+    Some((weight.parse().ok()?, rest.get(end + 1..)?))
+}
+
 impl ListedRule for ValueSortRule {
     const ATTRIBUTE: &'static str = ATTRIBUTE;
     const ENTRY: &'static str = VALUE_SORT;

@@ -44,7 +44,7 @@ mod sorted;
 mod synchronisation;
 mod synthetic;
 mod unbegun;
-pub(crate) mod value_order;
+mod value_order;
 mod walk;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The order in which the values of some attributes are sent (the rule `valsort`): by themselves, or by the numbers in
 //! braces before them, which are not sent.
 
+use crate::config::value_sort::weighted;
 use crate::config::{SortMethod, ValueSortRule};
 use crate::engine::{EntryId, Read};
 use crate::error::Result;
@@ -23,14 +24,6 @@ struct Ordered {
     name: String,
     base: EntryId,
     method: SortMethod,
-}
-
-/// The weight of a value and what is behind it, if it begins with one: `{10}value`.
-pub(crate) fn weighted(value: &[u8]) -> Option<(i64, &[u8])> {
-    let rest = value.strip_prefix(b"{")?;
-    let end = rest.iter().position(|byte| *byte == b'}')?;
-    let weight = std::str::from_utf8(rest.get(..end)?).ok()?;
-    Some((weight.parse().ok()?, rest.get(end + 1..)?))
 }
 
 impl ValueOrder {

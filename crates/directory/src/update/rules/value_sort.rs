@@ -7,14 +7,13 @@ use sapwood_ldap::result::ResultCode;
 
 use super::{After, Existing, Rule};
 use crate::config::ValueSortRule;
-use crate::config::value_sort::ATTRIBUTE;
+use crate::config::value_sort::{ATTRIBUTE, weighted};
 use crate::engine::{EntryId, Index, Read};
 use crate::error::{Error, Result};
 use crate::names::{self, DnCache};
 use crate::outcome::Stop;
 use crate::reindex::{Side, each_value};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
-use crate::search::value_order::weighted;
 use crate::state::State;
 
 /// An instance of the rule, ready.
