@@ -378,7 +378,10 @@ fn finish_pages(
     if is_wanted {
         header.encode(record);
     }
-    let mut fits = is_wanted && record.len() <= limits.max;
+    let extents = pages.changed_extents();
+    let extent_pages: usize = extents.iter().map(|(_, length)| *length as usize).sum();
+    let mut fits =
+        is_wanted && record.len() <= limits.max && extent_pages * PAGE_BYTES <= limits.large;
     let changed = pages.changed_pages();
     let mut ahead = changed
         .iter()
@@ -401,7 +404,7 @@ fn finish_pages(
         pages.write_plain(neighbours)?;
     }
     pages.write_tails()?;
-    for (first, length) in pages.changed_extents() {
+    for (first, length) in extents {
         if fits {
             encode_extent(first, pages.extent(first, length)?, record);
             fits = record.len() <= limits.max;

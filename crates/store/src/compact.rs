@@ -96,7 +96,7 @@ impl Env {
 /// Whether a store that rests had better be compacted.
 pub(crate) fn is_due(inner: &Arc<Inner>) -> Result<bool> {
     let pages = store_pages(inner)?;
-    Ok(target_pages(inner, pages)? + pages / FREE_SHARE_DUE < pages)
+    Ok(target_pages(inner)? + pages / FREE_SHARE_DUE < pages)
 }
 
 /// Pages of the visible commit.
@@ -149,7 +149,7 @@ pub(crate) fn compact(
         }
         newest = cut(env)?.unwrap_or(newest);
         now = store_pages(inner)?;
-        target = target_pages(inner, now)?.saturating_add(kept_free);
+        target = target_pages(inner)?.saturating_add(kept_free);
         progress(tell(now, target));
         if target >= now || fruitless == FRUITLESS_MAX {
             break;
@@ -199,10 +199,8 @@ fn store_pages(inner: &Arc<Inner>) -> Result<u64> {
 }
 
 /// The size that suffices for what is in use.
-fn target_pages(inner: &Arc<Inner>, pages: u64) -> Result<u64> {
-    let free = free_pages(inner)?;
-    let free: u64 = free.iter().map(|free| u64::from(free.pages)).sum();
-    let used = pages.saturating_sub(free);
+fn target_pages(inner: &Arc<Inner>) -> Result<u64> {
+    let used = count_pages(inner)?.used;
     Ok(used + used / SPARE_SHARE + SPARE_PAGES)
 }
 

@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use sapwood_wal::Wal;
+use sapwood_wal::lock::{Lock, Taken};
 use sapwood_wal::process::Membership;
 use sapwood_wal::storage::File;
 
@@ -293,7 +294,7 @@ impl Inner {
     /// `kept` pages of that.
     pub(crate) fn make_room(&self, end: u64, kept: u64) -> Result<()> {
         self.check_size(end, kept)?;
-        let room = self.region.growth.pages.load(Ordering::Acquire);
+        let room = self.region.room.load(Ordering::Acquire);
         if end + RESERVE_PAGES <= room {
             if end + growth_step(room) / 2 > room {
                 self.background.ask_for_growth();
@@ -324,8 +325,20 @@ impl Inner {
 
     /// Grows the file ahead of need; what fails now is tried again when it is needed.
     pub(crate) fn grow_ahead(&self) {
-        let room = self.region.growth.pages.load(Ordering::Acquire);
+        let room = self.region.room.load(Ordering::Acquire);
         let _: Result<()> = self.grow_file(room + 1);
+    }
+
+    /// Waits for a lock of the region, and says whether the one that had it before has died with it.
+    pub(crate) fn hold<'l>(&self, lock: &'l Lock) -> (Held<'l>, Taken) {
+        let taken = lock.lock(self.membership.index(), |process| self.is_alive(process));
+        (Held(lock), taken)
+    }
+
+    /// The same without waiting: `None` while somebody else has it.
+    pub(crate) fn try_hold<'l>(&self, lock: &'l Lock) -> Option<(Held<'l>, Taken)> {
+        let taken = lock.try_lock(self.membership.index(), |process| self.is_alive(process));
+        taken.map(|taken| (Held(lock), taken))
     }
 
     /// As [`Inner::grow_ahead`], for the log.
@@ -335,29 +348,14 @@ impl Inner {
         }
     }
 
-    fn grow_file(&self, end: u64) -> Result<()> {
-        let region = &self.region;
-        region
-            .grower
-            .lock(self.membership.index(), |process| self.is_alive(process));
-        let result = self.grow_file_locked(end);
-        region.grower.unlock();
-        result
-    }
-
     /// Fails if somebody else has cut the data file. A thread that reads a page which is gone gets a SIGBUS.
     pub(crate) fn check_file(&self) -> Result<()> {
-        let region = &self.region;
-        region
-            .grower
-            .lock(self.membership.index(), |process| self.is_alive(process));
-        let result = self.check_file_locked();
-        region.grower.unlock();
-        result
+        let _held = self.hold(&self.region.grower);
+        self.check_file_locked()
     }
 
     fn check_file_locked(&self) -> Result<()> {
-        let room = self.region.growth.pages.load(Ordering::Acquire);
+        let room = self.region.room.load(Ordering::Acquire);
         // A disk that does not answer says nothing of the file.
         let size = self.data.file.size();
         let pages = size.map_or(room, |size| size / PAGE_BYTES as u64);
@@ -369,8 +367,9 @@ impl Inner {
         Ok(())
     }
 
-    fn grow_file_locked(&self, end: u64) -> Result<()> {
-        let room = self.region.growth.pages.load(Ordering::Acquire);
+    fn grow_file(&self, end: u64) -> Result<()> {
+        let _held = self.hold(&self.region.grower);
+        let room = self.region.room.load(Ordering::Acquire);
         if end <= room {
             return Ok(());
         }
@@ -386,31 +385,35 @@ impl Inner {
             let synced = self.data.file.sync_room(bytes(room), bytes(grown - room));
             synced.inspect_err(|_| self.poison())?;
         }
-        self.region.growth.pages.store(grown, Ordering::Release);
+        self.region.room.store(grown, Ordering::Release);
         Ok(())
     }
 
     /// Makes the file as small as the first `needed` pages allow, and the reserve behind them.
     pub(crate) fn cut_file(&self, needed: u64) -> Result<()> {
-        let growth = &self.region.growth.pages;
+        let room = &self.region.room;
         let kept = (needed + RESERVE_PAGES).next_multiple_of(WINDOW_PAGES);
-        let me = self.membership.index();
-        let grower = &self.region.grower;
-        grower.lock(me, |process| self.is_alive(process));
-        let result = if kept < growth.load(Ordering::Acquire) {
-            growth.store(kept, Ordering::Release);
-            self.data.file.set_size(bytes(kept))
-        } else {
-            Ok(())
-        };
-        grower.unlock();
-        Ok(result?)
+        let _held = self.hold(&self.region.grower);
+        if kept < room.load(Ordering::Acquire) {
+            room.store(kept, Ordering::Release);
+            self.data.file.set_size(bytes(kept))?;
+        }
+        Ok(())
     }
 
     fn allocate(&self, room: u64, end: u64) -> Result<u64> {
         let end = end.next_multiple_of(WINDOW_PAGES);
         self.data.file.allocate(bytes(room), bytes(end - room))?;
         Ok(end)
+    }
+}
+
+/// A lock, held until this is dropped.
+pub(crate) struct Held<'l>(&'l Lock);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 

@@ -372,7 +372,7 @@ fn begin_in_memory(stores: Vec<(DataFile, StoreIdentity, Head)>, options: &Optio
     };
     for ((data, identity, head), region) in stores.into_iter().zip(&*regions) {
         let pages = data.file.size()? / PAGE_BYTES as u64;
-        region.growth.pages.store(pages, Ordering::SeqCst);
+        region.room.store(pages, Ordering::SeqCst);
         region.start(&head);
         opened.stores.push(OpenedStore {
             data,

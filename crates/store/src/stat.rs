@@ -94,9 +94,7 @@ impl Env {
         self.inner().check_usable()?;
         stat(self.inner())
     }
-}
 
-impl Env {
     /// All snapshots, and the bytes of free pages that each keeps from being used again: of what it sees, all that
     /// later commits have replaced or removed. What several see counts for each of them. Goes through the whole free
     /// list.
@@ -196,19 +194,8 @@ pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
     let visible = region.visible();
     let readers = readers(inner);
     let metas = &region.metas;
-    let newest = |numbers: &[crate::sync::AtomicU64; 2]| {
-        let [first, second] = numbers.each_ref();
-        let first = first.load(Ordering::SeqCst);
-        first.max(second.load(Ordering::SeqCst))
-    };
     let wal = inner.wal.as_ref();
-    let roots = loop {
-        let applied = region.applied();
-        // A head that is gone has been followed by many others.
-        if let Some(head) = region.head(applied) {
-            break head?.roots;
-        }
-    };
+    let roots = region.newest_head()?.roots;
     let segments = match roots.segments.height {
         0 => Some(Segments::default()),
         _ => segments(inner)?,
@@ -216,11 +203,11 @@ pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
     Ok(Stat {
         visible,
         applied: region.applied(),
-        checkpoint: CommitNo(newest(&metas.commits)),
+        checkpoint: metas.written(),
         checkpoints: metas.completed.load(Ordering::Relaxed),
         pages: roots.pages,
-        pages_allocated: region.growth.pages.load(Ordering::Acquire),
-        log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(newest(&metas.lsns))),
+        pages_allocated: region.room.load(Ordering::Acquire),
+        log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(metas.log_begin())),
         log_bytes_ever: wal.map_or(0, |wal| wal.end().0),
         log_syncs: wal.map_or(0, |wal| wal.syncs()),
         readers,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::format::RecordHeader;
 use crate::guard::{Guard, Guards};
 use crate::log::Way;
+use crate::ring::Ring;
 use crate::storage::recording::{Crash, Dice, Disk, Fault, Image};
 use crate::storage::{OpenMode, Storage};
 use crate::sync::AtomicU64;
@@ -184,8 +185,7 @@ impl Life {
         let mut history = history;
         if !history.is_created {
             Wal::remove(&*storage, NAME).map_err(|error| error.to_string())?;
-            Wal::create_with(&storage, NAME, ID, &SMALL, guards)
-                .map_err(|error| error.to_string())?;
+            Ring::create(&storage, NAME, ID, SMALL, guards).map_err(|error| error.to_string())?;
             history.learn(Note::Created);
             disk.note(Note::Created.encode());
         }

@@ -52,17 +52,7 @@ impl Wal {
         id: LogId,
         options: &Options,
     ) -> Result<()> {
-        Self::create_with(storage, name, id, options, Guards::default())
-    }
-
-    pub(crate) fn create_with(
-        storage: &Arc<dyn Storage>,
-        name: &str,
-        id: LogId,
-        options: &Options,
-        guards: Guards,
-    ) -> Result<()> {
-        Ring::create(storage, name, id, *options, guards)
+        Ring::create(storage, name, id, *options, Guards::default())
     }
 
     /// Opens a log. `shared` is the state it shares with all others who have the same log open; unless one of them has

@@ -355,6 +355,15 @@ fn own_pointer() -> usize {
     place
 }
 
+/// The handle of a place, if there is one, which is left as said.
+#[inline]
+fn take_out(place: &AtomicPtr<ReaderHandle>, left: *mut ReaderHandle) -> Option<Box<ReaderHandle>> {
+    let handle = place.swap(left, Ordering::Acquire);
+    let is_there = !handle.is_null() && handle != CLOSED;
+    // SAFETY: `put` made it from a box, and the swap gave it to nobody else.
+    is_there.then(|| unsafe { Box::from_raw(handle) })
+}
+
 impl IdleReaders {
     pub(crate) fn new() -> Self {
         Self {
@@ -370,10 +379,9 @@ impl IdleReaders {
             if tried > 0 && place.load(Ordering::Relaxed).is_null() {
                 continue;
             }
-            let handle = place.swap(ptr::null_mut(), Ordering::Acquire);
-            if !handle.is_null() && handle != CLOSED {
-                // SAFETY: `put` made it from a box, and the swap gave it to nobody else.
-                return Some(unsafe { Box::from_raw(handle) });
+            let handle = take_out(place, ptr::null_mut());
+            if handle.is_some() {
+                return handle;
             }
         }
         None
@@ -387,12 +395,7 @@ impl IdleReaders {
             if handle.is_null() || handle == CLOSED {
                 return None;
             }
-            let handle = place.swap(ptr::null_mut(), Ordering::Acquire);
-            if handle.is_null() || handle == CLOSED {
-                return None;
-            }
-            // SAFETY: as in `take`.
-            Some(unsafe { Box::from_raw(handle) })
+            take_out(place, ptr::null_mut())
         })
     }
 
@@ -426,11 +429,7 @@ impl IdleReaders {
     /// own it.
     pub(crate) fn close(&self) {
         for place in &self.places {
-            let handle = place.swap(CLOSED, Ordering::Acquire);
-            if !handle.is_null() && handle != CLOSED {
-                // SAFETY: as in `take`.
-                drop(unsafe { Box::from_raw(handle) });
-            }
+            drop(take_out(place, CLOSED));
         }
     }
 }

@@ -17,7 +17,7 @@
 //!  poisoned               whether a sync of the data file has failed
 //!  applied head           the newest commit: pages written, record appended, not necessarily durable
 //!  visible head           the newest commit whose predecessors and itself are durable, or need not be: what new snapshots see
-//!  growth, checkpoints    pages the file has room for, commits on the meta pages, the target of a checkpoint
+//!  room, checkpoints      pages the file has room for, commits on the meta pages, the target of a checkpoint
 //!  unlogged               the newest commits, as far as the log does not have them
 //!  log                    the state of the log that its users share
 //!  heads                  a ring of the last HEADS commits' roots, indexed by commit number
@@ -93,7 +93,8 @@ pub(crate) struct Layout {
     pub(crate) poisoned: Line<AtomicU32>,
     applied: Line<AtomicU64>,
     visible: Line<AtomicU64>,
-    pub(crate) growth: Line<Growth>,
+    /// Pages that the file has room for, allocated and synced: only these are handed out.
+    pub(crate) room: Line<AtomicU64>,
     pub(crate) metas: Line<Metas>,
     unlogged: Line<Unlogged>,
     log: Line<Shared>,
@@ -105,13 +106,6 @@ pub(crate) struct Layout {
     pub(crate) slots_end: Line<AtomicU32>,
     pub(crate) slots: [Slot; READERS_MAX],
     log_buffer: Line<[sync::AtomicU64; LOG_BUFFER_BYTES / 8]>,
-}
-
-/// How far the file reaches.
-#[repr(C)]
-pub(crate) struct Growth {
-    /// Pages that the file has room for, allocated and synced: only these are handed out.
-    pub(crate) pages: AtomicU64,
 }
 
 /// What the meta pages on disk hold; 0 where a meta page is not valid.
@@ -160,6 +154,11 @@ impl Metas {
     /// The commit of a meta page.
     pub(crate) fn commit(&self, slot: usize) -> CommitNo {
         CommitNo(self.commits[slot].load(Ordering::SeqCst))
+    }
+
+    /// Where the newest one has the log begin.
+    pub(crate) fn log_begin(&self) -> u64 {
+        load(&self.lsns).into_iter().max().unwrap_or_default()
     }
 
     /// The newest commit that a meta page holds.
@@ -285,6 +284,16 @@ impl Layout {
     pub(crate) fn applied_head(&self) -> Result<Head> {
         self.head(self.applied())
             .unwrap_or_else(|| Err(Error::Damaged("the applied head is missing".into())))
+    }
+
+    /// The same for those who hold no lock, while others commit.
+    pub(crate) fn newest_head(&self) -> Result<Head> {
+        loop {
+            // A head that is gone has been followed by many others.
+            if let Some(head) = self.head(self.applied()) {
+                return head;
+            }
+        }
     }
 
     /// Makes a commit the newest one; for the holder of the writer lock. The caller has seen to it that the place in

@@ -69,9 +69,7 @@ impl StoreIdentity {
             log: LogId(uuid::Uuid::new_v4().into_bytes()),
         }
     }
-}
 
-impl StoreIdentity {
     /// The number of a timeline that begins here. It is drawn by lot, since two restores of one backup know nothing of
     /// each other and must not be taken for the same.
     pub(crate) fn another_timeline(&self) -> u32 {

@@ -103,7 +103,7 @@ fn part(page: &Page, at: Range<usize>) {
 #[inline]
 pub(crate) fn address(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as below.
+    // SAFETY: prefetching reads nothing that the program could see; SSE, which it belongs to, is part of x86-64.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
@@ -124,13 +124,6 @@ pub(crate) fn record(at: *const u8) {
 fn fetch(page: &Page, at: usize, lines: usize) {
     let bytes = page.bytes().get(at..).unwrap_or_default();
     for line in bytes.chunks(LINE_BYTES).take(lines) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: prefetching reads nothing that the program could see; SSE, which it belongs to, is part of x86-64.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
+        address(line.as_ptr());
     }
 }

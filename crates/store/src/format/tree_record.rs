@@ -149,7 +149,7 @@ const ORDER_SHIFT: u32 = 4;
 const DUPLICATE_ORDER_SHIFT: u32 = 6;
 
 /// What there is to know about a tree outside of its pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeRecord {
     /// The root page; page 0 in an empty tree.
     pub root: PageNo,
@@ -176,14 +176,8 @@ impl TreeRecord {
     /// The record of an empty tree.
     pub fn empty(kind: TreeKind) -> Self {
         Self {
-            root: PageNo(0),
-            records: 0,
-            leaf_pages: 0,
-            branch_pages: 0,
-            extent_pages: 0,
-            height: 0,
             kind,
-            heap: HeapNo::default(),
+            ..Self::default()
         }
     }
 

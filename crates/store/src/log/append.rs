@@ -13,9 +13,9 @@ use std::io::IoSlice;
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Position};
 
-use crate::env::Inner;
 use crate::env::mapping::Windows;
 use crate::env::options::Durability;
+use crate::env::{Held, Inner};
 use crate::error::{Error, Result};
 use crate::format::meta::read_metas;
 use crate::format::pointer::RecordPointer;
@@ -28,14 +28,13 @@ use crate::sync::{Arc, Ordering};
 /// Held by the one that appends.
 pub(crate) struct AppendLock<'i> {
     inner: &'i Inner,
+    _held: Held<'i>,
 }
 
 impl<'i> AppendLock<'i> {
     pub(crate) fn take(inner: &'i Inner) -> Result<Self> {
-        let me = inner.membership.index();
-        let lock = &inner.first_region().appender;
-        let taken = lock.lock(me, |process| inner.is_alive(process));
-        let this = Self { inner };
+        let (_held, taken) = inner.hold(&inner.first_region().appender);
+        let this = Self { inner, _held };
         if taken == Taken::Inherited {
             // The one that took the lock after a failure here would know of no heritage, and write over it.
             this.complete().inspect_err(|_| inner.poison())?;
@@ -194,11 +193,10 @@ fn newest_place(inner: &Inner) -> Result<Lsn> {
 
 impl Drop for AppendLock<'_> {
     fn drop(&mut self) {
-        let region = self.inner.first_region();
         if let Some(wal) = &self.inner.wal {
-            region.log_applied.store(wal.end().0, Ordering::SeqCst);
+            let applied = &self.inner.first_region().log_applied;
+            applied.store(wal.end().0, Ordering::SeqCst);
         }
-        region.appender.unlock();
     }
 }
 

@@ -26,7 +26,6 @@
 use std::iter;
 use std::time::SystemTime;
 
-use sapwood_wal::lock::Taken;
 use sapwood_wal::storage::{OpenMode, Storage, if_there};
 use sapwood_wal::{Lsn, Position, Wal};
 
@@ -63,25 +62,6 @@ pub enum Until {
     Time(SystemTime),
 }
 
-/// Held by the one that archives.
-struct ArchiveLock<'i>(&'i Inner);
-
-impl<'i> ArchiveLock<'i> {
-    fn take(inner: &'i Inner) -> Self {
-        let me = inner.membership.index();
-        let lock = &inner.first_region().archiver;
-        // What a dead holder was writing has no name yet.
-        let _: Taken = lock.lock(me, |process| inner.is_alive(process));
-        Self(inner)
-    }
-}
-
-impl Drop for ArchiveLock<'_> {
-    fn drop(&mut self) {
-        self.0.first_region().archiver.unlock();
-    }
-}
-
 impl Env {
     /// Archives everything up to now, if the environment has an archive
     /// ([`Options::archive`](crate::Options::archive)). Checkpoints do so too.
@@ -96,7 +76,8 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
     let (Some(wal), Some(archive)) = (&inner.wal, &inner.options.archive) else {
         return Ok(());
     };
-    let _one_at_a_time = ArchiveLock::take(inner);
+    // What a dead holder was writing has no name yet.
+    let _one_at_a_time = inner.hold(&inner.first_region().archiver);
     let durable = wal.durable();
     let end_of_archive = || match archive.end(wal.id(), durable)? {
         Some(end) if end.lsn > durable => Err(Error::Damaged(format!(
@@ -349,21 +330,20 @@ fn first_needed(
     let (mut needed, mut behind) = (0, names.len());
     while behind - needed > 1 {
         let middle = needed + (behind - needed) / 2;
-        let mut at = middle;
         let mut first = None;
-        while let Some(name) = names.get(at..behind).and_then(<[String]>::first) {
+        for (at, name) in (middle..behind).zip(names.get(middle..).unwrap_or_default()) {
             let archived = Archived::read(archive, name)?;
             if matches!(until, Until::Time(time) if archived.header.time > time) {
                 break;
             }
-            first = archived.first_commit(name, store.identity.store)?;
+            let commit = archived.first_commit(name, store.identity.store)?;
+            first = commit.map(|commit| (at, commit));
             if first.is_some() {
                 break;
             }
-            at += 1;
         }
         match first {
-            Some(CommitNo(first)) if first <= next => needed = at,
+            Some((at, CommitNo(first))) if first <= next => needed = at,
             _ => behind = middle,
         }
     }

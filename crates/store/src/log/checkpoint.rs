@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Position, Wal};
 
-use crate::env::{Env, Inner};
+use crate::env::{Env, Held, Inner};
 use crate::log::append::AppendLock;
 use crate::log::archive;
 
@@ -50,41 +50,35 @@ const TIMES_WRITTEN_OUT: usize = 3;
 /// Held by the one that writes meta pages.
 pub(crate) struct CheckpointLock<'i> {
     inner: &'i Inner,
+    _held: Held<'i>,
 }
 
 impl<'i> CheckpointLock<'i> {
     pub(crate) fn take(inner: &'i Inner) -> Result<Self> {
-        let lock = &inner.region.checkpointer;
-        let taken = lock.lock(inner.membership.index(), |process| inner.is_alive(process));
-        Self { inner }.adopt(taken)
+        Self::adopt(inner, inner.hold(&inner.region.checkpointer))
     }
 
     /// Gives nothing if somebody else is at it.
     fn try_take(inner: &'i Inner) -> Result<Option<Self>> {
-        let me = inner.membership.index();
-        let lock = &inner.region.checkpointer;
-        match lock.try_lock(me, |process| inner.is_alive(process)) {
-            Some(taken) => Self { inner }.adopt(taken).map(Some),
-            None => Ok(None),
-        }
+        let held = inner.try_hold(&inner.region.checkpointer);
+        held.map(|held| Self::adopt(inner, held)).transpose()
     }
 
     /// Completes what a dead process left half done: whatever it wrote to the meta pages is made durable and taken for
     /// what is on disk.
-    fn adopt(self, taken: Taken) -> Result<Self> {
-        if taken == Taken::Clean {
-            return Ok(self);
-        }
-        let file = &self.inner.data.file;
-        file.sync_data().inspect_err(|_| self.inner.poison())?;
-        for slot in 0..2 {
-            let mut page = Page::zeroed();
-            file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64)?;
-            if let Some(meta) = Meta::decode(&page, slot, true)? {
-                self.inner.region.metas.note(slot, &meta.head);
+    fn adopt(inner: &'i Inner, (_held, taken): (Held<'i>, Taken)) -> Result<Self> {
+        if taken == Taken::Inherited {
+            let file = &inner.data.file;
+            file.sync_data().inspect_err(|_| inner.poison())?;
+            for slot in 0..2 {
+                let mut page = Page::zeroed();
+                file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64)?;
+                if let Some(meta) = Meta::decode(&page, slot, true)? {
+                    inner.region.metas.note(slot, &meta.head);
+                }
             }
         }
-        Ok(self)
+        Ok(Self { inner, _held })
     }
 
     /// Checkpoints the visible commit; does nothing if both meta pages hold it already.
@@ -302,12 +296,6 @@ impl<'i> CheckpointLock<'i> {
     }
 }
 
-impl Drop for CheckpointLock<'_> {
-    fn drop(&mut self) {
-        self.inner.region.checkpointer.unlock();
-    }
-}
-
 /// What a checkpoint is about to have the data file hold.
 pub(crate) struct Pinned {
     pub(crate) head: Head,
@@ -468,7 +456,7 @@ pub(crate) fn is_due(inner: &Inner, newest: &Head) -> bool {
 fn is_urgent(inner: &Inner) -> bool {
     let is_log_nearly_full = |wal: &Arc<Wal>| wal.room() < wal.capacity() / 4;
     inner.wal.as_ref().is_some_and(is_log_nearly_full)
-        || has_many_superseded(inner, inner.region.growth.pages.load(Ordering::Relaxed))
+        || has_many_superseded(inner, inner.region.room.load(Ordering::Relaxed))
 }
 
 fn has_many_superseded(inner: &Inner, pages: u64) -> bool {
@@ -480,9 +468,7 @@ fn keeps_much(inner: &Inner, region: &Region) -> bool {
     let Some(wal) = &inner.wal else {
         return false;
     };
-    let lsns = &region.metas.lsns;
-    let newest = lsns.iter().map(|lsn| lsn.load(Ordering::Relaxed)).max();
-    let used = wal.end().0.saturating_sub(newest.unwrap_or_default());
+    let used = wal.end().0.saturating_sub(region.metas.log_begin());
     used > wal.capacity() / 8 * 3
 }
 
@@ -627,14 +613,9 @@ impl Inner {
 
     /// Makes everything that has been applied durable and visible.
     pub(crate) fn sync(&self) -> Result<CommitNo> {
-        loop {
-            let applied = self.region.applied();
-            // A head that is gone has been followed by many others.
-            if let Some(head) = self.region.head(applied) {
-                self.make_durable(applied, head?.log.lsn)?;
-                return Ok(applied);
-            }
-        }
+        let head = self.region.newest_head()?;
+        self.make_durable(head.commit, head.log.lsn)?;
+        Ok(head.commit)
     }
 
     /// Has the file trimmed, unless somebody is writing.

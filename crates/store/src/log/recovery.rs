@@ -259,7 +259,7 @@ impl Recovering {
             true => self.room.min(used),
             false => self.room,
         };
-        region.growth.pages.store(room, Ordering::SeqCst);
+        region.room.store(room, Ordering::SeqCst);
         region.start(&self.head);
     }
 

@@ -89,9 +89,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             }
         }
     }
-}
 
-impl<P: ReadPages + ?Sized> View<'_, P> {
     /// Looks at the root, and at so many pages in all, spread evenly over the tree: checksums, page numbers, the order
     /// of keys within a page; of leaves, also at records out of line, of each at one or at as many as pages are
     /// left for it. [`CheckSink::in_use`] is told of each page of the tree.

@@ -381,7 +381,7 @@ impl<'p> Node<'p> {
             Some(places) => places.key(slot),
             None => self.packed(slot..slot + 1).and_then(<[u8]>::first_chunk),
         };
-        key.ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+        self.inside(key)
     }
 
     /// The size of the keys of a packed leaf, of the pairs of a leaf of places.
@@ -433,14 +433,19 @@ impl<'p> Node<'p> {
         usize::from(self.prefix_len) + slots_bytes(self.kind, self.len()) + live
     }
 
+    /// A part of an entry; [`Error::Corrupt`] if that does not lie inside the page.
+    #[inline(always)]
+    fn inside<T>(&self, part: Option<T>) -> Result<T> {
+        part.ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+    }
+
     fn head(&self, slot: usize) -> Option<u32> {
         self.heads().get(slot).map(|head| u32::from_le_bytes(*head))
     }
 
     #[inline]
     pub(crate) fn cell(&self, slot: usize) -> Result<Cell<'p>> {
-        self.find_cell(slot)
-            .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+        self.inside(self.find_cell(slot))
     }
 
     #[inline]
@@ -507,8 +512,7 @@ impl<'p> Node<'p> {
     /// The key of an entry, in a page of whole keys.
     #[inline]
     pub(crate) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
-        self.find_whole_key(slot)
-            .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+        self.inside(self.find_whole_key(slot))
     }
 
     #[inline]
@@ -532,8 +536,7 @@ impl<'p> Node<'p> {
     /// Key and payload of an entry, and what that is, in a leaf of whole keys: the cell is read once for both.
     #[inline]
     pub(crate) fn whole_entry(&self, slot: usize) -> Result<(&'p [u8], Mark, &'p [u8])> {
-        self.find_whole_entry(slot)
-            .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+        self.inside(self.find_whole_entry(slot))
     }
 
     #[inline]
@@ -677,10 +680,8 @@ impl<'p> Node<'p> {
 
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Result<Child> {
-        let child = self
-            .find_cell(slot)
-            .and_then(|cell| Child::decode(cell.payload));
-        child.ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+        let cell = self.find_cell(slot);
+        self.inside(cell.and_then(|cell| Child::decode(cell.payload)))
     }
 
     /// Appends the key of an entry to `out`.
@@ -786,9 +787,7 @@ impl<'p> Node<'p> {
         }
         Ok(())
     }
-}
 
-impl Node<'_> {
     /// The first entry that has a key.
     fn first_key(&self) -> usize {
         usize::from(!self.kind.is_leaf())

@@ -19,7 +19,7 @@ mod save;
 mod states;
 mod undo;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 
 use crate::env::mapping::{MappedPages, PlainPages, TxnRecords, Windows};
@@ -107,7 +107,7 @@ pub(crate) struct TxnPages {
     head: Head,
     shop: Box<Workshop>,
     allocator: PageAllocator,
-    extents: HashMap<PageNo, u32>,
+    extents: BTreeMap<PageNo, u32>,
     freed: Vec<FreeExtent>,
     recycled: Vec<PageNo>,
     held: Vec<FreeExtent>,
@@ -155,7 +155,7 @@ impl TxnPages {
             head,
             allocator: PageAllocator::resuming(shop.resume, named),
             shop,
-            extents: HashMap::new(),
+            extents: BTreeMap::new(),
             freed: Vec::new(),
             recycled: Vec::new(),
             held: Vec::new(),
@@ -290,13 +290,8 @@ impl TxnPages {
 
     /// Own extents in use, ascending.
     pub(crate) fn changed_extents(&self) -> Vec<(PageNo, u32)> {
-        let mut extents: Vec<_> = self
-            .extents
-            .iter()
-            .map(|(&at, &pages)| (at, pages))
-            .collect();
-        extents.sort_unstable();
-        extents
+        let extents = self.extents.iter();
+        extents.map(|(first, pages)| (*first, *pages)).collect()
     }
 
     /// The length in pages of an own extent that begins here.
@@ -612,12 +607,7 @@ impl WritePages for TxnPages {
     }
 
     fn allocate_extent(&mut self, pages: u32) -> Result<PageNo> {
-        let (first, source) = self.take_extent(pages)?;
-        self.record_undo(Undo::Allocated {
-            first,
-            pages,
-            source,
-        });
+        let first = self.allocate_segment(pages)?;
         self.extents.insert(first, pages);
         Ok(first)
     }

@@ -303,7 +303,7 @@ fn pinned_pages(inner: &Inner, pages: u64, commit: CommitNo) -> MappedPages {
     // it, which is as long as the snapshot lives. So does the region, which says how far the file has grown.
     unsafe {
         let pages = inner.data.pages(pages);
-        pages.reading_as_of(commit, &inner.region.growth.pages)
+        pages.reading_as_of(commit, &inner.region.room)
     }
 }
 

@@ -358,19 +358,17 @@ impl WriteTxn {
         for tree in &mut self.trees {
             tree.changed = self.changes;
             tree.way = Way::default();
-            tree.state = match (states.next(), &tree.stored) {
-                (Some(state), _) => state.clone(),
-                (None, Some((name, record))) => State {
-                    name: name.clone(),
-                    record: *record,
-                    is_dropped: false,
-                },
-                (None, None) => State {
-                    record: TreeRecord::empty(tree.state.record.kind),
-                    is_dropped: true,
-                    name: tree.state.name.clone(),
-                },
-            };
+            let is_new = tree.stored.is_none();
+            tree.state = states.next().cloned().unwrap_or_else(|| {
+                let State { name, record, .. } = &tree.state;
+                let created = || (name.clone(), TreeRecord::empty(record.kind));
+                let (name, record) = tree.stored.clone().unwrap_or_else(created);
+                State {
+                    name,
+                    record,
+                    is_dropped: is_new,
+                }
+            });
         }
     }
 }

@@ -18,44 +18,27 @@ use crate::sys;
 /// Bytes beyond the end of the file must not be touched (the system answers with SIGBUS), and bytes may change under
 /// the reader wherever a [`Window`] or a write changes the file; which bytes stand still is the business of the one
 /// that reads, hence pointers.
-pub struct Map {
-    base: NonNull<u8>,
-    reserved: usize,
-    /// What the map is a part of, if it is not one of its own.
-    whole: Option<Arc<CopyMap>>,
-}
-
-// SAFETY: the mapping is tied to the process, not to a thread, and offers no shared mutable state of its own.
-unsafe impl Send for Map {}
-// SAFETY: as above; all methods only read.
-unsafe impl Sync for Map {}
+#[derive(Debug)]
+pub struct Map(Arc<Mapping>);
 
 impl Map {
     pub(super) fn new(file: &File, reserve: usize) -> io::Result<Self> {
         let base = sys::map_shared(file, reserve)?;
-        Ok(Self {
-            base,
-            reserved: reserve,
-            whole: None,
-        })
+        Ok(Self(Mapping::of(base, reserve)))
     }
 
-    pub(super) fn over(whole: &Arc<CopyMap>) -> Self {
-        Self {
-            base: whole.base,
-            reserved: whole.length,
-            whole: Some(whole.clone()),
-        }
+    pub(super) fn over(whole: &Arc<Mapping>) -> Self {
+        Self(whole.clone())
     }
 
     /// Where the first byte of the file is. It never moves.
     pub fn as_ptr(&self) -> *const u8 {
-        self.base.as_ptr()
+        self.0.base.as_ptr()
     }
 
     /// The size of the reserved address range in bytes, which the file can outgrow only by being mapped again.
     pub fn reserved(&self) -> usize {
-        self.reserved
+        self.0.length
     }
 
     /// The bytes `offset..offset + length`, or `None` if they are not all within the reserved range.
@@ -63,11 +46,9 @@ impl Map {
     /// # Safety
     /// The bytes lie within the file, and nothing changes them while the slice lives.
     pub unsafe fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
-        if offset.checked_add(length)? > self.reserved {
-            return None;
-        }
-        // SAFETY: within the mapping by the test above; within the file and unchanged by the caller's promise.
-        Some(unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), length) })
+        let base = self.0.place(offset, length)?;
+        // SAFETY: within the mapping; within the file and unchanged by the caller's promise.
+        Some(unsafe { std::slice::from_raw_parts(base.as_ptr(), length) })
     }
 
     /// Tells the system that the one that reads a page wants that page, and asks for others with [`Map::prefetch`]; a
@@ -75,32 +56,17 @@ impl Map {
     /// keeps it in large pieces, every part of which it looks at again with each write to one of the pages.
     pub fn expect_jumps(&self) {
         // SAFETY: all of the mapping.
-        unsafe { sys::will_jump(self.base, self.reserved) }
+        unsafe { sys::will_jump(self.0.base, self.0.length) }
     }
 
     /// Asks the system to read `offset..offset + length` ahead; a hint that may be ignored.
     pub fn prefetch(&self, offset: usize, length: usize) {
         let start = offset - offset % MAP_GRANULE_BYTES;
-        let end = offset.saturating_add(length).min(self.reserved);
+        let end = offset.saturating_add(length).min(self.0.length);
         if start < end {
             // SAFETY: `start..end` is within the mapping, so `start` moves the base within it too.
-            unsafe { sys::will_need(self.base.add(start), end - start) }
+            unsafe { sys::will_need(self.0.base.add(start), end - start) }
         }
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        if self.whole.is_none() {
-            // SAFETY: made by `sys::map_shared` with these values; slices into it borrow `self`.
-            unsafe { sys::unmap(self.base, self.reserved) }
-        }
-    }
-}
-
-impl fmt::Debug for Map {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Map({} bytes)", self.reserved)
     }
 }
 
@@ -110,8 +76,7 @@ pub struct Window {
     length: usize,
     /// Dropped before the mapping goes, when no more stores come through this window.
     watcher: Option<Box<dyn Watch>>,
-    /// As in [`Map`].
-    whole: Option<Arc<CopyMap>>,
+    _mapping: Arc<Mapping>,
 }
 
 /// The one that wants to know of stores through a window, as a simulated disk does.
@@ -149,23 +114,30 @@ impl Window {
         }
         let base = sys::map_writable(file, offset, length)?;
         Ok(Self {
-            base,
-            length,
             watcher,
-            whole: None,
+            ..Self::of(base, length)
         })
     }
 
-    /// A part of a copy.
-    pub(super) fn part(whole: &Arc<CopyMap>, offset: u64, length: usize) -> io::Result<Self> {
-        let base = whole.place(offset, length);
-        Ok(Self {
-            base: base
-                .filter(|_| length > 0)
-                .ok_or(io::ErrorKind::InvalidInput)?,
+    /// The whole of a mapping of its own, which has been made for it.
+    fn of(base: NonNull<u8>, length: usize) -> Self {
+        Self {
+            base,
             length,
             watcher: None,
-            whole: Some(whole.clone()),
+            _mapping: Mapping::of(base, length),
+        }
+    }
+
+    /// A part of a copy.
+    pub(super) fn part(whole: &Arc<Mapping>, offset: u64, length: usize) -> io::Result<Self> {
+        let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let base = whole.place(offset, length).filter(|_| length > 0);
+        Ok(Self {
+            base: base.ok_or(io::ErrorKind::InvalidInput)?,
+            length,
+            watcher: None,
+            _mapping: whole.clone(),
         })
     }
 
@@ -187,12 +159,7 @@ impl Window {
 
     /// Memory of this process alone, zeroed.
     pub fn private(length: usize) -> io::Result<Self> {
-        Ok(Self {
-            base: sys::map_private(length)?,
-            length,
-            watcher: None,
-            whole: None,
-        })
+        Ok(Self::of(sys::map_private(length)?, length))
     }
 
     /// Where the first byte of the window is. It never moves. Stores through the pointer must not overlap with slices
@@ -235,44 +202,40 @@ impl Window {
     }
 }
 
-impl Drop for Window {
-    fn drop(&mut self) {
-        self.watcher = None;
-        if self.whole.is_none() {
-            // SAFETY: made by `sys::map_writable` with these values; slices into it borrow `self`.
-            unsafe { sys::unmap(self.base, self.length) }
-        }
-    }
-}
-
 impl fmt::Debug for Window {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Window({} bytes)", self.length)
     }
 }
 
-/// A whole file, mapped so that what is stored there is seen by this process alone: a page is copied with the first
-/// store to it.
-pub(super) struct CopyMap {
+/// A mapping, gone with the last one that has a part of it.
+pub(super) struct Mapping {
     base: NonNull<u8>,
     length: usize,
 }
 
 // SAFETY: the mapping is tied to the process, not to a thread.
-unsafe impl Send for CopyMap {}
+unsafe impl Send for Mapping {}
 // SAFETY: as for a `Window`.
-unsafe impl Sync for CopyMap {}
+unsafe impl Sync for Mapping {}
 
-impl CopyMap {
+impl Mapping {
+    /// What `sys` has mapped, for nobody else to unmap.
+    fn of(base: NonNull<u8>, length: usize) -> Arc<Self> {
+        Arc::new(Self { base, length })
+    }
+
+    /// A whole file, mapped so that what is stored there is seen by this process alone: a page is copied with the first
+    /// store to it.
+    ///
     /// # Errors
     /// `UnexpectedEof` for a file without a byte.
-    pub(super) fn new(file: &File) -> io::Result<Self> {
+    pub(super) fn copy(file: &File) -> io::Result<Arc<Self>> {
         let length = usize::try_from(sys::size(file)?).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let base = sys::map_copy(file, length)?;
-        Ok(Self { base, length })
+        Ok(Self::of(sys::map_copy(file, length)?, length))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -295,8 +258,7 @@ impl CopyMap {
         count
     }
 
-    fn place(&self, offset: u64, length: usize) -> Option<NonNull<u8>> {
-        let offset = usize::try_from(offset).ok()?;
+    fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(length)? > self.length {
             return None;
         }
@@ -305,16 +267,17 @@ impl CopyMap {
     }
 }
 
-impl Drop for CopyMap {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `sys::map_copy` with these values; maps and windows over it keep `self`.
+        // SAFETY: made by `sys` with these values; maps and windows over it keep `self`, and slices into it borrow
+        // these.
         unsafe { sys::unmap(self.base, self.length) }
     }
 }
 
-impl fmt::Debug for CopyMap {
+impl fmt::Debug for Mapping {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "CopyMap({} bytes)", self.length)
+        write!(formatter, "Mapping({} bytes)", self.length)
     }
 }
 

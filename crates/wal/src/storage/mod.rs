@@ -30,18 +30,10 @@ pub use map::{Map, Watch, Window};
 pub use memory::Memory;
 pub use private::PrivateCopy;
 
-use crate::sys;
-
-pub use crate::sys::{Identity, OpenMode};
+pub use crate::sys::{Identity, OpenMode, creating_with};
 
 /// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
 pub const MAP_GRANULE_BYTES: usize = 4096;
-
-/// How a file is created outside of any [`Storage`] that only those with these permission bits (less the umask) may
-/// use.
-pub fn creating_with(permissions: u32) -> std::fs::OpenOptions {
-    sys::creating_with(permissions)
-}
 
 /// What an operation on a file gave, `None` if there is no such file.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
-use super::map::CopyMap;
+use super::map::Mapping;
 use super::{File, Identity, Map, Window};
 
 /// A file as it is, with changes of this process's own: what is stored through a [`Window`] shows in every [`Map`] and
@@ -13,7 +13,7 @@ use super::{File, Identity, Map, Window};
 #[derive(Debug)]
 pub struct PrivateCopy {
     file: Arc<dyn File>,
-    map: Arc<CopyMap>,
+    map: Arc<Mapping>,
 }
 
 impl PrivateCopy {
@@ -22,7 +22,7 @@ impl PrivateCopy {
     /// # Errors
     /// `UnexpectedEof` if it is empty; `OutOfMemory` if the address range is not to be had.
     pub fn new(file: Arc<dyn File>) -> io::Result<Self> {
-        let map = Arc::new(CopyMap::new(file.handle())?);
+        let map = Mapping::copy(file.handle())?;
         Ok(Self { file, map })
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn open(_: &File, _: &str, _: OpenMode, _: u32) -> io::Result<File> {
     unsupported()
 }
 
-pub(crate) fn creating_with(_: u32) -> OpenOptions {
+/// As on Linux, but anybody may use it.
+pub fn creating_with(_: u32) -> OpenOptions {
     OpenOptions::new()
 }
 

@@ -38,6 +38,7 @@ pub(super) use emptying::Victims;
 pub(crate) use emptying::emptied;
 
 /// What a transaction knows of heaps.
+#[derive(Default)]
 pub(super) struct Heaps {
     /// The tree of all segments, but for what `outdated` and the tails say.
     segments: TreeRecord,
@@ -59,6 +60,7 @@ struct OpenHeap {
 }
 
 /// The state of heaps and tails at a savepoint.
+#[derive(Default)]
 pub(super) struct HeapsBefore {
     segments: TreeRecord,
     open: Vec<OpenHeap>,
@@ -72,8 +74,7 @@ impl Heaps {
     pub(super) fn new(segments: TreeRecord) -> Self {
         Self {
             segments,
-            open: Vec::new(),
-            outdated: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -440,16 +441,8 @@ impl TxnPages {
 
     /// The state that a savepoint brings back. It takes the memory of one that has ended.
     pub(super) fn heaps_before(&self, spare: Option<Box<HeapsBefore>>) -> Box<HeapsBefore> {
-        let segments = self.heaps.segments;
-        let mut before = spare.unwrap_or_else(|| {
-            Box::new(HeapsBefore {
-                segments,
-                open: Vec::new(),
-                outdated: 0,
-                tails: Vec::new(),
-            })
-        });
-        before.segments = segments;
+        let mut before = spare.unwrap_or_default();
+        before.segments = self.heaps.segments;
         before.open.clone_from(&self.heaps.open);
         before.outdated = self.heaps.outdated.len();
         before.tails.clear();

@@ -52,8 +52,9 @@ pub(crate) fn open(
     Ok(file.into())
 }
 
-/// How a file is created that only those with these permission bits may use.
-pub(crate) fn creating_with(permissions: u32) -> OpenOptions {
+/// How a file is created outside of any [`Storage`](crate::storage::Storage) that only those with these permission bits
+/// (less the umask) may use.
+pub fn creating_with(permissions: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(permissions);
     options
