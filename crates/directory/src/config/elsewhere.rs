@@ -157,7 +157,7 @@ mod tests {
         ] {
             assert!(is_built_in(module), "{module}");
         }
-        for module in ["", "{0}", "valsort", "back_mdb/x", "{back_mdb"] {
+        for module in ["", "{0}", "pcache", "back_mdb/x", "{back_mdb"] {
             assert!(!is_built_in(module), "{module}");
         }
     }
