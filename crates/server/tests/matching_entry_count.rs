@@ -96,6 +96,8 @@ fn count(client: &mut Client, scope: Scope, filter: &str, asked: Asked) -> Strin
 }
 
 const PEOPLE: &str = "(objectClass=person)";
+/// All but Ann.
+const UNINDEXED: &str = "(cn=*p*)";
 
 #[test]
 fn candidates_are_looked_at_if_they_are_few() {
@@ -112,7 +114,7 @@ fn candidates_are_looked_at_if_they_are_few() {
         (Scope::OneLevel, PEOPLE, 13, "=13"),
         (Scope::OneLevel, "(sn=s1)", 13, "=4"),
         (Scope::OneLevel, PEOPLE, 12, "<13"),
-        (Scope::Subtree, PEOPLE, 100, "? unindexed"),
+        (Scope::Subtree, UNINDEXED, 100, "? unindexed"),
     ] {
         let told = count(&mut admin, scope, filter, up_to(most));
         assert_eq!(told, expected, "{scope:?} {filter} {most}");
@@ -121,9 +123,9 @@ fn candidates_are_looked_at_if_they_are_few() {
         unindexed: true,
         ..up_to(most)
     };
-    for (most, expected) in [(100, "=13 unindexed"), (3, "? unindexed")] {
+    for (most, expected) in [(100, "=12 unindexed"), (3, "? unindexed")] {
         assert_eq!(
-            count(&mut admin, Scope::Subtree, PEOPLE, even(most)),
+            count(&mut admin, Scope::Subtree, UNINDEXED, even(most)),
             expected
         );
     }

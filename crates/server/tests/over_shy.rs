@@ -1,5 +1,6 @@
 //! The server on an engine that does not have at hand what is read for the first time: sessions wait for it, and the
-//! answers are the same. These are the tests of the embedded engine, in which another server stands for theirs.
+//! answers are the same. These are the tests of the embedded engine, in which another server stands for theirs. Those
+//! of attacks are in `abuse_over_shy.rs`: what a process logs is looked at by one of its tests only.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +14,6 @@ pub use testkit::*;
 pub type TestServer =
     testkit::TestServerOn<sapwood_directory::engine::Shy<sapwood_directory::engine::Embedded>>;
 
-mod abuse;
 mod access_log;
 mod acting;
 mod attribute_scope;
