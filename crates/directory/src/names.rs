@@ -135,6 +135,26 @@ pub(crate) fn listed(contexts: &[NamingContext]) -> String {
     }
 }
 
+/// A DN that a rule names, in normal form. Says what is wrong with it if it is none, or in no naming context.
+pub(crate) fn within_contexts(
+    schema: &Schema,
+    contexts: &[NamingContext],
+    dn: &str,
+) -> std::result::Result<NormalDn, String> {
+    let mut normal = NormalDn::new();
+    let parsed = normal.parse(schema, dn.as_bytes());
+    parsed.map_err(|error| format!("'{dn}' is not a DN: {error}"))?;
+    match context_of(contexts, &normal) {
+        Some(_) => Ok(normal),
+        None => {
+            let contexts = listed(contexts);
+            Err(format!(
+                "'{dn}' is in none of the naming contexts: {contexts}"
+            ))
+        }
+    }
+}
+
 /// The naming context a DN lies in: its position.
 pub(crate) fn context_of(contexts: &[NamingContext], dn: &NormalDn) -> Option<usize> {
     // Contexts may lie in each other: the innermost holds the entry.

@@ -426,7 +426,8 @@ mod tests {
             "rid=999 provider=ldaps://a.example searchbase=o=x type=refreshOnly interval=00:00:01:05",
             "rid=0 provider=ldap://a.example starttls=critical tls_cacert=/etc/ca.pem passwordfile=/p binddn=cn=a \
              searchbase=\"o=a b\"",
-            "rid=5 provider=ldap://a.example plaintext=yes multiprovider=yes suspended=yes credentials=x searchbase=o=x",
+            "rid=5 provider=ldap://a.example plaintext=yes multiprovider=yes suspended=yes credentials=x \
+             searchbase=o=x",
             "rid=6 provider=ldaps://a.example searchbase=o=x \
              tls_fingerprint=00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff",
         ];

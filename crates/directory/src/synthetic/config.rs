@@ -3,16 +3,17 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA, SECOND_FACTOR, UNIQUE, LINKED,
-    VALUE_SORT,
+    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, LINKED, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA,
+    SECOND_FACTOR, UNIQUE, VALUE_SORT,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{
-    Setting, UniqueRule, access, automember, constraint, dds, dynlist, member_of, numbers, ordered, password_policy, refint, unique, linked,
-    value_sort};
+    Setting, UniqueRule, access, automember, constraint, dds, dynlist, linked, member_of, numbers,
+    ordered, password_policy, refint, unique, value_sort,
+};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::schema::additions::Kind;
 use crate::state::State;

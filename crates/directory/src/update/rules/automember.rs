@@ -40,17 +40,7 @@ fn wrong(why: String) -> Error {
 
 impl Automember {
     pub(super) fn new(schema: &Schema, state: &State, rule: &AutomemberRule) -> Result<Automember> {
-        let name = |dn: &str| {
-            let mut normal = NormalDn::new();
-            normal
-                .parse(schema, dn.as_bytes())
-                .map_err(|error| wrong(format!("'{dn}' is not a DN: {error}")))?;
-            if names::context_of(&state.contexts, &normal).is_none() {
-                let contexts = names::listed(&state.contexts);
-                return Err(wrong(format!("'{dn}' is in none of the naming contexts: {contexts}")));
-            }
-            Ok(normal)
-        };
+        let name = |dn| names::within_contexts(schema, &state.contexts, dn).map_err(wrong);
         let known = schema.attribute_type(rule.member.as_bytes());
         let known =
             known.ok_or_else(|| wrong(format!("the schema does not define '{}'", rule.member)))?;

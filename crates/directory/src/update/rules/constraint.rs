@@ -107,18 +107,7 @@ impl Place {
         let url = local_url(url).map_err(wrong)?;
         let base = match url.dn.as_str() {
             "" => None,
-            dn => {
-                let mut normal = NormalDn::new();
-                normal
-                    .parse(schema, dn.as_bytes())
-                    .map_err(|error| wrong(format!("'{dn}' is not a DN: {error}")))?;
-                if names::context_of(&state.contexts, &normal).is_none() {
-                    let contexts = names::listed(&state.contexts);
-                    let why = format!("'{dn}' is in none of the naming contexts: {contexts}");
-                    return Err(wrong(why));
-                }
-                Some(normal)
-            }
+            dn => Some(names::within_contexts(schema, &state.contexts, dn).map_err(wrong)?),
         };
         let filter = url.filter.as_deref().map(filter_text::parse).transpose();
         Ok(Place {

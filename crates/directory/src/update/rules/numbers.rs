@@ -60,19 +60,7 @@ impl Numbers {
         };
         let base = match rule.base.as_str() {
             "" => None,
-            dn => {
-                let mut normal = NormalDn::new();
-                normal
-                    .parse(schema, dn.as_bytes())
-                    .map_err(|error| wrong(format!("'{dn}' is not a DN: {error}")))?;
-                if names::context_of(&state.contexts, &normal).is_none() {
-                    let contexts = names::listed(&state.contexts);
-                    return Err(wrong(format!(
-                        "'{dn}' is in none of the naming contexts: {contexts}"
-                    )));
-                }
-                Some(normal)
-            }
+            dn => Some(names::within_contexts(schema, &state.contexts, dn).map_err(wrong)?),
         };
         let filter = PlainFilter::new(schema, &rule.filter);
         let filter = filter.map_err(|why| wrong(format!("the filter: {why}")))?;

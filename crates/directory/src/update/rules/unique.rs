@@ -63,16 +63,8 @@ impl Unique {
         let base = match rule.base.as_str() {
             "" => None,
             dn => {
-                let mut normal = NormalDn::new();
-                normal
-                    .parse(schema, dn.as_bytes())
-                    .map_err(|error| wrong(format!("base: '{dn}' is not a DN: {error}")))?;
-                if names::context_of(&state.contexts, &normal).is_none() {
-                    let contexts = names::listed(&state.contexts);
-                    let why = format!("base: '{dn}' is in none of the naming contexts: {contexts}");
-                    return Err(wrong(why));
-                }
-                Some(normal)
+                let base = names::within_contexts(schema, &state.contexts, dn);
+                Some(base.map_err(|why| wrong(format!("base: {why}")))?)
             }
         };
         Ok(Unique {

@@ -43,14 +43,7 @@ impl ValueSort {
         if is_numeric && !known.equality().is_some_and(|rule| is_number(rule.name())) {
             return Err(wrong(format!("the values of {name} are no numbers")));
         }
-        let mut base = NormalDn::new();
-        base.parse(schema, rule.base.as_bytes())
-            .map_err(|error| wrong(format!("'{}' is not a DN: {error}", rule.base)))?;
-        if names::context_of(&state.contexts, &base).is_none() {
-            let contexts = names::listed(&state.contexts);
-            let why = format!("'{}' is in none of the naming contexts: {contexts}", rule.base);
-            return Err(wrong(why));
-        }
+        let base = names::within_contexts(schema, &state.contexts, &rule.base).map_err(wrong)?;
         Ok(ValueSort {
             attribute: known.id(),
             base,
