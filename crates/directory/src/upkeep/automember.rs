@@ -1,8 +1,6 @@
 //! The members that a group has when a rule of members is added: entries that were there before match.
 
-use sapwood_ldap::controls::{Control, ControlsBuf, MANAGE_DSA_IT, PERMISSIVE_MODIFY};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{Message, ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
 use super::found::find;
@@ -11,6 +9,7 @@ use crate::config::AutomemberRule;
 use crate::directory::Directory;
 use crate::engine::{Engine, Ticket as _};
 use crate::error::{Error, Result};
+use crate::update::rules::modify_message;
 use crate::update::{Update, UpdateRequest};
 
 /// Members that one commit adds.
@@ -25,31 +24,13 @@ impl<E: Engine> Directory<E> {
         let snapshot = self.waiting_snapshot()?;
         let mut dns = find(snapshot, (&rule.base, &rule.filter), 0)?;
         dns.retain(|dn| *dn != rule.group);
-        let mut controls = ControlsBuf::default();
-        for oid in [MANAGE_DSA_IT, PERMISSIVE_MODIFY] {
-            controls.push(Control {
-                oid,
-                critical: true,
-                value: None,
-            });
-        }
         for some in dns.chunks(ADDED_AT_ONCE) {
             let mut changes = ChangesBuf::default();
             let members = some.iter().map(String::as_bytes);
             changes.push(ChangeKind::Add, rule.member.as_bytes(), members);
-            let mut message = Vec::new();
-            Message {
-                id: 1,
-                op: Request::Modify(ModifyRequest {
-                    dn: &rule.group,
-                    changes: changes.view(),
-                }),
-                controls: controls.view(),
-            }
-            .encode(&mut message);
             let update = Update {
                 requester: Requester::administrator(""),
-                request: UpdateRequest::Message(message),
+                request: UpdateRequest::Message(modify_message(&rule.group, changes.view())),
             };
             let applied = self.apply(&[update])?;
             if let Some(commit) = applied.ticket {

@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{Control, ControlsBuf, MANAGE_DSA_IT, PERMISSIVE_MODIFY};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{Message, ModifyRequest, Request};
 
 use super::plain_filter::PlainFilter;
-use super::{After, Rule};
+use super::{After, Rule, modify_message};
 use crate::config::AutomemberRule;
 use crate::config::automember::ATTRIBUTE;
 use crate::engine::{Index, Read};
@@ -84,7 +82,10 @@ impl Automember {
         normal.parse(schema, dn.as_bytes()).map_err(|invalid| {
             Error::corrupt(format!("entry {id} has the DN {dn:?}: {invalid}"))
         })?;
-        let is_covered = self.base.as_ref().is_none_or(|base| normal.is_at_or_below(base));
+        let is_covered = self
+            .base
+            .as_ref()
+            .is_none_or(|base| normal.is_at_or_below(base));
         Ok((is_covered && normal != self.group).then_some(dn))
     }
 
@@ -99,25 +100,7 @@ impl Automember {
         if !go.is_empty() {
             changes.push(ChangeKind::Delete, member, go.iter().map(String::as_bytes));
         }
-        let mut controls = ControlsBuf::default();
-        for oid in [MANAGE_DSA_IT, PERMISSIVE_MODIFY] {
-            controls.push(Control {
-                oid,
-                critical: true,
-                value: None,
-            });
-        }
-        let mut bytes = Vec::new();
-        Message {
-            id: 1,
-            op: Request::Modify(ModifyRequest {
-                dn: group,
-                changes: changes.view(),
-            }),
-            controls: controls.view(),
-        }
-        .encode(&mut bytes);
-        bytes
+        modify_message(group, changes.view())
     }
 }
 
@@ -158,11 +141,16 @@ impl Rule for Automember {
 /// The DN of an entry as written.
 fn dn<R: Read>(update: &mut After<'_, R>, entry: &Entry<'_>) -> Result<String> {
     let id = update.id;
-    let rdn = entry.rdn().map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    let rdn = entry
+        .rdn()
+        .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
     let mut dn = rdn.to_owned();
-    let above = if_named(update.names.superior(update.view, entry.parent()).map(|above| {
-        above.map(|above| above.dn.clone())
-    }))?;
+    let above = if_named(
+        update
+            .names
+            .superior(update.view, entry.parent())
+            .map(|above| above.map(|above| above.dn.clone())),
+    )?;
     if let Some(above) = above.flatten() {
         dn.push(',');
         dn.push_str(&above);

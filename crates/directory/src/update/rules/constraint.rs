@@ -211,16 +211,22 @@ impl Constraint {
             let text = std::str::from_utf8(value);
             match &self.test {
                 Test::Regex(regex) if !text.is_ok_and(|text| regex.is_match(text)) => {
-                    return Ok(Some("a value is not of the form that it must have".to_owned()));
+                    return Ok(Some(
+                        "a value is not of the form that it must have".to_owned(),
+                    ));
                 }
                 Test::NegRegex(regex) if text.is_ok_and(|text| regex.is_match(text)) => {
-                    return Ok(Some("a value is of a form that it must not have".to_owned()));
+                    return Ok(Some(
+                        "a value is of a form that it must not have".to_owned(),
+                    ));
                 }
                 Test::Size(most) if value.len() > *most => {
                     return Ok(Some(format!("a value has more than {most} bytes")));
                 }
                 Test::Among(listed, place) if !is_listed(reading, (listed, place), value)? => {
-                    return Ok(Some("a value is none of those that are listed for it".to_owned()));
+                    return Ok(Some(
+                        "a value is none of those that are listed for it".to_owned(),
+                    ));
                 }
                 _ => {}
             }
@@ -352,7 +358,11 @@ impl Rule for Constraint {
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        complete_or_refused((schema, state), self.looked_up(), (ATTRIBUTE, "listed values"))
+        complete_or_refused(
+            (schema, state),
+            self.looked_up(),
+            (ATTRIBUTE, "listed values"),
+        )
     }
 
     fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {

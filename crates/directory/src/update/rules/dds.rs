@@ -35,8 +35,8 @@ impl Dds {
         let class = schema.class_of(known.dynamic_object).name();
         let mut normal = Vec::new();
         let rule_of_classes = schema.type_of(known.object_class).equality();
-        let normalised = rule_of_classes
-            .map(|rule| rule.normalise(schema, class.as_bytes(), &mut normal));
+        let normalised =
+            rule_of_classes.map(|rule| rule.normalise(schema, class.as_bytes(), &mut normal));
         match normalised {
             Some(Ok(())) => Ok(Dds {
                 rule: rule.clone(),
@@ -62,11 +62,7 @@ impl Dds {
 }
 
 /// Whether an entry is a dynamic one.
-fn is_dynamic(
-    (schema, state): (&Schema, &State),
-    id: EntryId,
-    entry: &Entry<'_>,
-) -> Result<bool> {
+fn is_dynamic((schema, state): (&Schema, &State), id: EntryId, entry: &Entry<'_>) -> Result<bool> {
     let vocabulary = Vocabulary {
         schema,
         attributes: &state.attributes,
@@ -106,7 +102,9 @@ impl Rule for Dds {
     fn before<R: Read>(&self, update: &mut Before<'_, '_, R>) -> std::result::Result<(), Stop> {
         let (schema, known) = (update.schema, update.schema.well_known());
         let classes = update.draft.values(known.object_class);
-        let mut classes = classes.into_iter().filter_map(|name| schema.object_class(name));
+        let mut classes = classes
+            .into_iter()
+            .filter_map(|name| schema.object_class(name));
         let is = classes.any(|class| class.id() == known.dynamic_object);
         match &update.old {
             Some([old, _]) => {
@@ -122,7 +120,9 @@ impl Rule for Dds {
                 let ends = update.now + u64::from(self.rule.new_ttl()) * 1_000_000;
                 let expires = schema.operational(OperationalAttribute::EntryExpireTimestamp);
                 let ends = Cow::Owned(generalized_time(ends).into_bytes());
-                update.draft.replace(schema, schema.type_of(expires), "", vec![ends]);
+                update
+                    .draft
+                    .replace(schema, schema.type_of(expires), "", vec![ends]);
                 Ok(())
             }
             None => Ok(()),
@@ -158,7 +158,11 @@ impl Rule for Dds {
             };
         }
         let parent = new.parent();
-        let stayed = update.old.records.as_ref().is_some_and(|[old, _]| old.parent() == parent);
+        let stayed = update
+            .old
+            .records
+            .as_ref()
+            .is_some_and(|[old, _]| old.parent() == parent);
         if stayed || parent.is_root() {
             return Ok(());
         }

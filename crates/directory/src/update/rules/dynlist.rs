@@ -22,16 +22,22 @@ impl Dynlist {
         };
         let DynlistRule { class, url, member } = rule;
         if schema.object_class(class.as_bytes()).is_none() {
-            return Err(wrong(format!("the schema does not define the class '{class}'")));
+            return Err(wrong(format!(
+                "the schema does not define the class '{class}'"
+            )));
         }
         let labeled = known("labeledURI")?;
         if !known(url)?.is_subtype_of(labeled.id()) {
-            return Err(wrong(format!("{url} has no URLs: it is no subtype of labeledURI")));
+            return Err(wrong(format!(
+                "{url} has no URLs: it is no subtype of labeledURI"
+            )));
         }
         if let Some(member) = member {
             let known = known(member)?;
             if !known.syntax().is_some_and(|syntax| syntax.is_name()) {
-                return Err(wrong(format!("{member} names no members: its values are no DNs")));
+                return Err(wrong(format!(
+                    "{member} names no members: its values are no DNs"
+                )));
             }
             if known.is_operational() {
                 return Err(wrong(format!("{member} is kept by the server")));

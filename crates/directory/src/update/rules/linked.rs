@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{Control, ControlsBuf, MANAGE_DSA_IT, PERMISSIVE_MODIFY};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{Message, ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
-use super::{After, Existing, Rule};
+use super::{After, Existing, Rule, modify_message};
 use crate::config::LinkedRule;
 use crate::config::linked::ATTRIBUTE;
 use crate::engine::{Index, Read};
@@ -43,7 +41,9 @@ impl Linked {
                 .attribute_type(name.as_bytes())
                 .ok_or_else(|| wrong(format!("the schema does not define '{name}'")))?;
             if !known.syntax().is_some_and(|syntax| syntax.is_name()) {
-                return Err(wrong(format!("{name} does not name entries: its values are no DNs")));
+                return Err(wrong(format!(
+                    "{name} does not name entries: its values are no DNs"
+                )));
             }
             if known.is_operational() {
                 return Err(wrong(format!("{name} is kept by the server")));
@@ -52,11 +52,16 @@ impl Linked {
         };
         let (link, managed) = (attribute(&rule.link)?, attribute(&rule.managed)?);
         if link.id() == managed.id() {
-            return Err(wrong(format!("{} cannot be linked with itself", link.name())));
+            return Err(wrong(format!(
+                "{} cannot be linked with itself",
+                link.name()
+            )));
         }
         if managed.is_single_value() {
             let name = managed.name();
-            return Err(wrong(format!("{name} has one value, and several entries may name one")));
+            return Err(wrong(format!(
+                "{name} has one value, and several entries may name one"
+            )));
         }
         Ok(Linked {
             link: link.id(),
@@ -100,25 +105,7 @@ impl Linked {
                 changes.push(kind, description, [name.as_bytes()]);
             }
         }
-        let mut controls = ControlsBuf::default();
-        for oid in [MANAGE_DSA_IT, PERMISSIVE_MODIFY] {
-            controls.push(Control {
-                oid,
-                critical: true,
-                value: None,
-            });
-        }
-        let mut bytes = Vec::new();
-        Message {
-            id: 1,
-            op: Request::Modify(ModifyRequest {
-                dn,
-                changes: changes.view(),
-            }),
-            controls: controls.view(),
-        }
-        .encode(&mut bytes);
-        bytes
+        modify_message(dn, changes.view())
     }
 
     /// Queues that an entry is named by another name, or not at all any more. One that is not there names nobody.
@@ -160,12 +147,17 @@ impl Rule for Linked {
             let Some(found) = walk.and_then(|walk| walk.found()) else {
                 continue;
             };
-            let record = existing.view.get(crate::engine::Table::Entry, &found.id.to_key())?;
-            let record =
-                record.ok_or_else(|| Error::corrupt(format!("entry {} has no record", found.id)))?;
+            let record = existing
+                .view
+                .get(crate::engine::Table::Entry, &found.id.to_key())?;
+            let record = record
+                .ok_or_else(|| Error::corrupt(format!("entry {} has no record", found.id)))?;
             let damaged = |damaged| Error::corrupt(format!("entry {}: {damaged}", found.id));
             let entry = Entry::new(&record).map_err(damaged)?;
-            if !self.names_back((schema, existing.state), &entry, &own).map_err(damaged)? {
+            if !self
+                .names_back((schema, existing.state), &entry, &own)
+                .map_err(damaged)?
+            {
                 let (dn, of) = (names::dn_of(existing.view, id)?, existing.view);
                 let (link, managed) = (schema.type_of(self.link), schema.type_of(self.managed));
                 existing.violations.push(format!(
@@ -190,7 +182,8 @@ impl Rule for Linked {
         let is_renamed = was.is_some() && was != is;
         if is_renamed && self.is_large(update.state, &old) {
             let name = update.schema.type_of(self.link).name();
-            let diagnostic = format!("{name}: the entry names too many others to be renamed or deleted");
+            let diagnostic =
+                format!("{name}: the entry names too many others to be renamed or deleted");
             return Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic));
         }
         if !is_renamed {
@@ -242,7 +235,9 @@ fn name_of<R: Read>(update: &mut After<'_, R>, side: &Side<'_>) -> Result<Option
         return Ok(None);
     };
     let id = update.id;
-    let rdn = entry.rdn().map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    let rdn = entry
+        .rdn()
+        .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
     let mut dn = rdn.to_owned();
     if let Some(above) = update.names.superior(update.view, entry.parent())? {
         dn.push(',');

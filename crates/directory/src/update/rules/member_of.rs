@@ -28,7 +28,9 @@ impl MemberOf {
             .attribute_type(name.as_bytes())
             .ok_or_else(|| wrong(format!("the schema does not define '{name}'")))?;
         if !known.syntax().is_some_and(|syntax| syntax.is_name()) {
-            return Err(wrong(format!("{name} names no members: its values are no DNs")));
+            return Err(wrong(format!(
+                "{name} names no members: its values are no DNs"
+            )));
         }
         can_index(known, IndexKind::Equality)
             .map_err(|why| wrong(format!("{name} cannot be looked up: {why}")))?;

@@ -12,6 +12,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use sapwood_ldap::controls::{Control, ControlsBuf, MANAGE_DSA_IT, PERMISSIVE_MODIFY};
+use sapwood_ldap::list::Changes;
+use sapwood_ldap::message::{Message, ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
 use self::automember::Automember;
@@ -51,6 +54,27 @@ pub(crate) const WAITING_BYTES_MAX: usize = 16 << 20;
 /// Entries that rules look at for an update of a client, or for all of a transaction, those above them included that
 /// are read to know where they are: nobody else's update goes on meanwhile.
 pub(crate) const CANDIDATES_MAX: u32 = 10_000;
+
+/// The modify of another entry that a rule answers with. The entry may be a referral object, and a value may have come
+/// before, or have gone.
+pub(crate) fn modify_message(dn: &str, changes: Changes<'_>) -> Vec<u8> {
+    let mut controls = ControlsBuf::default();
+    for oid in [MANAGE_DSA_IT, PERMISSIVE_MODIFY] {
+        controls.push(Control {
+            oid,
+            critical: true,
+            value: None,
+        });
+    }
+    let mut bytes = Vec::new();
+    Message {
+        id: 1,
+        op: Request::Modify(ModifyRequest { dn, changes }),
+        controls: controls.view(),
+    }
+    .encode(&mut bytes);
+    bytes
+}
 
 /// Who asked for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,7 +49,9 @@ impl Numbers {
                 .attribute_type(name.as_bytes())
                 .ok_or_else(|| wrong(format!("the schema does not define '{name}'")))?;
             if known.syntax().is_none_or(|syntax| syntax.oid() != INTEGER) {
-                return Err(wrong(format!("{name} has no numbers: its syntax is another one")));
+                return Err(wrong(format!(
+                    "{name} has no numbers: its syntax is another one"
+                )));
             }
             if known.is_operational() {
                 return Err(wrong(format!("{name} is kept by the server")));
@@ -65,7 +67,11 @@ impl Numbers {
         let filter = PlainFilter::new(schema, &rule.filter);
         let filter = filter.map_err(|why| wrong(format!("the filter: {why}")))?;
         Ok(Numbers {
-            attributes: rule.attributes.iter().map(attribute).collect::<Result<_>>()?,
+            attributes: rule
+                .attributes
+                .iter()
+                .map(attribute)
+                .collect::<Result<_>>()?,
             filter,
             range: rule.range,
             base,
@@ -104,9 +110,16 @@ impl Numbers {
         let is_taken = |number: u64| {
             steps::count(1);
             let (text, mut key) = (number.to_string(), Vec::new());
-            for_each_key(schema, known, kind, text.as_bytes(), &mut Vec::new(), |own| {
-                key = own.to_vec();
-            });
+            for_each_key(
+                schema,
+                known,
+                kind,
+                text.as_bytes(),
+                &mut Vec::new(),
+                |own| {
+                    key = own.to_vec();
+                },
+            );
             let mut postings = update.view.postings(index, &key)?;
             Ok::<bool, Stop>(postings.next()?.is_some())
         };
@@ -171,7 +184,11 @@ impl Rule for Numbers {
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        complete_or_refused((schema, state), &self.attributes, (ATTRIBUTE, "numbers that are free"))
+        complete_or_refused(
+            (schema, state),
+            &self.attributes,
+            (ATTRIBUTE, "numbers that are free"),
+        )
     }
 
     fn sees_drafts(&self, _: Touched) -> bool {
@@ -186,14 +203,22 @@ impl Rule for Numbers {
             return Ok(());
         }
         let draft = &*update.draft;
-        let values = |id| draft.values_of_all(id).into_iter().map(<[u8]>::to_vec).collect();
+        let values = |id| {
+            draft
+                .values_of_all(id)
+                .into_iter()
+                .map(<[u8]>::to_vec)
+                .collect()
+        };
         if !self.filter.matches(schema, &values) || !self.covers(update)? {
             return Ok(());
         }
         for attribute in missing {
             let number = self.free(update, attribute)?.to_string().into_bytes();
             let known = schema.type_of(attribute);
-            update.draft.replace(schema, known, "", vec![Cow::Owned(number)]);
+            update
+                .draft
+                .replace(schema, known, "", vec![Cow::Owned(number)]);
         }
         Ok(())
     }

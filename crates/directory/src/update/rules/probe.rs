@@ -94,15 +94,18 @@ impl Rule for Probe {
             };
             match wish.split_once(' ') {
                 Some(("tell", whom)) => {
-                    update
-                        .queue
-                        .push(note(&format!("cn={whom},{base}"), &format!("by {origin}")), None)?;
+                    update.queue.push(
+                        note(&format!("cn={whom},{base}"), &format!("by {origin}")),
+                        None,
+                    )?;
                 }
                 // Each answer is an update that is answered.
                 Some(("count", number)) => {
                     let next = number.parse::<u32>().unwrap() + 1;
                     let dn = names::dn_of(update.view, update.id)?;
-                    update.queue.push(note(&dn, &format!("count {next}")), None)?;
+                    update
+                        .queue
+                        .push(note(&dn, &format!("count {next}")), None)?;
                 }
                 Some(("flood", count)) => {
                     for _ in 0..count.parse::<u32>().unwrap() {

@@ -10,15 +10,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use sapwood_ldap::controls::{Control, ControlsBuf, MANAGE_DSA_IT, PERMISSIVE_MODIFY};
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{Message, ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
 use super::{
     After, CANDIDATES_MAX, Existing, Rule, WAITING_BYTES_MAX, complete, complete_or_refused,
-    equality_of,
+    equality_of, modify_message,
 };
 use crate::attributes::AttributeTable;
 use crate::config::RefintRule;
@@ -81,7 +79,9 @@ impl Former {
             rest = rest.parent().unwrap_or_default();
         }
         // What is above is the end of the text.
-        let (first, _) = dn.as_str().split_at(dn.as_str().len() - rest.as_str().len());
+        let (first, _) = dn
+            .as_str()
+            .split_at(dn.as_str().len() - rest.as_str().len());
         let uid = &value[name.len()..];
         Fate::Becomes([first.as_bytes(), now.as_bytes(), uid].concat())
     }
@@ -156,7 +156,9 @@ impl Refint {
                 .attribute_type(name.as_bytes())
                 .ok_or_else(|| wrong(format!("the schema does not define '{name}'")))?;
             if !known.syntax().is_some_and(|syntax| syntax.is_name()) {
-                return Err(wrong(format!("{name} does not name entries: its values are no DNs")));
+                return Err(wrong(format!(
+                    "{name} does not name entries: its values are no DNs"
+                )));
             }
             if known.is_no_user_modification() || known.is_operational() {
                 return Err(wrong(format!("{name} is kept by the server")));
@@ -250,7 +252,8 @@ impl Refint {
             } else if let Some(large) = entry.large().find(|large| large.number == *number) {
                 edit.count = large.count as usize;
                 let (from, to) = former.keys();
-                let mut values = large::scan_normal(update.view, id, *number, (&from, to.as_deref()))?;
+                let mut values =
+                    large::scan_normal(update.view, id, *number, (&from, to.as_deref()))?;
                 while let Some((_, value)) = values.next()? {
                     edit.take(value, former.follow(schema, known, value), room)?;
                 }
@@ -273,35 +276,24 @@ impl Refint {
         for (number, edit) in edits {
             let description = attributes.get(*number).map_or("", |known| known.text());
             let description = description.as_bytes();
-            changes.push(ChangeKind::Delete, description, edit.goes.iter().map(Vec::as_slice));
+            changes.push(
+                ChangeKind::Delete,
+                description,
+                edit.goes.iter().map(Vec::as_slice),
+            );
             if !edit.comes.is_empty() {
-                changes.push(ChangeKind::Add, description, edit.comes.iter().map(Vec::as_slice));
+                changes.push(
+                    ChangeKind::Add,
+                    description,
+                    edit.comes.iter().map(Vec::as_slice),
+                );
             } else if edit.goes.len() == edit.count
                 && let Some((nothing, _)) = &self.nothing
             {
                 changes.push(ChangeKind::Add, description, [nothing.as_bytes()]);
             }
         }
-        // The entry may be a referral object, and a value may have come before the entry that it names.
-        let mut controls = ControlsBuf::default();
-        for oid in [MANAGE_DSA_IT, PERMISSIVE_MODIFY] {
-            controls.push(Control {
-                oid,
-                critical: true,
-                value: None,
-            });
-        }
-        let mut bytes = Vec::new();
-        Message {
-            id: 1,
-            op: Request::Modify(ModifyRequest {
-                dn,
-                changes: changes.view(),
-            }),
-            controls: controls.view(),
-        }
-        .encode(&mut bytes);
-        bytes
+        modify_message(dn, changes.view())
     }
 }
 
@@ -343,7 +335,9 @@ impl Refint {
                 continue;
             };
             let message = self.message(&dn, &update.state.attributes, &edits);
-            update.queue.push(message, Some(Arc::clone(&self.modifier)))?;
+            update
+                .queue
+                .push(message, Some(Arc::clone(&self.modifier)))?;
         }
         Ok(())
     }
@@ -383,23 +377,22 @@ impl Rule for Refint {
     }
 
     fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
-        let (view, schema, state, id) = (
-            existing.view,
-            existing.schema,
-            existing.state,
-            existing.id,
-        );
+        let (view, schema, state, id) =
+            (existing.view, existing.schema, existing.state, existing.id);
         for attribute in &self.attributes {
             let known = schema.type_of(*attribute);
             let mut dangling = Vec::new();
             let mut failed = Ok(());
-            each_value(&state.attributes, *attribute, existing.side, |value| {
-                match self.names_nothing((view, schema, state), known, value) {
+            each_value(
+                &state.attributes,
+                *attribute,
+                existing.side,
+                |value| match self.names_nothing((view, schema, state), known, value) {
                     Ok(true) => dangling.push(String::from_utf8_lossy(value).into_owned()),
                     Ok(false) => {}
                     Err(error) => failed = Err(error),
-                }
-            })
+                },
+            )
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
             failed?;
             for value in dangling {
@@ -428,10 +421,12 @@ impl Rule for Refint {
         }
         let mut normal = NormalDn::new();
         let was = dn(update, old)?;
-        normal.parse(update.schema, was.as_bytes()).map_err(|invalid| {
-            let id = update.id;
-            Error::corrupt(format!("entry {id} had the DN {was:?}: {invalid}"))
-        })?;
+        normal
+            .parse(update.schema, was.as_bytes())
+            .map_err(|invalid| {
+                let id = update.id;
+                Error::corrupt(format!("entry {id} had the DN {was:?}: {invalid}"))
+            })?;
         let now = new.map(|new| dn(update, new)).transpose()?;
         self.follow(update, &Former { normal, now })
     }

@@ -211,7 +211,11 @@ impl Rule for Unique {
     }
 
     fn check(&self, schema: &Schema, state: &State) -> Result<()> {
-        complete_or_refused((schema, state), &self.attributes, (UNIQUE_URI, "equal values"))
+        complete_or_refused(
+            (schema, state),
+            &self.attributes,
+            (UNIQUE_URI, "equal values"),
+        )
     }
 
     fn look<R: Read>(&self, existing: &mut Existing<'_, R>) -> Result<()> {
@@ -321,8 +325,8 @@ fn is_at_or_below<R: Read>(
     }
     let record = view.get(Table::Entry, &id.to_key())?;
     let record = record.ok_or_else(|| Error::corrupt(format!("entry {id} is indexed only")))?;
-    let entry = Entry::new(&record)
-        .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    let entry =
+        Entry::new(&record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
     is_below(view, names, entry.parent(), base)
 }
 
