@@ -539,6 +539,66 @@ fn links_have_links_back_with_and_without_a_server() {
     server.stop();
 }
 
+#[test]
+fn accounts_have_groups_with_and_without_a_server() {
+    let folder = peopled();
+    let ldif = "\
+dn: ou=groups,dc=example,dc=com\nobjectClass: organizationalUnit\nou: groups\n\n\
+dn: cn=template,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: mepTemplateEntry\ncn: template\n\
+mepRDNAttr: cn\nmepStaticAttr: objectClass: posixGroup\nmepMappedAttr: cn: $uid\n\
+mepMappedAttr: gidNumber: $gidNumber\n\n\
+dn: uid=eve,ou=people,dc=example,dc=com\nobjectClass: account\nobjectClass: posixAccount\nuid: eve\ncn: Eve\n\
+uidNumber: 7\ngidNumber: 7\nhomeDirectory: /\n";
+    let file = folder.name_beside("groups.ldif");
+    std::fs::write(&file, ldif).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+    let add = |template| {
+        let below = ["--below", "ou=groups,dc=example,dc=com"];
+        let filter = ["--filter", "(objectClass=posixAccount)"];
+        [["add", "managed"], ["--template", template], below, filter].concat()
+    };
+    let said = failure(&folder.sapwood("rule", &add("cn=nothing,dc=example,dc=com")));
+    assert!(
+        said.contains("'cn=nothing,dc=example,dc=com' is not there"),
+        "{said}"
+    );
+    let added = folder.sapwood_ok("rule", &add("cn=template,dc=example,dc=com"));
+    assert!(added.starts_with("added: managed (made: 1)"), "{added}");
+    let server = folder.serve();
+    let groups = || {
+        let asked = ["-b", "ou=groups,dc=example,dc=com", "-s", "one"];
+        search(
+            &server,
+            &[&asked[..], &["gidNumber", "mepManagedBy"]].concat(),
+        )
+    };
+    let eve = "dn: cn=eve,ou=groups,dc=example,dc=com\ngidNumber: 7\n\
+               mepManagedBy: uid=eve,ou=people,dc=example,dc=com\n\n";
+    assert_eq!(groups(), eve);
+    let rename = "dn: uid=eve,ou=people,dc=example,dc=com\nchangetype: modrdn\nnewrdn: uid=liz\ndeleteoldrdn: 1\n";
+    succeeded(client(&server, "ldapmodify", rename));
+    assert_eq!(groups(), eve.replace("eve", "liz"));
+    let delete = |dn: &str| {
+        client(
+            &server,
+            "ldapmodify",
+            &format!("dn: {dn}\nchangetype: delete\n"),
+        )
+    };
+    let kept = delete("cn=liz,ou=groups,dc=example,dc=com");
+    assert!(
+        text(&kept.stderr).contains("managed by 'uid=liz"),
+        "{kept:?}"
+    );
+    succeeded(delete("uid=liz,ou=people,dc=example,dc=com"));
+    assert_eq!(groups(), "");
+    assert_eq!(
+        folder.sapwood_ok("rule", &["drop", "managed"]),
+        "dropped: managed\n"
+    );
+    server.stop();
+}
+
 /// The orders of values, and the organisational units of those that they are about.
 const ORDERS: [(&str, &str); 6] = [
     ("up", "alpha-ascend"),

@@ -28,6 +28,7 @@
 //! refint nothing|modifier <DN>
 //! linked <value of sapwoodLinked>
 //! automember <value of sapwoodAutomemberURI>
+//! managed <value of sapwoodManagedURI>
 //! numbers <value of sapwoodNumbersURI>
 //! dds <max> <min> <default> <interval> <tolerance>, in seconds, <most entries>
 //! dynlist <value of olcDynListAttrSet>
@@ -145,6 +146,10 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
             "linked" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
                 state.settings.linked.push(rest.parse().map_err(damaged)?);
+            }
+            "managed" => {
+                let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
+                state.settings.managed.push(rest.parse().map_err(damaged)?);
             }
             "automember" => {
                 let damaged = |_| Error::corrupt(format!("the definition has the line '{line}'"));
@@ -483,6 +488,9 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
     }
     for rule in &state.settings.automember {
         text.push_str(&format!("automember {rule}\n"));
+    }
+    for rule in &state.settings.managed {
+        text.push_str(&format!("managed {rule}\n"));
     }
     for rule in &state.settings.numbers {
         text.push_str(&format!("numbers {rule}\n"));

@@ -65,8 +65,8 @@ pub use compare::{Compare, CompareOptions};
 pub use config::{
     Agreement, AgreementPassword, AuthzPolicy, AutomemberRule, ConstraintRule, ConstraintTest,
     DataRule, DataRuleKind, DdsRule, DynlistRule, EntryBytesMax, Extension, Extensions, LinkedRule,
-    MemberOfRule, NumbersRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule, Settings,
-    SortBy, SortMethod, TTL_MAX, UniqueRule, UpdateRef, ValueSortRule, range_of_numbers,
+    ManagedRule, MemberOfRule, NumbersRule, PasswordPolicyOverlay, PasswordSchemes, RefintRule,
+    Settings, SortBy, SortMethod, TTL_MAX, UniqueRule, UpdateRef, ValueSortRule, range_of_numbers,
 };
 pub use definition::{Config, Partition};
 pub use directory::{

@@ -710,6 +710,24 @@ pub(crate) enum AddedRule {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
+    /// An entry that a filter is true of has another one made of it, such as a group of its own
+    Managed {
+        /// The entry that says what is made, of the class mepTemplateEntry
+        #[arg(long, value_name = "DN")]
+        template: String,
+        /// The entry below which others are made
+        #[arg(long, value_name = "DN")]
+        below: String,
+        /// Of which entries: a filter of attributes and values, with and, or and not
+        #[arg(long, value_name = "FILTER")]
+        filter: String,
+        /// Only of entries at and below this one
+        #[arg(long, value_name = "DN")]
+        base: Option<String>,
+        /// What the rule is called; without it 'managed', or with a number behind that
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Entries that have no number get one that is free
     Numbers {
         /// The attributes whose values are numbers; those that have no equality index get one

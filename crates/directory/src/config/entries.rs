@@ -22,6 +22,8 @@ pub(crate) const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb
 pub(crate) const LINKED: &str = "olcOverlay={10}linked,olcDatabase={1}mdb,cn=config";
 /// The entry of rules of members, if there are any.
 pub(crate) const AUTOMEMBER: &str = "olcOverlay={9}automember,olcDatabase={1}mdb,cn=config";
+/// The entry of managed entries, if there are rules of them.
+pub(crate) const MANAGED: &str = "olcOverlay={12}managed,olcDatabase={1}mdb,cn=config";
 /// The entry of rules of numbers, if there are any.
 pub(crate) const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=config";
 /// The entry of dynamic entries, if they are there.

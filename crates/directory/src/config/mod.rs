@@ -15,6 +15,7 @@ pub(crate) mod extensions;
 pub(crate) mod limits;
 pub(crate) mod linked;
 pub(crate) mod listed;
+pub(crate) mod managed;
 pub(crate) mod member_of;
 pub(crate) mod numbers;
 pub(crate) mod ordered;
@@ -39,6 +40,7 @@ pub use self::dynlist::DynlistRule;
 use self::entries::{DATA, GLOBAL};
 pub use self::extensions::{Extension, Extensions};
 pub use self::linked::LinkedRule;
+pub use self::managed::ManagedRule;
 pub use self::member_of::MemberOfRule;
 pub use self::numbers::{NumbersRule, range_of_numbers};
 pub use self::password_policy::PasswordPolicyOverlay;
@@ -90,6 +92,8 @@ pub struct Settings {
     pub automember: Vec<AutomemberRule>,
     /// Attributes of which one says backwards what the other says.
     pub linked: Vec<LinkedRule>,
+    /// Entries that are made of others.
+    pub managed: Vec<ManagedRule>,
     /// Which entries get numbers that are free.
     pub numbers: Vec<NumbersRule>,
     /// Whether entries end by themselves, and when.

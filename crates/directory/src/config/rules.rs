@@ -26,6 +26,8 @@ pub enum DataRuleKind {
     Automember,
     /// Entries name those that name them.
     Linked,
+    /// Entries are made of others.
+    Managed,
 }
 
 impl DataRuleKind {
@@ -42,6 +44,7 @@ impl DataRuleKind {
             DataRuleKind::Numbers => "numbers",
             DataRuleKind::Automember => "automember",
             DataRuleKind::Linked => "linked",
+            DataRuleKind::Managed => "managed",
         }
     }
 }
@@ -168,6 +171,18 @@ impl Settings {
                 ("managed", rule.managed.clone()),
             ]),
         }));
+        let managed = self.managed.iter().enumerate();
+        rules.extend(managed.map(|(place, rule)| DataRule {
+            name: rule.name.clone(),
+            kind: DataRuleKind::Managed,
+            place,
+            options: given([
+                ("template", rule.template.clone()),
+                ("below", rule.below.clone()),
+                ("filter", rule.filter.clone()),
+                ("base", rule.base.clone()),
+            ]),
+        }));
         let sorts = self.value_sorts.iter().enumerate();
         rules.extend(sorts.map(|(place, rule)| DataRule {
             name: rule.name.clone(),
@@ -198,12 +213,14 @@ impl Settings {
         let constraints = self.constraints.iter().map(|rule| rule.name.as_str());
         let numbers = self.numbers.iter().map(|rule| rule.name.as_str());
         let automember = self.automember.iter().map(|rule| rule.name.as_str());
+        let managed = self.managed.iter().map(|rule| rule.name.as_str());
         let sorts = self.value_sorts.iter().map(|rule| rule.name.as_str());
         let mut given: Vec<&str> = unique
             .chain(constraints)
             .chain(sorts)
             .chain(numbers)
             .chain(automember)
+            .chain(managed)
             .collect();
         given.retain(|name| !name.is_empty());
         given.sort_unstable();
@@ -224,6 +241,7 @@ impl Settings {
         settings.numbers.clear();
         settings.automember.clear();
         settings.linked.clear();
+        settings.managed.clear();
         match rule.kind {
             DataRuleKind::Unique => settings.unique.extend(self.unique.get(rule.place).cloned()),
             DataRuleKind::Constraint => {
@@ -237,6 +255,9 @@ impl Settings {
                     .extend(self.automember.get(rule.place).cloned());
             }
             DataRuleKind::Linked => settings.linked.extend(self.linked.get(rule.place).cloned()),
+            DataRuleKind::Managed => settings
+                .managed
+                .extend(self.managed.get(rule.place).cloned()),
             DataRuleKind::Numbers => settings
                 .numbers
                 .extend(self.numbers.get(rule.place).cloned()),

@@ -3,7 +3,7 @@
 
 use super::{Content, Definition, Follows, Server};
 use crate::config::entries::{
-    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, LINKED, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA,
+    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, GLOBAL, LINKED, MANAGED, MEMBER_OF, NUMBERS, PASSWORD_POLICY, REFINT, SCHEMA,
     SECOND_FACTOR, UNIQUE, VALUE_SORT,
 };
 use crate::config::authorization::AUTHZ_REGEXP;
@@ -11,7 +11,7 @@ use crate::config::extensions::EXTENSIONS;
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::limits::LIMITS;
 use crate::config::{
-    Setting, UniqueRule, access, automember, constraint, dds, dynlist, linked, member_of, numbers,
+    Setting, UniqueRule, access, automember, constraint, dds, dynlist, linked, managed, member_of, numbers,
     ordered, password_policy, refint, unique, value_sort,
 };
 use crate::indexes::{AttributeIndexes, Completeness};
@@ -57,6 +57,7 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
     entries.extend(given_numbers(server));
     entries.extend(automatic_members(server));
     entries.extend(linked_attributes(server));
+    entries.extend(managed_entries(server));
     entries.extend(contexts(server));
     vec![entries]
 }
@@ -355,6 +356,15 @@ fn linked_attributes(server: &Server<'_>) -> Option<Content> {
     let names = ["{10}linked", "linked", "{10}"];
     let attributes = || vec![(linked::ATTRIBUTE, values())];
     (!rules.is_empty()).then(|| overlay(LINKED, "sapwoodLinkedConfig", &names, attributes()))
+}
+
+/// The rules of managed entries, as an overlay.
+fn managed_entries(server: &Server<'_>) -> Option<Content> {
+    let rules = &server.state.settings.managed;
+    let values = || rules.iter().map(ToString::to_string).collect();
+    let names = ["{12}managed", "managed", "{12}"];
+    let attributes = || vec![(managed::ATTRIBUTE, values())];
+    (!rules.is_empty()).then(|| overlay(MANAGED, "sapwoodManagedConfig", &names, attributes()))
 }
 
 /// The overlay of the order of values.

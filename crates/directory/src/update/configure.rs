@@ -23,17 +23,17 @@ use crate::config::access::{ACCESS, AccessList};
 use crate::config::agreements::{SYNCREPL, UPDATE_REF};
 use crate::config::authorization::AUTHZ_REGEXP;
 use crate::config::entries::{
-    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, FRONTEND, GLOBAL, LINKED, MEMBER_OF, NUMBERS,
-    PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE, VALUE_SORT,
+    AUTOMEMBER, CONSTRAINT, DATA, DDS, DYNLIST, FRONTEND, GLOBAL, LINKED, MANAGED, MEMBER_OF,
+    NUMBERS, PASSWORD_POLICY, REFINT, SECOND_FACTOR, UNIQUE, VALUE_SORT,
 };
 use crate::config::extensions::EXTENSIONS;
 use crate::config::limits::LIMITS;
 use crate::config::unique::UNIQUE_URI;
 use crate::config::{
-    AutomemberRule, ConstraintRule, DdsRule, DynlistRule, LinkedRule, MemberOfRule, NumbersRule,
-    PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule, ValueSortRule, automember,
-    constraint, dds, dynlist, elsewhere, linked, member_of, numbers, ordered, password_policy,
-    refint as integrity, value_sort,
+    AutomemberRule, ConstraintRule, DdsRule, DynlistRule, LinkedRule, ManagedRule, MemberOfRule,
+    NumbersRule, PasswordPolicyOverlay, RefintRule, Setting, Settings, UniqueRule, ValueSortRule,
+    automember, constraint, dds, dynlist, elsewhere, linked, managed, member_of, numbers, ordered,
+    password_policy, refint as integrity, value_sort,
 };
 use crate::definition;
 use crate::engine::Write;
@@ -90,6 +90,7 @@ impl<T: Write> Run<'_, T> {
                     listed::change::<AutomemberRule>(&mut state.settings, &change)?;
                 }
                 Target::Linked => listed::change::<LinkedRule>(&mut state.settings, &change)?,
+                Target::Managed => listed::change::<ManagedRule>(&mut state.settings, &change)?,
                 Target::Numbers => listed::change::<NumbersRule>(&mut state.settings, &change)?,
                 Target::Dynlist => listed::change::<DynlistRule>(&mut state.settings, &change)?,
                 Target::ValueSort => {
@@ -140,6 +141,7 @@ impl<T: Write> Run<'_, T> {
             || now.numbers != before.numbers
             || now.automember != before.automember
             || now.linked != before.linked
+            || now.managed != before.managed
             || now.password_policy.is_some() != before.password_policy.is_some()
         {
             if let Some(name) = now.doubled_rule_name() {
@@ -253,6 +255,9 @@ impl<T: Write> Run<'_, T> {
         }
         if is_overlay(request.dn, "linked") && self.is_in_data(request.dn) {
             return self.add_listed::<LinkedRule>(request);
+        }
+        if is_overlay(request.dn, "managed") && self.is_in_data(request.dn) {
+            return self.add_listed::<ManagedRule>(request);
         }
         if is_overlay(request.dn, "numbers") && self.is_in_data(request.dn) {
             return self.add_listed::<NumbersRule>(request);
@@ -375,6 +380,7 @@ impl<T: Write> Run<'_, T> {
             DDS => state.settings.dds = None,
             NUMBERS => state.settings.numbers.clear(),
             LINKED => state.settings.linked.clear(),
+            MANAGED => state.settings.managed.clear(),
             AUTOMEMBER => state.settings.automember.clear(),
             REFINT => state.settings.refint = None,
             MEMBER_OF => state.settings.member_of = None,
@@ -471,6 +477,9 @@ impl<T: Write> Run<'_, T> {
         if name.eq_ignore_ascii_case(linked::ATTRIBUTE) {
             return Ok(Target::Linked);
         }
+        if name.eq_ignore_ascii_case(managed::ATTRIBUTE) {
+            return Ok(Target::Managed);
+        }
         if name.eq_ignore_ascii_case(numbers::ATTRIBUTE) {
             return Ok(Target::Numbers);
         }
@@ -528,6 +537,7 @@ enum Target {
     Numbers,
     Automember,
     Linked,
+    Managed,
     Access,
     AuthzRegexps,
     Limits,
@@ -548,6 +558,7 @@ impl Target {
             Target::Dynlist => dynlist::ATTRIBUTE,
             Target::Numbers => numbers::ATTRIBUTE,
             Target::Linked => linked::ATTRIBUTE,
+            Target::Managed => managed::ATTRIBUTE,
             Target::Automember => automember::ATTRIBUTE,
             Target::Access => ACCESS,
             Target::AuthzRegexps => AUTHZ_REGEXP,
@@ -572,6 +583,7 @@ impl Target {
             Target::Dynlist => &[DYNLIST],
             Target::Numbers => &[NUMBERS],
             Target::Linked => &[LINKED],
+            Target::Managed => &[MANAGED],
             Target::Automember => &[AUTOMEMBER],
             Target::Referring => &[REFINT],
             Target::Access => &[DATA, FRONTEND],

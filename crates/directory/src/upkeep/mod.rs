@@ -3,3 +3,4 @@
 mod automember;
 mod expiry;
 mod found;
+mod managed;

@@ -29,6 +29,7 @@ mod large_attributes;
 mod large_trees;
 mod linked;
 mod made;
+mod managed;
 mod member_of;
 mod model;
 mod names;

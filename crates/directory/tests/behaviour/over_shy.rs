@@ -28,6 +28,7 @@ mod indexes;
 mod large_attributes;
 mod linked;
 mod made;
+mod managed;
 mod member_of;
 mod model;
 mod names;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use sapwood_directory::{
     AutomemberRule, ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
-    IndexDefinition, LinkedRule, NumbersRule, UniqueRule, ValueSortRule,
+    IndexDefinition, LinkedRule, ManagedRule, NumbersRule, UniqueRule, ValueSortRule,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
@@ -38,6 +38,12 @@ const LINKED_VALUE: &str = "sapwoodLinked";
 const AUTOMEMBER: &str = "olcOverlay={9}automember,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
 const AUTOMEMBER_URI: &str = "sapwoodAutomemberURI";
+/// The entry of managed entries.
+const MANAGED: &str = "olcOverlay={12}managed,olcDatabase={1}mdb,cn=config";
+/// Its attribute that has the rules.
+const MANAGED_URI: &str = "sapwoodManagedURI";
+/// The attributes by which entries that were made, and those that they were made of, name each other.
+const MANAGED_LINKS: [&str; 2] = ["mepManagedEntry", "mepManagedBy"];
 /// The entry of rules of numbers.
 const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=config";
 /// Its attribute that has them.
@@ -185,6 +191,28 @@ fn words(action: &RuleAction) -> Vec<String> {
             vec![
                 "add".into(),
                 DataRuleKind::Automember.word().into(),
+                name,
+                rule.to_string(),
+            ]
+        }
+        RuleAction::Add(AddedRule::Managed {
+            template,
+            below,
+            filter,
+            base,
+            name,
+        }) => {
+            let rule = ManagedRule {
+                template: template.clone(),
+                below: below.clone(),
+                filter: filter.clone(),
+                base: base.clone().unwrap_or_default(),
+                name: String::new(),
+            };
+            let name = name.clone().unwrap_or_default();
+            vec![
+                "add".into(),
+                DataRuleKind::Managed.word().into(),
                 name,
                 rule.to_string(),
             ]
@@ -371,6 +399,14 @@ pub(crate) fn by_command(
             }
             rules.add_automember(&name, &rule)
         }
+        ["add", kind, name, rule] if kind == DataRuleKind::Managed.word() => {
+            let name = rules.name_of_new(DataRuleKind::Managed, name)?;
+            let mut rule: ManagedRule = rule.parse()?;
+            if name != DataRuleKind::Managed.word() {
+                rule.name.clone_from(&name);
+            }
+            rules.add_managed(&name, &rule)
+        }
         ["add", kind, name, rule] if kind == DataRuleKind::Numbers.word() => {
             let name = rules.name_of_new(DataRuleKind::Numbers, name)?;
             let mut rule: NumbersRule = rule.parse()?;
@@ -530,6 +566,30 @@ impl Rules<'_> {
         }
         match self.directory.fill_group(rule) {
             Ok(members) => Ok(format!("added: {name} (members: {members})")),
+            Err(error) => {
+                self.drop(name)?;
+                Err(format!("{error}: the rule {name} is not added"))
+            }
+        }
+    }
+
+    fn add_managed(&mut self, name: &str, rule: &ManagedRule) -> Result<String, String> {
+        let indexed = self.index(&MANAGED_LINKS.map(str::to_owned))?;
+        let value = rule.to_string();
+        match self.has(DataRuleKind::Managed)? {
+            false => {
+                let attributes = [
+                    ("objectClass", "sapwoodManagedConfig"),
+                    ("olcOverlay", "managed"),
+                    (MANAGED_URI, &value),
+                ];
+                self.add_entry(MANAGED, &attributes)?;
+            }
+            true => self.change((MANAGED, MANAGED_URI), ChangeKind::Add, &value)?,
+        }
+        self.look(name)?;
+        match self.directory.make_managed(rule) {
+            Ok(made) => Ok(format!("added: {name} (made: {made}){indexed}")),
             Err(error) => {
                 self.drop(name)?;
                 Err(format!("{error}: the rule {name} is not added"))
@@ -755,6 +815,12 @@ impl Rules<'_> {
                 let value = rules.get(rule.place).map(ToString::to_string);
                 let value = value.unwrap_or_default();
                 self.change((LINKED, LINKED_VALUE), ChangeKind::Delete, &value)?;
+            }
+            DataRuleKind::Managed => {
+                let rules = &snapshot.settings().managed;
+                let value = rules.get(rule.place).map(ToString::to_string);
+                let value = value.unwrap_or_default();
+                self.change((MANAGED, MANAGED_URI), ChangeKind::Delete, &value)?;
             }
             DataRuleKind::Numbers => {
                 let rules = &snapshot.settings().numbers;

@@ -177,8 +177,8 @@ impl Rule for Linked {
         let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
         let mut had = self.links(sources, &old).map_err(damaged)?;
         let mut has = self.links(sources, &new).map_err(damaged)?;
-        let was = name_of(update, &old)?;
-        let is = name_of(update, &new)?;
+        let was = update.name(&old)?;
+        let is = update.name(&new)?;
         let is_renamed = was.is_some() && was != is;
         if is_renamed && self.is_large(update.state, &old) {
             let name = update.schema.type_of(self.link).name();
@@ -227,21 +227,4 @@ impl Linked {
         }
         Ok(false)
     }
-}
-
-/// The DN of an entry on a side, as written.
-fn name_of<R: Read>(update: &mut After<'_, R>, side: &Side<'_>) -> Result<Option<String>> {
-    let Some([entry, _]) = &side.records else {
-        return Ok(None);
-    };
-    let id = update.id;
-    let rdn = entry
-        .rdn()
-        .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-    let mut dn = rdn.to_owned();
-    if let Some(above) = update.names.superior(update.view, entry.parent())? {
-        dn.push(',');
-        dn.push_str(&above.dn);
-    }
-    Ok(Some(dn))
 }

@@ -23,6 +23,7 @@ use self::constraint::Constraint;
 use self::dds::Dds;
 use self::dynlist::Dynlist;
 use self::linked::Linked;
+use self::managed::Managed;
 use self::member_of::MemberOf;
 use self::numbers::Numbers;
 use self::password_policy::PasswordRule;
@@ -33,6 +34,7 @@ use super::draft::Draft;
 use super::violations::RuleViolations;
 use crate::access::Requester;
 use crate::accounts::Forgotten;
+use crate::config::ManagedRule;
 use crate::engine::{EntryId, Index, IndexKind, Read, Write};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -212,6 +214,7 @@ rules! {
     Numbers numbers
     Automember automember
     Linked linked
+    Managed managed
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -277,6 +280,23 @@ pub(crate) struct After<'a, R> {
 }
 
 impl<R: Read> After<'_, R> {
+    /// The DN that the entry has on a side, as written.
+    fn name(&mut self, side: &Side<'_>) -> Result<Option<String>> {
+        let Some([entry, _]) = &side.records else {
+            return Ok(None);
+        };
+        let id = self.id;
+        let rdn = entry
+            .rdn()
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let mut dn = rdn.to_owned();
+        if let Some(above) = self.names.superior(self.view, entry.parent())? {
+            dn.push(',');
+            dn.push_str(&above.dn);
+        }
+        Ok(Some(dn))
+    }
+
     /// Whether an entry has another name than before, not only another way to write it.
     fn is_renamed(&self, old: &Entry<'_>, new: &Entry<'_>) -> bool {
         if old.parent() != new.parent() {
@@ -385,6 +405,14 @@ impl RuleSet {
         let linked = state.settings.linked.iter();
         let linked = linked.map(|rule| Linked::new(schema, rule).map(AnyRule::Linked));
         let made = made.chain(linked);
+        let managed = &state.settings.managed;
+        let following = (!managed.is_empty()).then(ManagedRule::following);
+        let following = following.map(|rule| Refint::new(schema, &rule).map(AnyRule::Refint));
+        let managed = match managed.as_slice() {
+            [] => None,
+            rules => Some(Managed::new(schema, state, rules).map(AnyRule::Managed)),
+        };
+        let made = made.chain(following).chain(managed);
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
