@@ -50,6 +50,10 @@ pub trait PasswordHasher: Send + Sync {
         let _ = (cleartext, words);
         false
     }
+    /// Whether passwords that are known from breaches, and those that are easy to guess, are looked for.
+    fn looks_for(&self) -> [bool; 2] {
+        [false, false]
+    }
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
     /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether

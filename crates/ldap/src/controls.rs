@@ -49,6 +49,10 @@ pub use password_policy::{
     PASSWORD_EXPIRED, PASSWORD_EXPIRING, PASSWORD_POLICY, PasswordPolicyError,
     PasswordPolicyResponse, PasswordPolicyWarning, password_policy_response,
 };
+pub use password_validation_details::{
+    CheckedRequirement, PASSWORD_VALIDATION_DETAILS, PASSWORD_VALIDATION_DETAILS_RESPONSE,
+    PasswordValidation, PasswordValidationDetails, password_validation_response,
+};
 pub use permissive_modify::PERMISSIVE_MODIFY;
 pub use persistent_search::{
     ChangeType, ChangeTypes, ENTRY_CHANGE_NOTIFICATION, EntryChange, PERSISTENT_SEARCH,
@@ -154,6 +158,7 @@ known_controls! {
     NonTransactional non_transactional
     PagedResults paged_results
     PasswordPolicy password_policy
+    PasswordValidationDetails password_validation_details
     PermissiveModify permissive_modify
     PersistentSearch persistent_search
     PostRead post_read

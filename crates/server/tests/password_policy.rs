@@ -398,6 +398,144 @@ fn users_change_passwords_as_the_policy_says() {
     bench.change(&[(Replace, "userPassword", &["x"])]);
 }
 
+/// What is asked of a password when the policy is that of the test of details, and which of it is so.
+fn checked(is_long: bool, is_secret: bool, is_strong: bool) -> PasswordValidation {
+    let requirement = |description: &str, length, is_met| CheckedRequirement {
+        description: description.to_owned(),
+        length,
+        is_met,
+    };
+    PasswordValidation::Checked(vec![
+        requirement("The password has at least 8 bytes.", Some((8, 0)), is_long),
+        requirement("The password is not known from a breach.", None, is_secret),
+        requirement("The password is hard to guess.", None, is_strong),
+    ])
+}
+
+#[test]
+fn what_is_asked_of_a_password_is_told() {
+    let rules = [
+        ("pwdMinLength", "8"),
+        ("pwdMaxAge", "1000"),
+        ("pwdCheckQuality", "2"),
+        ("pwdSafeModify", "TRUE"),
+        ("pwdMustChange", "TRUE"),
+    ];
+    let bench = Bench::with(&rules, "strength_min = 3\n");
+    const TELL: (&str, bool, Option<&[u8]>) = (PASSWORD_VALIDATION_DETAILS, true, None);
+    #[track_caller]
+    fn told(answer: &Answer, code: ResultCode, details: PasswordValidationDetails) {
+        answer.expect(code);
+        let mut value = Vec::new();
+        details.encode(&mut value);
+        let expected = (PASSWORD_VALIDATION_DETAILS_RESPONSE.to_owned(), value);
+        assert!(
+            answer.controls.contains(&expected),
+            "{answer:?} {details:?}"
+        );
+    }
+    let looked_at = |validation| PasswordValidationDetails {
+        validation,
+        misses_current: false,
+        must_change: false,
+        expires_in: Some(1000),
+    };
+    let not_told = |validation, misses_current| PasswordValidationDetails {
+        validation,
+        misses_current,
+        must_change: false,
+        expires_in: None,
+    };
+    let change = |client: &mut Client, changes: &[Change<'_>]| {
+        client.tell(&requests::with(&modify(5, ANN, changes), &[TELL]))
+    };
+    let by_modify = |client: &mut Client, old: &str, new: &str| {
+        let (delete, add) = ([old], [new]);
+        let changes = [
+            (Delete, "userPassword", &delete[..]),
+            (Add, "userPassword", &add[..]),
+        ];
+        change(client, &changes)
+    };
+    let mut ann = bench.ann("first password");
+    let refused = ResultCode::ConstraintViolation;
+    for (new, validation) in [
+        ("short", checked(false, true, false)),
+        ("a known password", checked(true, false, true)),
+        ("password1", checked(true, true, false)),
+    ] {
+        let answer = by_modify(&mut ann, "first password", new);
+        told(&answer, refused, looked_at(validation));
+    }
+    // Who does not show that they know the password is told nothing of what is asked.
+    let alone = [(Replace, "userPassword", &["short"][..])];
+    let unknown = not_told(PasswordValidation::NotAttempted, true);
+    let answer = change(&mut ann, &alone);
+    told(
+        &answer,
+        ResultCode::InsufficientAccessRights,
+        unknown.clone(),
+    );
+    let answer = by_modify(&mut ann, "guessed", "short");
+    told(&answer, ResultCode::UnwillingToPerform, unknown);
+    let good = "seven purple llamas hum";
+    let answer = by_modify(&mut ann, "first password", good);
+    told(
+        &answer,
+        ResultCode::Success,
+        looked_at(checked(true, true, true)),
+    );
+    // The same by Password Modify.
+    for (old, new, code, details) in [
+        (
+            "guessed",
+            "short",
+            ResultCode::InvalidCredentials,
+            not_told(PasswordValidation::NotAttempted, false),
+        ),
+        (
+            good,
+            "short",
+            refused,
+            looked_at(checked(false, true, false)),
+        ),
+    ] {
+        let mut value = Vec::new();
+        PasswordModify {
+            user_identity: None,
+            old_password: Some(old.as_bytes()),
+            new_password: Some(new.as_bytes()),
+        }
+        .encode(&mut value);
+        let request = sapwood_ldap::message::ExtendedRequest {
+            name: PASSWORD_MODIFY,
+            value: Some(&value),
+        };
+        let answer = ann.ask_with(Request::Extended(request), &[TELL]);
+        told(&answer, code, details);
+    }
+    // Passwords that nobody looks at.
+    let mut admin = bench.server.admin();
+    let answer = change(&mut admin, &[(Replace, "sn", &["y"])]);
+    told(
+        &answer,
+        ResultCode::Success,
+        not_told(PasswordValidation::NoPassword, false),
+    );
+    let several = not_told(PasswordValidation::SeveralPasswords, false);
+    let answer = change(&mut admin, &[(Replace, "userPassword", &["one", "two"])]);
+    told(&answer, refused, several);
+    let reset = PasswordValidationDetails {
+        must_change: true,
+        ..looked_at(PasswordValidation::NotAttempted)
+    };
+    let answer = change(&mut admin, &[(Replace, "userPassword", &["x"])]);
+    told(&answer, ResultCode::Success, reset);
+    let search = requests::search(8, SUFFIX, Scope::Base, "(objectClass=*)");
+    let answer = admin.tell(&requests::with(&search, &[TELL]));
+    answer.expect(ResultCode::UnavailableCriticalExtension);
+}
+
 /// Of who may not change the password each guess was compared, and answered.
 #[test]
 fn who_may_not_change_a_password_cannot_try_it_with_a_change() {

@@ -1,6 +1,8 @@
 //! What a policy says of a new password before it is hashed: only then it can be looked at.
 
-use sapwood_ldap::controls::PasswordPolicyError;
+use sapwood_ldap::controls::{
+    CheckedRequirement, PasswordPolicyError, PasswordValidation, PasswordValidationDetails,
+};
 use sapwood_ldap::result::ResultCode;
 
 use super::{Account, PasswordPolicy, history};
@@ -185,6 +187,58 @@ impl PasswordChange {
             )
             .into()),
         }
+    }
+
+    /// What is asked of the new value, in clear text or stored, and whether it is so. Who does not know the old password
+    /// is not to be told, as [`check_new`](Self::check_new) says.
+    #[must_use]
+    pub fn details(&self, given: &[u8], hasher: &dyn PasswordHasher) -> PasswordValidationDetails {
+        let policy = &self.policy;
+        PasswordValidationDetails {
+            validation: self.validation(given, hasher),
+            misses_current: false,
+            must_change: policy.must_change && self.is_admin && self.is_there,
+            expires_in: (policy.max_age > 0)
+                .then(|| u32::try_from(policy.max_age).unwrap_or(u32::MAX)),
+        }
+    }
+
+    fn validation(&self, given: &[u8], hasher: &dyn PasswordHasher) -> PasswordValidation {
+        let policy = &self.policy;
+        let is_stored = hasher.is_hashed(given);
+        if self.is_admin || policy.check_quality == 0 || is_stored && policy.check_quality == 1 {
+            return PasswordValidation::NotAttempted;
+        }
+        let requirement = |description: &str, is_met| CheckedRequirement {
+            description: description.to_owned(),
+            length: None,
+            is_met,
+        };
+        if is_stored {
+            let description = "The password comes in clear text, so that it can be looked at.";
+            return PasswordValidation::Checked(vec![requirement(description, false)]);
+        }
+        let (least, most) = (policy.min_length.max(1), policy.max_length);
+        let length = match most {
+            0 => format!("The password has at least {least} bytes."),
+            _ => format!("The password has at least {least} and at most {most} bytes."),
+        };
+        let mut checked = vec![CheckedRequirement {
+            length: Some((least, most)),
+            ..requirement(&length, policy.check_quality(given, false).is_ok())
+        }];
+        let [breaches, guesses] = hasher.looks_for();
+        // A list that cannot be read is told of where the password is refused.
+        if breaches && let Ok(is_breached) = hasher.is_breached(given) {
+            let description = "The password is not known from a breach.";
+            checked.push(requirement(description, !is_breached));
+        }
+        if guesses {
+            let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+            let is_guessable = hasher.is_guessable(given, &words);
+            checked.push(requirement("The password is hard to guess.", !is_guessable));
+        }
+        PasswordValidation::Checked(checked)
     }
 
     /// How long a password is that is made for the entry, when `usual` is what the policy does not say otherwise.

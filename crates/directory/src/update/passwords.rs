@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use sapwood_ldap::controls::PasswordValidationDetails;
 use sapwood_ldap::list::{Attribute, AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
@@ -122,6 +123,25 @@ impl PasswordHashing {
             })
         });
         self
+    }
+
+    /// What the policy that governs the change asks of the new password, and whether it is so; none where no policy
+    /// governs it, or it brings no password or several.
+    #[must_use]
+    pub fn details(
+        &self,
+        schema: &Schema,
+        hasher: &dyn PasswordHasher,
+    ) -> Option<PasswordValidationDetails> {
+        let (Some(governed), UpdateRequest::Message(bytes)) = (&self.governed, &self.request)
+        else {
+            return None;
+        };
+        let message = RequestMessage::decode(bytes).ok()?;
+        match given(&message.op, schema)[..] {
+            [only] => Some(governed.change.details(only, hasher)),
+            _ => None,
+        }
     }
 
     /// Hashes one password, and breaks with the update when there are no more. The first step looks for them.

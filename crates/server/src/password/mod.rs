@@ -286,6 +286,10 @@ impl sapwood_directory::PasswordHasher for Hasher {
         self.strength_min > 0 && strength::strength(cleartext, words) < self.strength_min
     }
 
+    fn looks_for(&self) -> [bool; 2] {
+        [self.breached.is_some(), self.strength_min > 0]
+    }
+
     fn is_hashed(&self, value: &[u8]) -> bool {
         is_hashed(value)
     }

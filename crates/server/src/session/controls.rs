@@ -1,4 +1,4 @@
-//! Which controls a request takes on this connection, and what Get Server ID and the control of password policies add
+//! Which controls a request takes on this connection, and what Get Server ID and the controls of passwords add
 //! to the answers. What other controls ask for stands with the operation: `RequestControls` says it decoded.
 
 use std::borrow::Cow;
@@ -7,7 +7,8 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{Extension, Outcome};
 use sapwood_ldap::controls::{
     ControlSet, ControlsBuf, KnownControl, PasswordPolicyError, PasswordPolicyResponse,
-    RequestControls, password_policy_response, server_id_response,
+    PasswordValidation, RequestControls, password_policy_response, password_validation_response,
+    server_id_response,
 };
 use sapwood_ldap::extended::START_TRANSACTION;
 use sapwood_ldap::message::{Request, RequestMessage};
@@ -15,6 +16,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::extended::ExtendedOperation;
 use super::ids::Wish;
+use super::password_policy::not_validated;
 use super::{Session, what_failed};
 use crate::extensions;
 
@@ -91,6 +93,9 @@ impl<E: Engine> Session<E> {
                 Some(()) => what_failed::suspects(controls),
                 None => ControlSet::EMPTY,
             },
+            validation: controls
+                .password_validation_details
+                .map(|()| Box::new(not_validated(PasswordValidation::NotAttempted))),
         };
         if wish != Wish::default() {
             self.operations.wishes.insert(id, wish);
@@ -122,6 +127,11 @@ impl<E: Engine> Session<E> {
             };
             response.encode(&mut value);
             controls.push(password_policy_response(&value));
+        }
+        if let Some(details) = wish.validation {
+            let mut value = Vec::new();
+            details.encode(&mut value);
+            controls.push(password_validation_response(&value));
         }
         let failed = what_failed::told(what_failed::culprit(code, wish.failed).into_iter());
         Cow::Owned([own, controls.view().as_ber(), failed.view().as_ber()].concat())

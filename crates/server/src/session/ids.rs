@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use sapwood_ldap::controls::ControlSet;
+use sapwood_ldap::controls::{ControlSet, PasswordValidationDetails};
 
 /// Message ids, each once.
 pub(super) type MessageIds = HashSet<u32, Spread>;
@@ -12,7 +12,7 @@ pub(super) type MessageIds = HashSet<u32, Spread>;
 pub(super) type Wishes = HashMap<u32, Wish, Spread>;
 
 /// What one request wants its response to carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     /// The server's name.
     pub(super) name: bool,
@@ -20,6 +20,8 @@ pub(super) struct Wish {
     pub(super) policy: bool,
     /// Which control an error comes from, if one of these.
     pub(super) failed: ControlSet,
+    /// What came of looking at its password, as far as that is known.
+    pub(super) validation: Option<Box<PasswordValidationDetails>>,
 }
 
 /// Spreads ids over a table by multiplying them with a secret number: quickly, and without anybody being able to choose

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{AccountChange, Outcome, Requester, Snapshot, StoreSet, UpdateRequest};
+use sapwood_ldap::controls::PasswordValidationDetails;
 
 use super::awaited::Awaited;
 use super::bind::{Authorization, Challenged, Hashing, Verdict};
@@ -127,6 +128,8 @@ pub(crate) enum Completion<E: Engine> {
 pub(crate) struct Hashed {
     /// The update, or the outcome if it is refused.
     pub(super) request: Result<UpdateRequest, Outcome>,
+    /// What came of looking at the password, if the client wants to know.
+    pub(super) details: Option<PasswordValidationDetails>,
     /// The requester.
     pub(super) by: Arc<Requester>,
     pub(super) reply: Reply,

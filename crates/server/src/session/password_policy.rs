@@ -12,7 +12,8 @@ use sapwood_directory::{
 };
 use sapwood_ldap::controls::{
     Control, ControlsBuf, PASSWORD_EXPIRED, PASSWORD_EXPIRING, PasswordPolicyError,
-    PasswordPolicyResponse, PasswordPolicyWarning, password_policy_response,
+    PasswordPolicyResponse, PasswordPolicyWarning, PasswordValidation, PasswordValidationDetails,
+    password_policy_response,
 };
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::extended::{CANCEL, PASSWORD_MODIFY, START_TLS, WHO_AM_I};
@@ -244,6 +245,38 @@ impl<E: Engine> Session<E> {
         self.put_policy(response, &mut controls);
         outcome.controls = controls.view().as_ber().to_vec();
         self.answer_bind(id, &outcome);
+    }
+}
+
+/// The details of a password that nobody has looked at.
+pub(super) fn not_validated(validation: PasswordValidation) -> PasswordValidationDetails {
+    PasswordValidationDetails {
+        validation,
+        misses_current: false,
+        must_change: false,
+        expires_in: None,
+    }
+}
+
+/// What is told of the details of a password whose change comes to this: who has not shown that they know the old one
+/// learns nothing of what is asked of a new one.
+pub(super) fn told(
+    details: PasswordValidationDetails,
+    outcome: Option<&Outcome>,
+) -> PasswordValidationDetails {
+    use PasswordPolicyError::{
+        InsufficientPasswordQuality, MustSupplyOldPassword, PasswordInHistory, PasswordTooLong,
+        PasswordTooShort,
+    };
+    match outcome.map(|outcome| outcome.password_policy) {
+        None
+        | Some(Some(
+            InsufficientPasswordQuality | PasswordInHistory | PasswordTooLong | PasswordTooShort,
+        )) => details,
+        Some(error) => PasswordValidationDetails {
+            misses_current: error == Some(MustSupplyOldPassword),
+            ..not_validated(PasswordValidation::NotAttempted)
+        },
     }
 }
 

@@ -7,14 +7,14 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Identity, Outcome, PasswordHashing, RequestView, Requester, StoreSet, Update, UpdateRequest,
 };
-use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::controls::{PasswordValidation, PasswordValidationDetails, RequestControls};
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::bind::{Hashing, stopped};
 use super::fetch::Reader;
 use super::log::{self, LoggedName};
-use super::password_policy::governed;
+use super::password_policy::{governed, not_validated, told};
 use super::tree_delete::COPIES;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::{AnswerRoom, Share};
@@ -71,6 +71,9 @@ impl<E: Engine> Session<E> {
             }
         }
         let has_cleartext = is_bound && self.is_to_be_hashed(&message.op);
+        if controls.password_validation_details.is_some() {
+            self.count_passwords(id, passwords_of(&message.op).given);
+        }
         let share = match transaction.map(|at| self.tried_bytes(at)) {
             // It only waits, in the memory of transactions.
             Some(None) if !has_cleartext => Share::default(),
@@ -169,6 +172,18 @@ impl<E: Engine> Session<E> {
         self.output.answers_due += 1;
     }
 
+    /// Says of an update that is to tell what came of looking at its password that it brings none, or several.
+    fn count_passwords(&mut self, id: u32, count: usize) {
+        let validation = match count {
+            0 => PasswordValidation::NoPassword,
+            1 => return,
+            _ => PasswordValidation::SeveralPasswords,
+        };
+        if let Some(wish) = self.operations.wishes.get_mut(&id) {
+            wish.validation = Some(Box::new(not_validated(validation)));
+        }
+    }
+
     /// Puts updates into the writer's queue.
     pub(super) fn submit(&mut self, unit: Unit<E>) {
         if unit.updates.is_empty() {
@@ -198,11 +213,15 @@ impl<E: Engine> Session<E> {
         self.end_hashing();
         let Hashed {
             request,
+            details,
             reply,
             by,
             transaction,
             share,
         } = hashed;
+        if let (Some(details), Some(wish)) = (details, self.operations.wishes.get_mut(&reply.id)) {
+            wish.validation = Some(Box::new(told(details, request.as_ref().err())));
+        }
         let mut unit = Unit::default();
         match (request, transaction) {
             (Err(outcome), _) => self.answer_update(reply, outcome),
@@ -259,9 +278,10 @@ impl<E: Engine> Session<E> {
         share: Share,
     ) {
         let (id, session, whose) = (reply.id, self.completions.clone(), by.clone());
-        let done = move |request| {
+        let done = move |request, details| {
             let _ = session.send(Completion::Hashed(Box::new(Hashed {
                 request,
+                details,
                 by: whose,
                 reply,
                 transaction,
@@ -276,7 +296,9 @@ impl<E: Engine> Session<E> {
         &mut self,
         id: u32,
         (request, by): (UpdateRequest, &Arc<Requester>),
-        done: impl FnOnce(Result<UpdateRequest, Outcome>) + Send + 'static,
+        done: impl FnOnce(Result<UpdateRequest, Outcome>, Option<PasswordValidationDetails>)
+        + Send
+        + 'static,
     ) {
         let directory = self.service.directory.clone();
         let hasher = self.hasher();
@@ -293,6 +315,9 @@ impl<E: Engine> Session<E> {
             // The old one and the one that there is are compared, and what was used before, as the policy says.
             work = work.and(password::hash_work().times(2));
         }
+        let wish = self.operations.wishes.get(&id);
+        let wants_details = wish.is_some_and(|wish| wish.validation.is_some());
+        let mut details = None;
         let mut waits = Some((PasswordHashing::new(request), done));
         self.have_hashed(id, work, move |turn| {
             let Some((hashing, done)) = waits.take() else {
@@ -304,9 +329,14 @@ impl<E: Engine> Session<E> {
                 // Here it may wait for what is not at hand.
                 (Turn::Step, Some(requester)) => {
                     let values_max = hasher.limits.values_max;
-                    governed(&directory, &requester, hashing.request(), values_max)
-                        .map(|change| ControlFlow::Continue(hashing.governed(change)))
-                        .map_err(|error| refusal(&error))
+                    let change = governed(&directory, &requester, hashing.request(), values_max);
+                    change.map_err(|error| refusal(&error)).map(|change| {
+                        let hashing = hashing.governed(change);
+                        if wants_details {
+                            details = hashing.details(&directory.schema(), &hasher);
+                        }
+                        ControlFlow::Continue(hashing)
+                    })
                 }
             };
             let hashed = match stepped {
@@ -317,7 +347,7 @@ impl<E: Engine> Session<E> {
                 Ok(ControlFlow::Break(request)) => Ok(request),
                 Err(outcome) => Err(outcome),
             };
-            done(hashed);
+            done(hashed, details.take());
             ControlFlow::Break(())
         });
     }
@@ -409,6 +439,8 @@ fn cleartext_of(attribute: &Attribute<'_>) -> usize {
 struct Passwords {
     /// Those in clear text that it adds or replaces with. (A value to delete is compared with what is stored.)
     cleartext: usize,
+    /// Those that it adds or replaces with, in whatever form.
+    given: usize,
     /// Whether it touches any.
     has_any: bool,
 }
@@ -419,6 +451,7 @@ fn passwords_of(request: &Request<'_>) -> Passwords {
         if is_password(attribute.description) {
             passwords.has_any = true;
             if is_given {
+                passwords.given += attribute.values.iter().count();
                 passwords.cleartext += cleartext_of(&attribute);
             }
         }

@@ -577,7 +577,7 @@ impl<E: Engine> Session<E> {
                 ..
             } = operation;
             let session = self.completions.clone();
-            let done = move |hashed: Result<UpdateRequest, Outcome>| {
+            let done = move |hashed: Result<UpdateRequest, Outcome>, _| {
                 if let (Err(outcome), Some(record)) = (&hashed, &mut record) {
                     record.settle(outcome);
                 }

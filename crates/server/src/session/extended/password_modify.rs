@@ -35,7 +35,8 @@ pub(super) const fn operations<E: Engine>() -> &'static [ExtendedOperation<E>] {
                 .with(KnownControl::TransactionSpecification)
                 .with(KnownControl::NonTransactional)
                 .with(KnownControl::EagerTransaction)
-                .with(KnownControl::ProxiedAuthorization),
+                .with(KnownControl::ProxiedAuthorization)
+                .with(KnownControl::PasswordValidationDetails),
             run: |session, call| {
                 if let Err(outcome) =
                     session.password_modify(call.id, call.value, (call.controls, call.by))
@@ -224,6 +225,7 @@ impl<E: Engine> Session<E> {
         let mut waits = Some((dn, reply, by, transaction));
         let mut judged = governed;
         let session = self.completions.clone();
+        let (wants_details, mut details) = (controls.password_validation_details.is_some(), None);
         // What the old password matches must still be there when the update is applied.
         let mut replaces = None;
         let job = move |turn| {
@@ -242,7 +244,10 @@ impl<E: Engine> Session<E> {
                         let reason = "the old password is not the current one";
                         Err(Outcome::new(ResultCode::InvalidCredentials, reason))
                     }
-                    None => match judged.take().map(|change| change.check_new(&new, &hasher)) {
+                    None => match judged.take().map(|change| {
+                        details = wants_details.then(|| change.details(&new, &hasher));
+                        change.check_new(&new, &hasher)
+                    }) {
                         Some(Err(outcome)) => Err(outcome),
                         _ => match used.pop_front() {
                             Some(used) if hasher.matches(&new, &used) => {
@@ -267,6 +272,7 @@ impl<E: Engine> Session<E> {
                 });
                 let _ = session.send(Completion::Hashed(Box::new(Hashed {
                     request,
+                    details: details.take(),
                     by,
                     reply,
                     transaction,
