@@ -448,7 +448,8 @@ fn attribute_scoped_query() {
 
 #[test]
 fn controls_of_pingdirectory() {
-    let (_folder, server) = serve();
+    let (folder, server) = serve();
+    folder.sapwood_ok("rule", &["add", "dds"]);
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let jar = tests.join("target/jars/unboundid-ldapsdk-7.0.1.jar");
     assert!(
