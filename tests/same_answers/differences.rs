@@ -28,7 +28,7 @@ const KINDS: [Kind; 21] = [
         excuse: forget_repetitions,
     },
     Kind {
-        heading: "Approximate matching is equality matching",
+        heading: "Approximate matching goes by other sounds",
         excuse: approximate_matching,
     },
     Kind {

@@ -387,6 +387,7 @@ pub(crate) fn place_of<'i>(
         "eq" => Some(&mut indexes.equality),
         "pres" => Some(&mut indexes.presence),
         "sub" => Some(&mut indexes.substring),
+        "approx" => Some(&mut indexes.approximate),
         "ord" => Some(&mut indexes.ordering),
         _ => None,
     }
@@ -427,6 +428,7 @@ pub(crate) fn store<W: Write>(txn: &mut W, state: &mut State) -> engine::Result<
             ("eq", indexes.equality),
             ("pres", indexes.presence),
             ("sub", indexes.substring),
+            ("approx", indexes.approximate),
             ("ord", indexes.ordering),
         ] {
             match completeness {

@@ -37,7 +37,7 @@ const FILED_VALUES: usize = 10_000;
 pub struct IndexStatus {
     /// The attribute type's name.
     pub attribute: String,
-    /// `eq`, `pres`, `sub` or `ord`.
+    /// `eq`, `pres`, `sub`, `approx` or `ord`.
     pub kind: &'static str,
     /// Whether searches use it; otherwise it is still being built.
     pub is_complete: bool,
@@ -63,6 +63,7 @@ impl<E: Engine> Directory<E> {
                 ("eq", indexes.equality, of(IndexKind::Equality)),
                 ("pres", indexes.presence, of(IndexKind::Presence)),
                 ("sub", indexes.substring, of(IndexKind::Substring)),
+                ("approx", indexes.approximate, of(IndexKind::Approximate)),
                 ("ord", indexes.ordering, Table::Order(indexes.number).name()),
             ] {
                 if completeness != Completeness::Absent {

@@ -13,25 +13,29 @@ pub struct IndexDefinition {
     pub presence: bool,
     /// Substrings.
     pub substring: bool,
+    /// Approximate matches.
+    pub approximate: bool,
     /// Ordering: `>=`, `<=`, sorting.
     pub ordering: bool,
 }
 
 /// The kinds of index with their words; ordering is kept in a table of its own.
-pub(crate) const KIND_WORDS: [(&str, Option<IndexKind>); 4] = [
+pub(crate) const KIND_WORDS: [(&str, Option<IndexKind>); 5] = [
     ("eq", Some(IndexKind::Equality)),
     ("pres", Some(IndexKind::Presence)),
     ("sub", Some(IndexKind::Substring)),
+    ("approx", Some(IndexKind::Approximate)),
     ("ord", None),
 ];
 
 impl IndexDefinition {
     /// The kinds by their words in configuration, and whether each is wanted.
-    pub fn kinds(&self) -> [(&'static str, bool); 4] {
+    pub fn kinds(&self) -> [(&'static str, bool); 5] {
         [
             ("eq", self.equality),
             ("pres", self.presence),
             ("sub", self.substring),
+            ("approx", self.approximate),
             ("ord", self.ordering),
         ]
     }
@@ -59,12 +63,12 @@ impl IndexDefinition {
                 // One index serves them all.
                 "sub" | "subinitial" | "subany" | "subfinal" => kind.substring = true,
                 "ord" => kind.ordering = true,
-                "approx" => {
-                    return Err(
-                        "approx: approximate matches are equality matches, which eq serves".into(),
-                    );
+                "approx" => kind.approximate = true,
+                _ => {
+                    return Err(format!(
+                        "'{name}' is no kind of index: eq, pres, sub, approx, ord"
+                    ));
                 }
-                _ => return Err(format!("'{name}' is no kind of index: eq, pres, sub, ord")),
             }
         }
         let definition = |attribute: &str| match attribute {
@@ -89,6 +93,7 @@ impl IndexDefinition {
                     known.equality |= definition.equality;
                     known.presence |= definition.presence;
                     known.substring |= definition.substring;
+                    known.approximate |= definition.approximate;
                     known.ordering |= definition.ordering;
                 }
                 None => merged.push(definition),

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::engine::{AttributeNo, CommitNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, NormalDn, Schema, SubstringPattern,
+    for_each_code,
 };
 use crate::steps;
 
@@ -50,6 +51,8 @@ pub(crate) struct AttributeIndexes {
     pub(crate) presence: Completeness,
     /// Substrings.
     pub(crate) substring: Completeness,
+    /// Approximate matches.
+    pub(crate) approximate: Completeness,
     /// Ordering: in [`Table::Order`].
     pub(crate) ordering: Completeness,
 }
@@ -84,6 +87,7 @@ impl IndexSet {
                     number,
                     equality: Completeness::Absent,
                     presence: Completeness::Absent,
+                    approximate: Completeness::Absent,
                     substring: Completeness::Absent,
                     ordering: Completeness::Absent,
                 });
@@ -104,6 +108,7 @@ impl AttributeIndexes {
         match kind {
             IndexKind::Equality => self.equality,
             IndexKind::Presence => self.presence,
+            IndexKind::Approximate => self.approximate,
             IndexKind::Substring => self.substring,
         }
     }
@@ -134,6 +139,10 @@ pub(crate) fn can_index(
             Some(_) => Err("its equality rule cannot be indexed"),
             None => Err("it has no equality rule"),
         },
+        IndexKind::Approximate => match attribute_type.equality() {
+            Some(rule) if rule.sounds() => Ok(()),
+            _ => Err("its values are no words: approximate matches are equality matches"),
+        },
         IndexKind::Substring => match attribute_type.substrings() {
             Some(_) => Ok(()),
             None => Err("it has no substrings rule"),
@@ -161,6 +170,15 @@ pub(crate) fn for_each_key(
             if rule.normalise(schema, value, scratch).is_ok() {
                 shorten(scratch);
                 each(scratch);
+            }
+        }
+        IndexKind::Approximate => {
+            let rule = attribute_type.equality().filter(|rule| rule.sounds());
+            let Some(rule) = rule else {
+                return;
+            };
+            if rule.normalise(schema, value, scratch).is_ok() {
+                for_each_code(scratch, |code| each(code.as_bytes()));
             }
         }
         IndexKind::Substring => {

@@ -42,9 +42,10 @@ impl<'r> Side<'r> {
 }
 
 /// The kinds of index that are posting lists.
-pub(crate) const KINDS: [IndexKind; 3] = [
+pub(crate) const KINDS: [IndexKind; 4] = [
     IndexKind::Equality,
     IndexKind::Presence,
+    IndexKind::Approximate,
     IndexKind::Substring,
 ];
 

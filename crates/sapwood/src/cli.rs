@@ -107,7 +107,7 @@ pub(crate) struct Init {
     /// Read the administrator's password from the first line of a file; without it one is generated and printed once
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
-    /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"; replaces the usual set
+    /// Attributes and kinds of index (eq, pres, sub, approx, ord), such as "cn,mail eq,sub"; replaces the usual set
     #[arg(long = "index", value_name = "SPEC")]
     pub(crate) indexes: Vec<IndexSpec>,
     /// Add definitions to the schema: those of a file, a '.schema' file as OpenLDAP has them or LDIF, or those with a
@@ -447,7 +447,7 @@ pub(crate) struct Index {
     pub(crate) folder: PathBuf,
     /// What to do
     pub(crate) action: IndexAction,
-    /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"
+    /// Attributes and kinds of index (eq, pres, sub, approx, ord), such as "cn,mail eq,sub"
     #[arg(value_name = "SPEC", required_if_eq_any([("action", "add"), ("action", "drop")]))]
     pub(crate) specs: Vec<IndexSpec>,
 }

@@ -61,7 +61,7 @@ pub(super) struct Posting {
 pub(super) fn gram(index: Index, key: &[u8]) -> Option<Gram> {
     match index.kind {
         IndexKind::Substring => key.try_into().ok(),
-        IndexKind::Equality | IndexKind::Presence => None,
+        IndexKind::Equality | IndexKind::Presence | IndexKind::Approximate => None,
     }
 }
 

@@ -97,6 +97,8 @@ pub enum IndexKind {
     Equality,
     /// Presence: one posting list under the empty key.
     Presence,
+    /// Approximate matches: keys are how words of the value sound.
+    Approximate,
     /// Substrings: keys are 3-grams of the prepared value, with anchors at both ends.
     Substring,
 }
@@ -107,6 +109,7 @@ impl IndexKind {
         match self {
             IndexKind::Equality => "eq",
             IndexKind::Presence => "pres",
+            IndexKind::Approximate => "approx",
             IndexKind::Substring => "sub",
         }
     }

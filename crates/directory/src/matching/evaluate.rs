@@ -588,6 +588,7 @@ impl<'e> Evaluator<'e> {
                 .compare(schema, value, normal)
                 .is_some_and(Ordering::is_lt),
             Test::Substrings(pattern) => pattern.matches(schema, value, normal),
+            Test::Sounds(pattern) => pattern.matches(schema, value, normal),
             Test::AnyOf(rule, forms) => {
                 normal.clear();
                 rule.normalise(schema, value, normal).is_ok() && forms.contains(normal)
@@ -652,6 +653,7 @@ fn rule_of(test: &Test) -> Option<&'static MatchingRule> {
         | Test::AtMost(assertion)
         | Test::Before(assertion) => Some(assertion.rule()),
         Test::Substrings(pattern) => Some(pattern.rule()),
+        Test::Sounds(pattern) => Some(pattern.rule()),
         Test::AnyOf(rule, _) => Some(rule),
     }
 }

@@ -17,7 +17,7 @@ use crate::indexes::equality_key;
 use crate::large;
 use crate::schema::{
     Assertion, AttributeType, AttributeTypeId, MatchingRule, NormalDn, Purpose, RuleKind, Schema,
-    SubstringPattern,
+    SoundPattern, SubstringPattern,
 };
 use crate::steps;
 use crate::virtual_attributes::VirtualAttribute;
@@ -101,6 +101,8 @@ impl Item {
             Test::Present => 0,
             Test::Equal(assertion) if assertion.is_decided_in_place() => 1,
             Test::Substrings(_) => 4,
+            // Each letter of a value is looked at some times.
+            Test::Sounds(_) => 32,
             _ => 8,
         };
         Item {
@@ -315,6 +317,8 @@ pub(crate) enum Test {
     Before(Assertion),
     /// Has the parts.
     Substrings(SubstringPattern),
+    /// Has words that sound so.
+    Sounds(SoundPattern),
     /// Has one of these normal forms by a rule.
     AnyOf(&'static MatchingRule, HashSet<Vec<u8>>),
 }
@@ -358,17 +362,22 @@ impl<'c> Compiler<'c> {
                 Node::Constant(truth) => Node::Constant(!truth),
                 node => Node::Not(Box::new(node)),
             },
-            FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => self
-                .on_attribute(
-                    assertion.attribute,
-                    Some(assertion.value),
-                    |attribute_type| {
-                        let rule = attribute_type.equality()?;
-                        Some(Test::Equal(
-                            rule.assertion(self.schema, assertion.value).ok()?,
-                        ))
-                    },
-                ),
+            FilterView::EqualityMatch(assertion) => self.on_attribute(
+                assertion.attribute,
+                Some(assertion.value),
+                |attribute_type| self.equal(attribute_type, assertion.value),
+            ),
+            FilterView::ApproxMatch(assertion) => self.on_attribute(
+                assertion.attribute,
+                Some(assertion.value),
+                |attribute_type| {
+                    let rule = attribute_type.equality()?;
+                    match SoundPattern::new(rule, self.schema, assertion.value).ok()? {
+                        Some(pattern) => Some(Test::Sounds(pattern)),
+                        None => self.equal(attribute_type, assertion.value),
+                    }
+                },
+            ),
             FilterView::GreaterOrEqual(assertion) => self.on_attribute(
                 assertion.attribute,
                 Some(assertion.value),
@@ -400,6 +409,12 @@ impl<'c> Compiler<'c> {
             FilterView::ExtensibleMatch(matched) => self.extensible(matched),
             FilterView::Unknown => Node::Constant(Truth::Undefined),
         }
+    }
+
+    fn equal(&self, attribute_type: &AttributeType, value: &[u8]) -> Option<Test> {
+        let rule = attribute_type.equality()?;
+        let assertion = rule.assertion(self.schema, value).ok()?;
+        Some(Test::Equal(assertion))
     }
 
     fn on_attribute(

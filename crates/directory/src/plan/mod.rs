@@ -20,7 +20,7 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::indexes::{self, AttributeIndexes, Completeness};
 use crate::matching::filter::{Item, Node, Target, Test, Truth};
-use crate::schema::{Assertion, AttributeTypeId, Schema, SubstringPattern};
+use crate::schema::{Assertion, AttributeTypeId, Schema, SoundPattern, SubstringPattern};
 use crate::state::State;
 use crate::steps;
 
@@ -37,6 +37,8 @@ const RANGE_IDS_MAX: u64 = 1 << 17;
 /// The most lists that one substrings assertion asks for, which is enough for a text of some ten words. More lists
 /// hardly narrow the result.
 const GRAMS_MAX: usize = 64;
+/// The most lists that one approximate assertion asks for; see [`GRAMS_MAX`].
+const SOUNDS_MAX: usize = 16;
 /// What it costs to ask an index for a list, in nanoseconds.
 const LIST_WORK: u64 = 1 << 10;
 /// What it costs to read an id of a range and to sort it among thousands, in nanoseconds.
@@ -328,6 +330,14 @@ impl<R: Read> Planner<'_, R> {
             {
                 self.grams(indexes, pattern, asked)
             }
+            Test::Sounds(pattern)
+                if indexes.approximate == Completeness::Complete
+                    && attribute_type
+                        .equality()
+                        .is_some_and(|rule| rule.has_forms_of(pattern.rule())) =>
+            {
+                self.sounds(indexes, pattern, asked)
+            }
             Test::AtLeast(assertion) | Test::AtMost(assertion)
                 if indexes.ordering == Completeness::Complete
                     && attribute_type
@@ -402,6 +412,22 @@ impl<R: Read> Planner<'_, R> {
         let mut lists = Vec::new();
         for key in indexes::substring_keys(pattern, GRAMS_MAX) {
             lists.push(self.list(index, key.to_vec())?);
+        }
+        steps::count(lists.len());
+        asked.set(asked.get() + lists.len() as u64);
+        Ok(intersection(lists))
+    }
+
+    fn sounds(
+        &self,
+        indexes: &AttributeIndexes,
+        pattern: &SoundPattern,
+        asked: &Cell<u64>,
+    ) -> Result<Option<Term>> {
+        let index = indexes.index(IndexKind::Approximate);
+        let mut lists = Vec::new();
+        for code in pattern.codes().iter().take(SOUNDS_MAX) {
+            lists.push(self.list(index, code.clone().into_bytes())?);
         }
         steps::count(lists.len());
         asked.set(asked.get() + lists.len() as u64);

@@ -146,7 +146,7 @@ fn is_at(name: &[u8], place: Place, other: &[u8]) -> bool {
 }
 
 /// The words of a prepared string: runs of letters, digits and marks.
-fn words(prepared: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(prepared: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = std::str::from_utf8(prepared).unwrap_or_default();
     text.split(|c: char| {
         c.is_ascii_punctuation() || c == ' ' || (!c.is_ascii() && is_general_punctuation(c))

@@ -22,6 +22,7 @@ mod options;
 mod prepare;
 mod publish;
 mod rule;
+mod sound;
 mod syntax;
 mod types;
 
@@ -42,6 +43,8 @@ pub(crate) use operational::OperationalAttribute;
 pub(crate) use options::Purpose;
 pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
+pub use sound::SoundPattern;
+pub(crate) use sound::for_each_code;
 pub(crate) use syntax::{AuthzRule, AuthzScope, Refinement, SubtreeSpecification};
 pub use syntax::{InvalidValue, Syntax};
 pub use types::{AttributeType, AttributeTypeId, TypeSet, Usage};

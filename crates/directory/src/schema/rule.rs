@@ -237,6 +237,11 @@ impl MatchingRule {
         )
     }
 
+    /// Whether values are words that sound like others: approximate matches compare that.
+    pub(crate) fn sounds(&self) -> bool {
+        matches!(self.method, Method::Words(_)) && self.kind == RuleKind::Equality
+    }
+
     /// Appends the normal form of an attribute value: equal exactly when the values match, and in the order of the rule
     /// under `memcmp`. For a substrings rule this is the prepared string in which
     /// [`SubstringPattern`](super::SubstringPattern) looks for its parts (RFC 4518 §2.6.1: one space around, two

@@ -410,6 +410,7 @@ fn kinds(indexes: &AttributeIndexes) -> Vec<&'static str> {
         ("eq", indexes.equality),
         ("ord", indexes.ordering),
         ("sub", indexes.substring),
+        ("approx", indexes.approximate),
     ];
     let there = kinds.into_iter().filter(|(_, known)| *known != Completeness::Absent);
     there.map(|(kind, _)| kind).collect()

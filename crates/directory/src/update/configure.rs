@@ -629,6 +629,7 @@ fn indexed(schema: &Schema, state: &State) -> Vec<IndexDefinition> {
         equality: is_there(indexes.equality),
         presence: is_there(indexes.presence),
         substring: is_there(indexes.substring),
+        approximate: is_there(indexes.approximate),
         ordering: is_there(indexes.ordering),
     };
     state.indexes.iter().map(definition).collect()
@@ -656,6 +657,7 @@ fn without(all: &[IndexDefinition], others: &[IndexDefinition]) -> Vec<IndexDefi
             equality: definition.equality && !other.equality,
             presence: definition.presence && !other.presence,
             substring: definition.substring && !other.substring,
+            approximate: definition.approximate && !other.approximate,
             ordering: definition.ordering && !other.ordering,
         }
     });

@@ -435,7 +435,7 @@ fn change_indexes<E: Engine>(directory: &Directory<E>) {
         (Add, &["nothing eq"], ResultCode::ConstraintViolation),
         (Add, &["sn"], ResultCode::ConstraintViolation),
         (Add, &["sn fast"], ResultCode::ConstraintViolation),
-        (Add, &["sn approx"], ResultCode::ConstraintViolation),
+        (Add, &["gidNumber approx"], ResultCode::UnwillingToPerform),
         (Add, &["jpegPhoto eq"], ResultCode::UnwillingToPerform),
         (Add, &[], ResultCode::ProtocolError),
         (Delete, &["sn ord"], ResultCode::NoSuchAttribute),

@@ -349,6 +349,7 @@ fn directory_on<E: Engine>(engine: E, indexed: bool) -> Directory<E> {
             equality: true,
             presence: true,
             substring: !matches!(attribute, "seeAlso" | "uidNumber"),
+            approximate: !matches!(attribute, "seeAlso" | "uidNumber" | "telephoneNumber"),
             ordering: attribute == "uidNumber",
         });
     }

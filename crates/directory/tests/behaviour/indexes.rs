@@ -27,6 +27,7 @@ fn definition(attribute: &str, kinds: &str) -> IndexDefinition {
         equality: kinds.contains("eq"),
         presence: kinds.contains("pres"),
         substring: kinds.contains("sub"),
+        approximate: kinds.contains("approx"),
         ordering: kinds.contains("ord"),
     }
 }

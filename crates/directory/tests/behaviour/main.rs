@@ -4,6 +4,7 @@
 
 mod access;
 mod aliases;
+mod approximate;
 mod automember;
 mod bundles;
 mod changes;

@@ -7,6 +7,7 @@
 
 mod access;
 mod aliases;
+mod approximate;
 mod automember;
 mod changes;
 mod changes_after_crash;

@@ -31,6 +31,7 @@ fn indexes(text: &[(&str, &str)]) -> Vec<IndexDefinition> {
             equality: kinds.contains("eq"),
             presence: kinds.contains("pres"),
             substring: kinds.contains("sub"),
+            approximate: kinds.contains("approx"),
             ordering: kinds.contains("ord"),
         })
         .collect()

@@ -116,9 +116,8 @@ fn gather(filter: Filter<'_>, each: &mut impl FnMut(&[u8], &'static str)) {
             filters.iter().for_each(|filter| gather(filter, each));
         }
         FilterView::Not(_) | FilterView::ExtensibleMatch(_) | FilterView::Unknown => {}
-        FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => {
-            each(assertion.attribute, "eq");
-        }
+        FilterView::EqualityMatch(assertion) => each(assertion.attribute, "eq"),
+        FilterView::ApproxMatch(assertion) => each(assertion.attribute, "approx"),
         FilterView::Substrings(substrings) => each(substrings.attribute, "sub"),
         FilterView::GreaterOrEqual(assertion) | FilterView::LessOrEqual(assertion) => {
             each(assertion.attribute, "ord");

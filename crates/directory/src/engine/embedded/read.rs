@@ -379,7 +379,7 @@ impl<T: Trees> Read for T {
                     let changes = changes.map(|posting| (&posting.gram[..], posting.change));
                     scan_amended(index, tree, range, changes, &mut each)?
                 }
-                IndexKind::Equality | IndexKind::Presence => {
+                IndexKind::Equality | IndexKind::Presence | IndexKind::Approximate => {
                     let mut changes: Vec<_> = self.unfiled(store, index).collect();
                     changes.sort_by_key(|(key, change)| (*key, change.id));
                     let ends = changes

@@ -377,7 +377,7 @@ impl EmbeddedTxn {
                     posting,
                 });
             }
-            (None, IndexKind::Equality | IndexKind::Presence) => {
+            (None, IndexKind::Equality | IndexKind::Presence | IndexKind::Approximate) => {
                 self.unfiled[at].push(index, tree, key, change);
             }
             // The directory makes keys of three bytes only.
