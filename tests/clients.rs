@@ -708,6 +708,27 @@ fn java_jndi() {
     }
 }
 
+/// What the programs of the JNDI tutorial do: naming, Java objects, attributes, searches, events, schema, controls,
+/// referrals.
+#[test]
+fn programs_of_the_jndi_tutorial() {
+    let folder = Folder::init(&["--schema", "/etc/ldap/schema/java.schema"]);
+    let entry = folder.name_beside("suffix.ldif");
+    std::fs::write(
+        &entry,
+        format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n"),
+    )
+    .unwrap();
+    folder.sapwood_ok("import", &[&entry]);
+    let server = folder.serve();
+    let mut java = program("java", "default-jdk-headless");
+    // Since Java 20 it has to be allowed.
+    java.arg("-Dcom.sun.jndi.ldap.object.trustSerialData=true");
+    java.arg(own_program("java/Tutorial.java"));
+    java.args([server.ldap(), ADMIN, PASSWORD, SUFFIX]);
+    assert!(succeeded(java.output().unwrap()).contains("all is well"));
+}
+
 /// What a subentry holds is found and shown at each entry of its subtree, and an export holds it once.
 #[test]
 fn collective_attributes_are_seen_by_ldapsearch() {

@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod checks;
+mod clients;
 mod debs;
 mod jars;
 mod judge_lmdb;
@@ -41,6 +42,8 @@ enum Command {
     /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs, instruction
     /// counts.
     Audit(audit::Audit),
+    /// Run the tests that python-ldap and ldap3 bring along with Sapwood as their server (fetched by pip).
+    Clients,
     JudgeLmdb(judge_lmdb::JudgeLmdb),
     Simulate(simulate::Simulate),
     /// Measure against peers, in one run, as ratios.
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Command::Tidy => tidy::check(),
         Command::Lines(lines) => lines.run(),
         Command::Audit(audit) => audit.run(),
+        Command::Clients => clients::try_suites(),
         Command::JudgeLmdb(judge) => judge.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Bench(bench) => bench.run(),
