@@ -397,6 +397,7 @@ fn as_change(
         dn: dn(uid),
         parent: None,
         attributes,
+        registers: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sapwood_ldap::list::ChangeKind::Replace;
+use sapwood_ldap::list::ChangeKind::{Add, Replace};
 use sapwood_ldap::message::{ModifyDnRequest, Request};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::copies::{self, Entries, PEOPLE, dn, person};
@@ -47,7 +47,14 @@ impl Replica {
     /// Has it take the updates of another server.
     #[track_caller]
     fn take_from(&self, rid: usize, url: &str) {
-        let added = add(&self.folder, rid, url, &["--multi-provider"]);
+        self.take_by("entry", rid, url);
+    }
+
+    /// The same, where so much of an entry loses against a later change.
+    #[track_caller]
+    fn take_by(&self, resolution: &str, rid: usize, url: &str) {
+        let more = ["--multi-provider", "--resolution", resolution];
+        let added = add(&self.folder, rid, url, &more);
         assert!(added.status.success(), "{}", text(&added.stderr));
     }
 
@@ -362,6 +369,153 @@ fn three_sapwoods_in_a_ring_become_equal_though_they_are_killed() {
     for replica in all {
         replica.end();
     }
+}
+
+fn add_value(client: &mut Client, uid: &str, attribute: &str, value: &str) {
+    let change: &[requests::Change<'_>] = &[(Add, attribute, &[value])];
+    client
+        .tell(&requests::modify(1, &dn(uid), change))
+        .succeeded();
+}
+
+#[test]
+fn two_sapwoods_that_keep_values_apart_have_all_that_both_have_changed_of_an_entry() {
+    let [mut one, other] = [Replica::new(1), Replica::new(2)];
+    let (mut first, mut second) = (one.client(), other.client());
+    fill(&mut first);
+    one.take_by("values", 1, &other.url());
+    other.take_by("values", 1, &one.url());
+    copies::all_become_equal(&mut [&mut first, &mut second]);
+    for server in [&one, &other] {
+        server.command(&["suspend", "--rid", "1"]);
+    }
+    set(&mut first, "p0", "displayName", "of the first");
+    add_value(&mut first, "p0", "description", "of the first");
+    set(&mut first, "p1", "displayName", "of the first");
+    set(&mut first, "p1", "userPassword", "a first secret");
+    delete(&mut first, &dn("p2"));
+    set(&mut second, "p0", "title", "of the second");
+    add_value(&mut second, "p0", "description", "of the second");
+    set(&mut second, "p1", "displayName", "of the second");
+    set(&mut second, "p1", "userPassword", "a second secret");
+    set(&mut second, "p2", "title", "soon gone");
+    for server in [&one, &other] {
+        server.command(&["resume", "--rid", "1"]);
+    }
+    let joined = copies::all_become_equal(&mut [&mut first, &mut second]);
+    for line in [
+        "displayName: of the first",
+        "title: of the second",
+        "description: of the first",
+        "description: of the second",
+    ] {
+        assert!(joined[&dn("p0")].contains(line), "{line}: {joined:#?}");
+    }
+    assert!(joined[&dn("p1")].contains("displayName: of the second"));
+    assert!(!joined.contains_key(&dn("p2")), "{joined:#?}");
+    for client in [&mut first, &mut second] {
+        let bound = requests::bind(1, &dn("p1"), "a second secret");
+        client.tell(&bound).succeeded();
+    }
+    let lines: String = [&one, &other]
+        .map(|server| server.command(&["conflicts"]))
+        .concat();
+    let has = |words: &[&str]| {
+        let mut lines = lines.lines();
+        lines.any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(has(&["uid=p1", "displayName \"of the first\""]), "{lines}");
+    assert!(has(&["uid=p1", "userPassword (not shown)"]), "{lines}");
+    assert!(
+        has(&["uid=p2", "title \"soon gone\"", "was deleted"]),
+        "{lines}"
+    );
+    assert!(!lines.contains("uid=p0"), "{lines}");
+    // The numbers are there after a crash.
+    one.kill();
+    add_value(
+        &mut Client::admin(other.server.as_ref().unwrap().address()),
+        "p0",
+        "mail",
+        "a@b.example",
+    );
+    one.start();
+    let (mut first, mut second) = (one.client(), other.client());
+    add_value(&mut first, "p0", "mail", "c@d.example");
+    let joined = copies::all_become_equal(&mut [&mut first, &mut second]);
+    assert!(joined[&dn("p0")].contains("mail: a@b.example"));
+    assert!(joined[&dn("p0")].contains("mail: c@d.example"));
+    let listed = one.command(&["list"]);
+    assert!(listed.contains("both take updates by values"), "{listed}");
+    one.end();
+    other.end();
+}
+
+#[test]
+fn three_sapwoods_that_keep_values_apart_lose_no_value_though_they_are_killed() {
+    let mut all: Vec<Replica> = (1..=3).map(Replica::new).collect();
+    let mut clients: Vec<Client> = all.iter().map(Replica::client).collect();
+    copies::add_top(&mut clients[0]);
+    clients[0].tell(&person("kept")).succeeded();
+    for at in 0..3 {
+        all[at].take_by("values", 1, &all[(at + 2) % 3].url());
+    }
+    copies::all_become_equal(&mut clients.iter_mut().collect::<Vec<_>>());
+    let mut chance = Chance(26);
+    let mut expected = std::collections::BTreeSet::new();
+    for (round, killed) in [1, 2, 0].into_iter().enumerate() {
+        for number in 0..60_u64 {
+            if number == 45 {
+                all[killed].kill();
+            }
+            let is_down = |at: usize| number >= 45 && at == killed;
+            let at = chance.below(3) as usize;
+            if is_down(at) {
+                continue;
+            }
+            change_by_chance(&mut clients[at], &mut chance, number);
+            let value = format!("{round} {number}");
+            add_value(&mut clients[at], "kept", "description", &value);
+            expected.insert(format!("description: {value}"));
+        }
+        all[killed].start();
+        clients[killed] = all[killed].client();
+    }
+    let joined = copies::all_become_equal(&mut clients.iter_mut().collect::<Vec<_>>());
+    let kept = &joined[&dn("kept")];
+    let lacks: Vec<_> = expected
+        .iter()
+        .filter(|line| !kept.contains(*line))
+        .collect();
+    assert!(lacks.is_empty(), "{lacks:?}");
+    for replica in all {
+        replica.end();
+    }
+}
+
+#[test]
+fn servers_that_go_by_different_rules_do_not_begin() {
+    let [one, other] = [Replica::new(1), Replica::new(2)];
+    fill(&mut one.client());
+    one.take_from(1, &other.url());
+    other.take_by("values", 1, &one.url());
+    let why = "all servers have to say resolution=values";
+    while !other.command(&["status"]).contains(why) {
+        std::thread::yield_now();
+    }
+    let more = ["--multi-provider"];
+    let refused = add(&other.folder, 2, &one.url(), &more);
+    assert!(
+        text(&refused.stderr).contains("another resolution"),
+        "{refused:?}"
+    );
+    // Nor does the other one, once there is something to tell.
+    copies::add_top(&mut other.client());
+    while !one.command(&["status"]).contains(why) {
+        std::thread::yield_now();
+    }
+    one.end();
+    other.end();
 }
 
 #[test]

@@ -59,6 +59,7 @@ mod virtual_attributes;
 pub use access::{Identity, Policy, PolicyError, Requester, is_secret};
 pub use changes::{
     Change, ChangeKind, ChangesKept, Csn, Former, LostAttribute, LostChange, LostWhat,
+    read_registers,
 };
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};

@@ -374,6 +374,22 @@ pub(crate) fn last_csn(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<
     Operational::read(entry.operational())?.last_csn(vocabulary)
 }
 
+/// When an entry was added, as far as createTimestamp tells: the first number of that second.
+pub(crate) fn added(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<Csn, Damaged> {
+    let seconds = match Operational::read(entry.operational())? {
+        Operational::Brief(brief) => Some(brief.created.into()),
+        Operational::Full(full) => {
+            let full = Entry::new(full)?;
+            let created = first_text(&full, vocabulary, OperationalAttribute::CreateTimestamp);
+            created.and_then(seconds_of)
+        }
+    };
+    Ok(Csn {
+        micros: seconds.unwrap_or_default().saturating_mul(1_000_000),
+        ..Csn::default()
+    })
+}
+
 /// An entry's entryUUID; zeroes if it has none.
 pub(crate) fn uuid(entry: &Entry<'_>, vocabulary: Vocabulary<'_>) -> Result<[u8; 16], Damaged> {
     let full = match Operational::read(entry.operational())? {

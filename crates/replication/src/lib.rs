@@ -5,8 +5,9 @@
 //! these came. A [`Vector`] says which changes a replica has; [`Bundle::since`] is what somebody with another vector
 //! lacks, and [`merge`] applies it. What was acknowledged and then lost stands in the log of [`Conflict`]s.
 //!
-//! Servers use [`counts`], [`compare_claims`], the vector and the cookies, not yet the registers: the end of
-//! `docs/replication.md` says what is open.
+//! Servers tell each other whole entries. With each comes an [`EntryRegisters`], which has the number of every register,
+//! and [`join_attribute`] keeps the later change of each. They use [`counts`], [`compare_claims`], the vector and the
+//! cookies as well; bundles and the log of all servers are the simulator's so far.
 //!
 //! The rules are functions on a [`Replica`], which is the tables of one. There is no I/O, no clock and no randomness
 //! here.
@@ -18,6 +19,7 @@ mod bundle;
 mod change;
 mod conflict;
 mod cookie;
+mod entry_registers;
 mod horizon;
 mod merge;
 mod rejoin;
@@ -31,6 +33,11 @@ pub use change::{
 };
 pub use conflict::{Conflict, Lost, Rule};
 pub use cookie::{COOKIE_BYTES_MAX, Cookie, CookieError, POSITION_BYTES_MAX, RID_MAX};
+pub use entry_registers::{
+    AttributeSide, DESCRIPTION_BYTES_MAX, EntryRegisters, FORM_BYTES_MAX, InvalidRegisters,
+    JoinedAttribute, LostRegister, NUMBERS_MAX, REGISTERS_BYTES_MAX, VALUE_NUMBERS_MAX,
+    join_attribute,
+};
 pub use horizon::{Horizon, Members, Settled, prune};
 pub use merge::{AHEAD_MICROS_MAX, MergeError, compare_claims, counts, merge, update};
 pub use rejoin::{RejoinError, rejoin};

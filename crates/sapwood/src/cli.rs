@@ -208,6 +208,10 @@ pub(crate) struct AddAgreement {
     /// Take updates here as well, and weigh what comes against them: on servers that are replicas of their own numbers
     #[arg(long)]
     pub(crate) multi_provider: bool,
+    /// What of an entry loses against a later change there: the entry, or single values; all servers say the same, and
+    /// 'values' is for Sapwoods alone
+    #[arg(long, value_enum, default_value_t = EntryResolution::Entry, requires = "multi_provider")]
+    pub(crate) resolution: EntryResolution,
     /// What is copied [default: the naming context, if there is one only]
     #[arg(long, value_name = "DN")]
     pub(crate) base: Option<String>,
@@ -223,6 +227,13 @@ pub(crate) struct AddAgreement {
     /// Let the password go over the network for all to read
     #[arg(long)]
     pub(crate) danger_plaintext: bool,
+}
+
+/// What of an entry loses against a later change that did not know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EntryResolution {
+    Entry,
+    Values,
 }
 
 #[derive(Debug, clap::Args)]

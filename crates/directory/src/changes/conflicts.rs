@@ -6,9 +6,10 @@
 //!  found:8    when it was found out, in microseconds since 1970
 //!  winner:13  the change that has won
 //!  rule:1     by its place among RULES
-//!  what:1     0 attributes, 1 a delete, 2 a name, 3 a place
+//!  what:1     0 attributes, 1 a delete, 2 a name, 3 a place, 4 attributes with kinds
 //!  dn         of the entry when it was found out: its length as varint, and its bytes
 //!  then for each attribute
+//!    kind:1   if they have kinds: 0 all values, 1 values that were added
 //!    name     its length as varint, and its bytes
 //!    values   how many as varint and 1; 0 if they are not shown; each its length as varint, and its bytes
 //! ```
@@ -26,6 +27,8 @@ use crate::engine::{
 const KEPT_MICROS: u64 = 30 * 24 * 3_600_000_000;
 /// How many of the oldest are looked at for each new one.
 const LOOKED_AT: usize = 4;
+/// What a line is about whose attributes have kinds.
+const KINDS: u8 = 4;
 /// Bytes of values that one line shows at most; of the attributes behind those, only the names.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
@@ -81,6 +84,8 @@ pub struct LostAttribute {
     pub name: String,
     /// Its values, none if it was taken away; `None` if they are not shown: passwords, and what is very long.
     pub values: Option<Vec<Vec<u8>>>,
+    /// Whether these are values that were added to others, and not all that there were.
+    pub is_added: bool,
 }
 
 /// Writes a line, if there is none of this loss.
@@ -95,7 +100,10 @@ pub(crate) fn put<W: Write>(txn: &mut W, lost: &LostChange) -> engine::Result<()
     let mut value = lost.found.to_le_bytes().to_vec();
     value.extend_from_slice(&lost.winner.to_bytes());
     let (what, attributes) = match &lost.what {
-        LostWhat::Attributes(attributes) => (0, attributes.as_slice()),
+        LostWhat::Attributes(attributes) => match attributes.iter().any(|one| one.is_added) {
+            true => (KINDS, attributes.as_slice()),
+            false => (0, attributes.as_slice()),
+        },
         LostWhat::Delete => (1, &[][..]),
         LostWhat::Name => (2, &[][..]),
         LostWhat::Place => (3, &[][..]),
@@ -103,7 +111,11 @@ pub(crate) fn put<W: Write>(txn: &mut W, lost: &LostChange) -> engine::Result<()
     value.extend_from_slice(&[rule, what]);
     put_bytes(&mut value, lost.dn.as_bytes());
     let mut shown = 0;
-    for LostAttribute { name, values } in attributes {
+    for one in attributes {
+        let LostAttribute { name, values, .. } = one;
+        if what == KINDS {
+            value.push(one.is_added.into());
+        }
         put_bytes(&mut value, name.as_bytes());
         let bytes = values.iter().flatten().map(Vec::len).sum::<usize>();
         match values {
@@ -161,9 +173,16 @@ fn read(key: &[u8], stored: &[u8]) -> Result<LostChange, Damaged> {
         1 => LostWhat::Delete,
         2 => LostWhat::Name,
         3 => LostWhat::Place,
-        _ => {
+        what => {
             let mut attributes = Vec::new();
             while !rest.is_empty() {
+                let is_added = match rest.split_first() {
+                    Some((kind, behind)) if what == KINDS => {
+                        rest = behind;
+                        *kind == 1
+                    }
+                    _ => false,
+                };
                 let name = text(take_bytes(&mut rest)?)?;
                 let values = match take_varint(&mut rest).ok_or(Damaged)? {
                     0 => None,
@@ -173,7 +192,11 @@ fn read(key: &[u8], stored: &[u8]) -> Result<LostChange, Damaged> {
                             .collect::<Result<_, _>>()?,
                     ),
                 };
-                attributes.push(LostAttribute { name, values });
+                attributes.push(LostAttribute {
+                    name,
+                    values,
+                    is_added,
+                });
             }
             LostWhat::Attributes(attributes)
         }
@@ -260,17 +283,26 @@ mod tests {
         let attribute = |name: &str, values: Option<&[&str]>| LostAttribute {
             name: name.into(),
             values: values.map(|values| values.iter().map(|one| one.as_bytes().to_vec()).collect()),
+            is_added: false,
         };
         let attributes = vec![
             attribute("sn", Some(&["one", "two"])),
             attribute("description", Some(&[])),
             attribute("userPassword", None),
         ];
+        let added = vec![
+            LostAttribute {
+                is_added: true,
+                ..attribute("member", Some(&["cn=a"]))
+            },
+            attribute("sn", Some(&["one"])),
+        ];
         let lines = [
             line(1_000, Rule::Later, LostWhat::Attributes(attributes)),
             line(1_000, Rule::Deleted, LostWhat::Delete),
             line(1_001, Rule::NameTaken, LostWhat::Name),
             line(1_002, Rule::Ring, LostWhat::Place),
+            line(1_003, Rule::Later, LostWhat::Attributes(added)),
         ];
         lines.iter().for_each(apply);
         let found = || {
@@ -291,10 +323,10 @@ mod tests {
         long.what = LostWhat::Attributes(vec![attribute("sn", Some(&[&value]))]);
         apply(&long);
         let names = vec![attribute("sn", None)];
-        assert_eq!(found()[4].what, LostWhat::Attributes(names));
+        assert_eq!(found()[5].what, LostWhat::Attributes(names));
         let late = line(1_001 + KEPT_MICROS, Rule::Later, LostWhat::Delete);
         apply(&late);
         let left: Vec<u64> = found().iter().map(|line| line.found).collect();
-        assert_eq!(left, [1_001, 1_002, 2_000, late.found]);
+        assert_eq!(left, [1_001, 1_002, 1_003, 2_000, late.found]);
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod clock;
 pub(crate) mod conflicts;
 mod kept;
 pub(crate) mod record;
+pub(crate) mod registers;
 pub(crate) mod tombstones;
 pub(crate) mod vector;
 pub(crate) mod watermark;
@@ -21,6 +22,7 @@ pub(crate) mod watermark;
 pub use conflicts::{LostAttribute, LostChange, LostWhat};
 pub(crate) use kept::Added;
 pub use kept::ChangesKept;
+pub use registers::read_registers;
 pub use sapwood_ldap::csn::Csn;
 
 use crate::engine::EntryId;

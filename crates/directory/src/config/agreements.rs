@@ -7,15 +7,16 @@
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Five words are this server's own: `passwordfile` names a file whose first line is the password, `tls_fingerprint`
+//! Six words are this server's own: `passwordfile` names a file whose first line is the password, `tls_fingerprint`
 //! pins the provider's certificate, `plaintext=yes` lets the password go over the network without TLS, with
-//! `multiprovider=yes` updates are made here as well, as slapd's directive of that name says, and with `suspended=yes`
-//! nothing is copied for now.
+//! `multiprovider=yes` updates are made here as well, as slapd's directive of that name says, `resolution=values` keeps
+//! values apart then, and with `suspended=yes` nothing is copied for now.
 
 use std::fmt;
 use std::str::FromStr;
 
 use sapwood_ldap::url::{LdapUrl, Scheme};
+use sapwood_replication::Resolution;
 
 use super::ordered::Ordered;
 use crate::schema::{NormalDn, Schema};
@@ -61,6 +62,8 @@ pub struct Agreement {
     pub plaintext: bool,
     /// Whether updates are made here as well: what comes is weighed against what is here.
     pub multi_provider: bool,
+    /// How much of an entry loses against a later change then.
+    pub resolution: Resolution,
     /// Whether nothing is copied for the time being. What was copied stays read-only, if it was.
     pub suspended: bool,
 }
@@ -113,6 +116,7 @@ impl Default for Agreement {
             fingerprint: None,
             plaintext: false,
             multi_provider: false,
+            resolution: Resolution::Entry,
             suspended: false,
         }
     }
@@ -140,6 +144,12 @@ impl Agreement {
         }
         if self.base.is_empty() {
             return Err("searchbase is missing: the DN of what is copied".to_owned());
+        }
+        if self.resolution == Resolution::Values && !self.multi_provider {
+            return Err(
+                "resolution=values is for servers that all take updates (multiprovider=yes)"
+                    .to_owned(),
+            );
         }
         if self.start_tls && url.scheme == Scheme::Ldaps {
             return Err("with ldaps:// there is TLS already: leave starttls out".to_owned());
@@ -246,6 +256,9 @@ impl FromStr for Agreement {
                 "tls_fingerprint" => read.fingerprint = Some(fingerprint(&value)?),
                 "plaintext" => read.plaintext = value == "yes",
                 "multiprovider" => read.multi_provider = value == "yes",
+                "resolution" if value == "values" => read.resolution = Resolution::Values,
+                "resolution" if value == "entry" => read.resolution = Resolution::Entry,
+                "resolution" => return Err("resolution is values or entry".to_owned()),
                 "suspended" => read.suspended = value == "yes",
                 // What is done in any case.
                 "scope" if value.eq_ignore_ascii_case("sub") => {}
@@ -363,6 +376,9 @@ impl fmt::Display for Agreement {
         }
         if self.multi_provider {
             f.write_str(" multiprovider=yes")?;
+        }
+        if self.resolution == Resolution::Values {
+            f.write_str(" resolution=values")?;
         }
         match self.suspended {
             true => f.write_str(" suspended=yes"),

@@ -30,6 +30,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sapwood_ldap::result::ResultCode;
+use sapwood_replication::Resolution;
 
 pub use self::agreements::{Agreement, AgreementPassword, UpdateRef};
 pub use self::authorization::AuthzPolicy;
@@ -119,6 +120,13 @@ impl Settings {
     /// Whether other servers take updates of what is updated here.
     pub(crate) fn takes_updates_of_others(&self) -> bool {
         self.agreements.iter().any(|one| one.multi_provider)
+    }
+
+    /// Whether values of an entry that several servers change at the same time are kept apart. All agreements with such
+    /// servers say the same.
+    pub(crate) fn keeps_values_apart(&self) -> bool {
+        let mut agreements = self.agreements.iter();
+        agreements.any(|one| one.resolution == Resolution::Values)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sapwood_replication::Vector;
 
 use super::Directory;
-use crate::changes::{Csn, tombstones};
+use crate::changes::{Csn, registers, tombstones};
 use crate::engine::{Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -75,7 +75,7 @@ impl<E: Engine> Directory<E> {
     /// entries, and blocks.
     ///
     /// If it is given what the provider has, only those are found that it has had as they are here, each with its
-    /// entryCSN: who has them no more has deleted them since.
+    /// entryCSN: who has them no more has deleted them since. Where values are kept apart, those that it has had at all.
     ///
     /// # Errors
     /// When the engine fails, or stored data is damaged.
@@ -91,6 +91,7 @@ impl<E: Engine> Directory<E> {
             schema,
             attributes: &snapshot.state().attributes,
         };
+        let keeps_values_apart = snapshot.state().settings.keeps_values_apart();
         let mut normal = NormalDn::new();
         if normal.parse(schema, base.as_bytes()).is_err() {
             return Ok(Vec::new());
@@ -126,9 +127,16 @@ impl<E: Engine> Directory<E> {
             let Some(EntryVersion { uuid, csn }) = version else {
                 continue;
             };
+            // Where values are kept apart, a delete wins over changes that its maker did not know of.
+            let had = match csn {
+                Some(csn) if keeps_values_apart => {
+                    Some(registers::of(view, uuid, (Csn::default(), csn))?.base())
+                }
+                csn => csn,
+            };
             match (provider_has, csn) {
                 (None, _) => found.push((depth, uuid, None)),
-                (Some(has), Some(csn)) if has.covers(csn) => {
+                (Some(has), Some(csn)) if had.is_some_and(|had| has.covers(had)) => {
                     found.push((depth, uuid, Some(csn)));
                 }
                 (Some(_), _) => {}

@@ -171,6 +171,8 @@ operational_attributes! {
     MemberOf: "1.2.840.113556.1.2.102", "memberOf", DN, Many, SERVER, Directory, Computed;
     NumSubordinates: "1.3.6.1.4.1.453.16.2.103", "numSubordinates", NUMBER, One, DIRECTORY, Directory, Computed;
     ParentUuid: "2.25.97082539948802591538253112871486040622", "parentUUID", UUID, One, DIRECTORY, Directory, Computed;
+    EntryRegisters: "2.25.167137997156415884014571049889043504375", "entryRegisters", OCTETS, One, SERVER, Directory,
+        Computed;
     SubschemaSubentry: "2.5.18.10", "subschemaSubentry", DN, One, DIRECTORY, Directory, Computed;
 
     // What is kept of binds and failures besides the entries (draft-behera-ldap-password-policy §5.3).
@@ -251,7 +253,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 12] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 13] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

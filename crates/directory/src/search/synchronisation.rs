@@ -328,7 +328,11 @@ impl<E: Engine> Synchronisation<E> {
             return Ok(Step::More);
         };
         if !existing.is_told {
-            let mut sink = Contents::new(wire, &existing.known, &mut existing.unchanged);
+            let snapshot = existing.search.snapshot().clone();
+            let keeps_values_apart = snapshot.state().settings.keeps_values_apart();
+            let registers = keeps_values_apart.then(|| snapshot.view());
+            let known = (&existing.known, registers);
+            let mut sink = Contents::new(wire, known, &mut existing.unchanged);
             match existing.search.step(&mut sink, budget)? {
                 Step::Done(outcome) if outcome.code == ResultCode::Success => {
                     existing.is_told = true;

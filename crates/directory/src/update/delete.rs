@@ -7,7 +7,7 @@ use super::relaxed::Relaxed;
 use super::{Run, no_update_of, read};
 use crate::access::{Rights, Slot};
 use crate::changes::clock::Drawn;
-use crate::changes::{ChangeKind, Former, tombstones};
+use crate::changes::{ChangeKind, Former, registers, tombstones};
 use crate::engine::{EntryId, Table, Write};
 use crate::large;
 use crate::outcome::Stop;
@@ -92,6 +92,9 @@ impl<T: Write> Run<'_, T> {
         if self.state.settings.takes_updates_of_others() {
             let now = self.now();
             tombstones::put(self.txn, uuid, (drawn.csn, &dn), now)?;
+        }
+        if self.keeps_values_apart() {
+            registers::forget(self.txn, uuid)?;
         }
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Deleted, id, drawn, Some(former));

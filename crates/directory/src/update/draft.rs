@@ -1,6 +1,7 @@
 //! An entry while it is made or changed: attributes that nobody touches stay where they are stored, the others are
 //! lists of values that borrow from the old record and the request.
 
+mod differences;
 mod values;
 
 use std::borrow::Cow;
@@ -54,16 +55,6 @@ pub(crate) struct DraftAttribute<'a> {
     stored: Stored<'a>,
     /// The values, once the attribute was touched; of a large one, once they were all read.
     values: Option<Values<'a>>,
-}
-
-/// An attribute that is not as it was stored.
-pub(super) struct Difference<'d> {
-    pub(super) attribute_type: AttributeTypeId,
-    pub(super) options: &'d str,
-    /// The values before and now, in some order; not those that a large one had.
-    pub(super) before: Vec<&'d [u8]>,
-    pub(super) now: Vec<&'d [u8]>,
-    pub(super) is_large: bool,
 }
 
 /// What was stored of an attribute.
@@ -457,34 +448,6 @@ impl<'a> Draft<'a> {
                 self.replace(schema, known, options, values);
             }
         }
-    }
-
-    /// What it has become of what was stored, for the attributes that are not the same: the type, the options, and the
-    /// values.
-    pub(super) fn differences(&self) -> Vec<Difference<'_>> {
-        let mut found = Vec::new();
-        for known in &self.attributes {
-            let Some(values) = &known.values else {
-                continue;
-            };
-            let [mut before, mut now] = [Vec::new(), values.iter().collect::<Vec<_>>()];
-            if let Stored::Attribute(stored) = known.stored {
-                before.extend(stored.values().iter());
-            }
-            let is_large = matches!(known.stored, Stored::Large(_));
-            before.sort_unstable();
-            now.sort_unstable();
-            if is_large || before != now {
-                found.push(Difference {
-                    attribute_type: known.attribute_type,
-                    options: &known.options,
-                    before,
-                    now,
-                    is_large,
-                });
-            }
-        }
-        found
     }
 
     /// Adds a number to each value (RFC 4525).

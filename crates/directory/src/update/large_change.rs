@@ -127,6 +127,21 @@ impl LargeDraft {
         Ok(())
     }
 
+    /// The forms of the values that were added or removed one by one, and whether they are there now.
+    pub(super) fn edits(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let edits = self.edits.iter().filter(|(_, edit)| edit.old != edit.new);
+        edits.map(|(form, edit)| (form.as_slice(), edit.new.is_some()))
+    }
+
+    /// The values that are stored.
+    pub(super) fn stored_values(
+        &self,
+        view: &impl Read,
+        id: EntryId,
+    ) -> Result<Vec<ValueRow>, Error> {
+        large::rows(view, id, self.stored)
+    }
+
     /// All values that there are now.
     fn values(&self, view: &impl Read, id: EntryId) -> Result<Vec<Vec<u8>>, Error> {
         let mut values: BTreeMap<_, _> = large::rows(view, id, self.stored)?.into_iter().collect();
@@ -250,6 +265,16 @@ impl<T: Write> Run<'_, T> {
         };
         values.take(large.values(self.txn, id)?);
         Ok(is_made)
+    }
+
+    /// Reads all values of all large attributes.
+    pub(super) fn read_large(&self, id: EntryId, draft: &mut Draft<'_>) -> Result<(), Stop> {
+        for (known, options) in draft.unread() {
+            if let Some((large, values)) = draft.large(known, &options) {
+                values.take(large.values(self.txn, id)?);
+            }
+        }
+        Ok(())
     }
 
     /// Reads all values of the large attributes that a name is made of.

@@ -12,6 +12,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, described_before, flags_of};
 use super::draft::{Draft, Frame};
+use super::registers::RegisterChange;
 use super::relaxed::{Relaxed, refuse_no_user_modification};
 use super::rules::Touched;
 use super::{Run, no_update_of, rdn_of, read};
@@ -44,6 +45,15 @@ pub(super) struct Resolved<'a> {
 impl Resolved<'_> {
     fn rights(&self) -> Rights {
         Rights::of_change(self.kind, !self.values.is_empty())
+    }
+
+    /// Whether it is about all values that the attribute has, wherever these came from.
+    fn is_of_all(&self) -> bool {
+        match self.kind {
+            Modification::Replace => true,
+            Modification::Delete => self.values.is_empty(),
+            Modification::Add | Modification::Increment => false,
+        }
     }
 }
 
@@ -292,6 +302,21 @@ impl<T: Write> Run<'_, T> {
             && changes.iter().any(is_new_password)
         {
             draft.check_passwords(schema, &**hasher)?;
+        }
+        if self.keeps_values_apart() {
+            let replaces = |known, options: &str| {
+                let of =
+                    |change: &Resolved<'_>| change.known.id() == known && change.options == options;
+                changes
+                    .iter()
+                    .any(|change| of(change) && change.is_of_all())
+            };
+            let change = RegisterChange {
+                csn: drawn.csn,
+                replaces: &replaces,
+                is_moved: false,
+            };
+            self.note_registers(id, &user, &draft, change)?;
         }
         let (parent, flags) = (old[0].parent(), old[0].flags());
         let frame = Frame { parent, flags, rdn };

@@ -7,6 +7,7 @@ use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::draft::{Draft, Frame};
+use super::registers::RegisterChange;
 use super::relaxed::Relaxed;
 use super::rules::Touched;
 use super::{Run, rdn_of, read};
@@ -181,6 +182,14 @@ impl<T: Write> Run<'_, T> {
         self.ask_rules(&mut draft, Touched::default(), (id, parent), Some(old))?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
+        if self.keeps_values_apart() {
+            let change = RegisterChange {
+                csn: drawn.csn,
+                replaces: &|_, _| false,
+                is_moved: true,
+            };
+            self.note_registers(id, &old[0], &draft, change)?;
+        }
         let frame = Frame {
             parent,
             flags,

@@ -24,9 +24,10 @@ use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::dn::RDNS_MAX;
 use sapwood_ldap::list::{Attributes, AttributesBuf};
 use sapwood_ldap::result::ResultCode;
-use sapwood_replication::Vector;
+use sapwood_replication::{EntryRegisters, Vector};
 
 use super::draft::{AttributeList, Draft, Frame};
+use super::registers::RegisterChange;
 use super::rules::Origin;
 use super::weighing::Weighing;
 use super::{Run, add, rdn_of, read};
@@ -96,6 +97,8 @@ pub enum ReplicatedChange {
         parent: Option<[u8; 16]>,
         /// All that it has. What every server computes by itself is left out.
         attributes: AttributesBuf,
+        /// The numbers of its registers, if the other server keeps values apart.
+        registers: Option<Box<EntryRegisters>>,
     },
     /// It has gone. Nothing happens if it is not here.
     Gone {
@@ -188,6 +191,8 @@ pub(super) struct Told<'r> {
     pub(super) dn: &'r str,
     pub(super) parent: Option<[u8; 16]>,
     pub(super) attributes: Attributes<'r>,
+    /// The numbers of its registers, where values are kept apart.
+    pub(super) registers: Option<EntryRegisters>,
 }
 
 /// Where an entry is to be.
@@ -403,18 +408,26 @@ impl<'r, T: Write> Run<'r, T> {
                 dn,
                 parent,
                 attributes,
+                registers,
             } => {
                 let told = Told {
                     uuid: *uuid,
                     dn,
                     parent: *parent,
                     attributes: attributes.view(),
+                    registers: registers.as_deref().cloned(),
                 };
                 match &context.weighing {
+                    Some(weighing) if self.keeps_values_apart() => {
+                        self.join_entry(entry, &told, (weighing, context))
+                    }
                     Some(weighing) if !self.weigh_entry(entry, &told, (weighing, context))? => {
                         Ok(Made::Nothing)
                     }
-                    _ => self.replicate_entry(entry, &told, context),
+                    _ => {
+                        let lists = context.lists(self.schema, &told);
+                        self.replicate_entry(entry, &told, lists, context)
+                    }
                 }
             }
             ReplicatedChange::Gone { uuid, csn, dn } => match (&context.weighing, entry) {
@@ -477,6 +490,7 @@ impl<'r, T: Write> Run<'r, T> {
         &mut self,
         entry: Option<EntryId>,
         told: &Told<'_>,
+        lists: Vec<AttributeList<'_, '_>>,
         context: &Context<'_>,
     ) -> Result<Made, Stop> {
         let schema = self.schema;
@@ -508,8 +522,6 @@ impl<'r, T: Write> Run<'r, T> {
             None => false,
         };
 
-        // What the draft borrows.
-        let lists = context.lists(schema, told);
         let told_text = |attribute| {
             let known = schema.operational(attribute);
             let (_, _, values) = lists.iter().find(|(own, ..)| own.id() == known)?;
@@ -562,6 +574,17 @@ impl<'r, T: Write> Run<'r, T> {
         let flags = schema.object_class(class.as_bytes());
         let flags = flags.map_or_else(Default::default, |class| add::flags_of(schema, class.id()));
         let rdn = target::rdn_as_written(&dn, vacancy.parent.is_none());
+        let mut registers = told.registers.clone();
+        if let Some(registers) = &mut registers {
+            // Its name and its values may come from different servers.
+            if let Some(rdn) = add::parsed(&dn)?.rdn() {
+                draft.add_rdn_values(schema, rdn)?;
+            }
+            registers.csn = drawn.csn;
+            if is_decided_here {
+                registers.place(drawn.csn);
+            }
+        }
         let frame = Frame {
             parent,
             flags,
@@ -579,12 +602,19 @@ impl<'r, T: Write> Run<'r, T> {
             self.txn.guard_child(parent)?;
             self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
             self.write_records(id, None)?;
+            self.put_told_registers(id, registers)?;
             self.record_change(ChangeKind::Added, id, drawn, None);
             return Ok(made(displaced));
         };
         self.join_records();
         if self.records.large.is_empty() && self.records.bytes[0] == stored[0] {
-            return Ok(made(displaced));
+            let known = match &registers {
+                Some(_) => self.registers_of(&old[0])?.map(|(_, known)| known),
+                None => None,
+            };
+            if registers == known {
+                return Ok(made(displaced));
+            }
         }
         let normal = self.normal_rdn_of(id, &old[0])?;
         let is_renamed = old[0].parent() != parent || normal.bytes() != vacancy.normal_rdn();
@@ -603,6 +633,7 @@ impl<'r, T: Write> Run<'r, T> {
             *self.names = DnCache::default();
         }
         self.write_stored(id, Some(old))?;
+        self.put_told_registers(id, registers)?;
         if let Some(forgotten) = forgotten {
             self.forget_binds(id, forgotten)?;
         }
@@ -617,6 +648,23 @@ impl<'r, T: Write> Run<'r, T> {
             true => Made::Renamed,
             false => Made::Changed,
         })
+    }
+
+    /// Writes down the registers of an entry that was just written.
+    fn put_told_registers(
+        &mut self,
+        id: EntryId,
+        registers: Option<EntryRegisters>,
+    ) -> Result<(), Stop> {
+        let Some(registers) = registers else {
+            return Ok(());
+        };
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let entry = read(id, &record)?;
+        let uuid = operational::uuid(&entry, self.vocabulary())
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        self.put_registers(uuid, registers, &entry)
     }
 
     /// The passwords of an entry, and whether it is locked.
@@ -659,6 +707,14 @@ impl<'r, T: Write> Run<'r, T> {
         self.delete_name(parent, normal.bytes())?;
         self.put_name(parent, new_normal.bytes(), Child { id, flags })?;
         *self.names = DnCache::default();
+        if by_a_change && self.keeps_values_apart() {
+            let change = RegisterChange {
+                csn: drawn.csn,
+                replaces: &|_, _| false,
+                is_moved: true,
+            };
+            self.note_registers(id, &old[0], &draft, change)?;
+        }
         self.write_records(id, Some(old))?;
         let former = Former { uuid, dn: &dn };
         self.record_change(ChangeKind::Renamed, id, drawn, Some(former));

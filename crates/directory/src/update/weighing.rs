@@ -19,6 +19,10 @@
 //! What has lost so stands in the conflict log, if the change that has won was not made in knowledge of it: if this
 //! server did not have the one that comes, or the other server did not have the one that is here.
 //!
+//! Where servers keep values apart, what is said of entries above holds of their registers (`joining.rs`): which change
+//! is later says the number of the register, and where an entry is, is one as well. A delete wins over all changes that
+//! did not know of it, and the earlier of two entries has the name.
+//!
 //! A server that is no Sapwood does not tell the entryUUID of the entry above. OpenLDAP's keep an entry that they have
 //! deleted where others add below it, and do not tell of it. So if that is not here one is made in its place.
 
@@ -28,7 +32,7 @@ use std::collections::HashSet;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::result::ResultCode;
-use sapwood_replication::{Resolution, Rule, Uuid, Vector, compare_claims, counts};
+use sapwood_replication::{EntryRegisters, Resolution, Rule, Uuid, Vector, compare_claims, counts};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::draft::{Draft, Frame};
@@ -93,6 +97,20 @@ impl<'c> Weighing<'c> {
             waiting: HashSet::new(),
             puts_right: false,
         }
+    }
+
+    /// Whether a change that loses was made by somebody who did not know of the one that wins: of one that was here, the
+    /// other server did not have it, of another one, this server did not.
+    pub(super) fn are_apart(&self, loser: Csn, was_here: bool) -> bool {
+        match was_here {
+            true => !self.peer.had.covers(loser),
+            false => !self.own.covers(loser),
+        }
+    }
+
+    /// Whether all changes of an entry's registers were known here before.
+    pub(super) fn has_all_of(&self, registers: &EntryRegisters) -> bool {
+        registers.are_covered_by(&self.own)
     }
 
     /// Whether there is more to be done for changes that wait, after all of them were tried.
@@ -203,7 +221,7 @@ impl<T: Write> Run<'_, T> {
     }
 
     /// The entry of a naming context, if that is what was told.
-    fn context_entry(&self, told: &Told<'_>) -> Result<Option<EntryId>, Stop> {
+    pub(super) fn context_entry(&self, told: &Told<'_>) -> Result<Option<EntryId>, Stop> {
         if told.parent.is_some() {
             return Ok(None);
         }
@@ -225,10 +243,23 @@ impl<T: Write> Run<'_, T> {
             };
         };
         let known = self.version(id)?.csn.unwrap_or_default();
-        let deleted = match csn {
-            Some(csn) => Some(csn).filter(|csn| counts(*csn, true, known)),
+        let registers = match self.keeps_values_apart() {
+            true => {
+                let mut record = Vec::new();
+                self.read_record(id, &mut record)?;
+                self.registers_of(&read(id, &record)?)?
+            }
+            false => None,
+        };
+        let deleted = match (csn, registers) {
+            // A delete wins over all changes of that life of the entry.
+            (Some(csn), Some((_, kept))) => Some(csn).filter(|csn| *csn >= kept.life()),
+            (None, Some((_, kept))) => {
+                Some(known).filter(|_| weighing.peer.has.covers(kept.base()))
+            }
+            (Some(csn), None) => Some(csn).filter(|csn| counts(*csn, true, known)),
             // Who has had it as it is here, and has it no more, has deleted it since.
-            None => Some(known).filter(|known| weighing.peer.has.covers(*known)),
+            (None, None) => Some(known).filter(|known| weighing.peer.has.covers(*known)),
         };
         let entry = (uuid, names::dn_of(self.txn, id)?);
         let Some(deleted) = deleted else {
@@ -257,7 +288,7 @@ impl<T: Write> Run<'_, T> {
     }
 
     /// What loses where an entry becomes what was told, or nothing: the part of it that is here, or the told one.
-    fn lost_of(
+    pub(super) fn lost_of(
         &self,
         id: Option<EntryId>,
         told: Option<&Told<'_>>,
@@ -291,20 +322,24 @@ impl<T: Write> Run<'_, T> {
                 false => difference.before,
             };
             let values = values.into_iter().map(<[u8]>::to_vec).collect();
-            let values = (!is_secret && !difference.is_large).then_some(values);
+            let values = (!is_secret && difference.large.is_none()).then_some(values);
             let name = schema.type_of(known).name();
             let name = match difference.options {
                 "" => name.to_owned(),
                 options => format!("{name};{options}"),
             };
-            lost.push(LostAttribute { name, values });
+            lost.push(LostAttribute {
+                name,
+                values,
+                is_added: false,
+            });
         }
         lost.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(LostWhat::Attributes(lost))
     }
 
     /// Writes a line of the conflict log.
-    fn lose(
+    pub(super) fn lose(
         &mut self,
         (entry, dn): ([u8; 16], String),
         (loser, what): (Csn, LostWhat),
@@ -366,7 +401,8 @@ impl<T: Write> Run<'_, T> {
                 }
             }
         };
-        let claim = (told.csn(), Uuid(told.uuid));
+        let since = told.registers.as_ref().map(EntryRegisters::placed);
+        let claim = (since.unwrap_or_else(|| told.csn()), Uuid(told.uuid));
         if let Some(id) = entry
             && let Some(above) = self.names.superior(self.txn, place.vacancy.parent_id())?
             && above.is_at_or_below(id)
@@ -375,7 +411,7 @@ impl<T: Write> Run<'_, T> {
             let between: Vec<_> = above.line().take_while(|above| *above != id).collect();
             let mut last = Csn::default();
             for above in between {
-                last = last.max(self.version(above)?.csn.unwrap_or_default());
+                last = last.max(self.placed_since(above)?);
             }
             let mut record = Vec::new();
             self.read_record(id, &mut record)?;
@@ -411,9 +447,13 @@ impl<T: Write> Run<'_, T> {
             self.displace(holder, false)?;
             return self.place_again(place);
         }
-        let other = (held.csn.unwrap_or_default(), Uuid(held.uuid));
+        let other = (self.placed_since(holder)?, Uuid(held.uuid));
         let name = place.dn.to_string();
-        if compare_claims(Resolution::Entry, claim, other).is_lt() {
+        let resolution = match self.keeps_values_apart() {
+            true => Resolution::Values,
+            false => Resolution::Entry,
+        };
+        if compare_claims(resolution, claim, other).is_lt() {
             let lost = (other.0, LostWhat::Name);
             self.lose((held.uuid, name), lost, claim.0, Rule::NameTaken)?;
             self.displace(holder, true)?;
@@ -495,6 +535,7 @@ impl<T: Write> Run<'_, T> {
             dn: dn.as_str().to_owned(),
             parent: None,
             attributes,
+            registers: None,
         };
         self.replicate_plainly(change, index)
     }
@@ -516,8 +557,26 @@ impl<T: Write> Run<'_, T> {
         };
         self.form(&draft, frame)?;
         self.write_records(id, Some(old))?;
+        if self.keeps_values_apart()
+            && let Some((uuid, _)) = self.registers_of(&old[0])?
+        {
+            // It begins another life.
+            let registers = EntryRegisters::new(drawn.csn, drawn.csn);
+            self.put_registers(uuid, registers, &old[0])?;
+        }
         self.record_change(ChangeKind::Modified, id, drawn, None);
         Ok(drawn.csn)
+    }
+
+    /// Since when an entry is where it is: that of its last change, where entries are one register.
+    fn placed_since(&self, id: EntryId) -> Result<Csn, Stop> {
+        if !self.keeps_values_apart() {
+            return Ok(self.version(id)?.csn.unwrap_or_default());
+        }
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let registers = self.registers_of(&read(id, &record)?)?;
+        Ok(registers.map_or_else(Csn::default, |(_, kept)| kept.placed()))
     }
 
     /// Which entry it is, and as of which change.
@@ -536,7 +595,7 @@ impl<T: Write> Run<'_, T> {
 
 impl<'t> Told<'t> {
     /// Its entryCSN; an entry without one is earlier than all others.
-    fn csn(&self) -> Csn {
+    pub(super) fn csn(&self) -> Csn {
         let csn = self
             .attributes
             .iter()
@@ -546,7 +605,7 @@ impl<'t> Told<'t> {
         text.and_then(Csn::parse).unwrap_or_default()
     }
 
-    fn rdn(&self) -> Result<&'t str, Stop> {
+    pub(super) fn rdn(&self) -> Result<&'t str, Stop> {
         let parsed = super::add::parsed(self.dn)?;
         Ok(parsed.rdn().map_or("", |rdn| rdn.as_str()))
     }

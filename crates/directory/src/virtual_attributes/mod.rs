@@ -49,6 +49,7 @@ virtual_attributes! {
     MemberOf member_of
     NumSubordinates num_subordinates
     ParentUuid parent_uuid
+    EntryRegisters entry_registers
     SubschemaSubentry subschema_subentry
     PwdFailureTime pwd_failure_time
     PwdLastSuccess pwd_last_success
@@ -77,6 +78,7 @@ impl VirtualAttribute {
         match self {
             VirtualAttribute::ContextCsn
             | VirtualAttribute::MemberOf
+            | VirtualAttribute::EntryRegisters
             | VirtualAttribute::CollectiveAttributeSubentries => None,
             VirtualAttribute::PwdFailureTime => Some(ONE + FAILURES_SHOWN_MAX * TIME_BYTES_MAX),
             _ => Some(ONE),
@@ -97,7 +99,10 @@ impl VirtualAttribute {
 
     /// Whether it is for servers that replicate: it is told to who names it, and to nobody else.
     pub(crate) fn is_for_replicas(self) -> bool {
-        self == VirtualAttribute::ParentUuid
+        matches!(
+            self,
+            VirtualAttribute::ParentUuid | VirtualAttribute::EntryRegisters
+        )
     }
 
     /// Its attribute type.

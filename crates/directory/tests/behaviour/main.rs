@@ -55,6 +55,7 @@ mod transactions;
 mod tree_delete;
 mod unique;
 mod updates;
+mod values_apart;
 
 /// The engine that all of it runs on; `over_shy.rs` has another one.
 type On = sapwood_directory::engine::Embedded;

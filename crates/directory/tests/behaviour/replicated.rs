@@ -61,6 +61,7 @@ fn entry(number: u8, dn: &str, second: u64, lines: &str) -> ReplicatedChange {
         dn: dn.into(),
         parent: None,
         attributes: attributes(&kept),
+        registers: None,
     }
 }
 
@@ -196,6 +197,7 @@ pub(crate) fn told_of(directory: &Directory) -> Vec<ReplicatedChange> {
             dn,
             parent: None,
             attributes: attributes(&lines.join("\n")),
+            registers: None,
         }
     });
     changes.collect()

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use sapwood_directory::{
     AgreementPosition, ChangeKind, ChangePosition, ChangeReader, Csn, LostChange, LostWhat,
-    Options, Outcome, Peer, Replicated, ReplicatedChange,
+    Options, Outcome, Peer, Replicated, ReplicatedChange, read_registers,
 };
 use sapwood_ldap::list::ChangeKind::{Add, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
-use sapwood_replication::{Rule, Vector};
+use sapwood_replication::{EntryRegisters, Rule, Vector};
 use sapwood_testkit::SUFFIX;
 use sapwood_testkit::directories::{
     add, apply, config, delete, modify, options, person, rename, seed, succeed,
@@ -20,12 +20,12 @@ use crate::made::{Directory, engine_in};
 use crate::query::{query, search};
 use crate::replicated::{attributes, everything, replicate};
 
-const DATA: &str = "olcDatabase={1}mdb,cn=config";
-const PEOPLE: &str = "ou=People,dc=example,dc=com";
+pub(crate) const DATA: &str = "olcDatabase={1}mdb,cn=config";
+pub(crate) const PEOPLE: &str = "ou=People,dc=example,dc=com";
 
 /// One of several directories.
-struct Member {
-    directory: Directory,
+pub(crate) struct Member {
+    pub(crate) directory: Directory,
     /// Where its feed begins.
     start: ChangePosition,
     /// What each of the others was told last: up to where, and its place in the feed.
@@ -34,6 +34,11 @@ struct Member {
 
 /// So many of them, with one clock, and all in so many stores; the first has some entries.
 fn members(count: u16, stores: u16) -> Vec<Member> {
+    members_by(count, stores, "entry")
+}
+
+/// The same, of which so much of an entry loses against a later change.
+pub(crate) fn members_by(count: u16, stores: u16, resolution: &str) -> Vec<Member> {
     let clock = options().clock;
     let all = (1..=count).map(|replica| {
         let options = Options {
@@ -50,7 +55,8 @@ fn members(count: u16, stores: u16) -> Vec<Member> {
             }
         };
         let agreement = format!(
-            "rid=001 provider=ldap://localhost searchbase=\"{SUFFIX}\" multiprovider=yes type=refreshOnly"
+            "rid=001 provider=ldap://localhost searchbase=\"{SUFFIX}\" multiprovider=yes type=refreshOnly \
+             resolution={resolution}"
         );
         succeed(&directory, modify(DATA, &[(Add, "olcSyncrepl", &[&agreement])]));
         let start = directory.snapshot().unwrap().change_position().unwrap();
@@ -70,7 +76,7 @@ fn uuid_of(text: &str) -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap().to_be_bytes()
 }
 
-fn value<'l>(lines: &'l BTreeSet<String>, name: &str) -> &'l str {
+pub(crate) fn value<'l>(lines: &'l BTreeSet<String>, name: &str) -> &'l str {
     let mut found = lines
         .iter()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -92,8 +98,17 @@ fn has(directory: &Directory) -> Vector {
     csns.collect()
 }
 
+/// The numbers of the registers of an entry, if values are kept apart.
+pub(crate) fn registers(directory: &Directory, dn: &str) -> Option<EntryRegisters> {
+    let mut asked = query(dn, Scope::Base, "(objectClass=*)");
+    asked.attributes = &["entryRegisters"];
+    let (_, lines) = search(directory, &asked).entries.remove(0);
+    let line = lines.first()?.strip_prefix("entryRegisters: ")?;
+    Some(read_registers(line.as_bytes()).unwrap())
+}
+
 /// Has one directory tell another one what it has changed since it told it last; whether that could be taken.
-fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
+pub(crate) fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
     let source = &all[from].directory;
     let now = has(source);
     let snapshot = source.snapshot().unwrap();
@@ -115,7 +130,12 @@ fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
         .collect();
     let mut changes = Vec::new();
     for (dn, lines) in &entries {
-        if had.covers(Csn::parse(value(lines, "entryCSN")).unwrap()) {
+        let registers = registers(source, dn);
+        let is_known = match &registers {
+            Some(registers) => registers.are_covered_by(&had),
+            None => had.covers(Csn::parse(value(lines, "entryCSN")).unwrap()),
+        };
+        if is_known {
             continue;
         }
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -126,6 +146,7 @@ fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
                 .split_once(',')
                 .and_then(|(_, above)| uuids.get(above).copied()),
             attributes: attributes(&lines.join("\n")),
+            registers: registers.map(Box::new),
         });
     }
     reader
@@ -178,7 +199,7 @@ fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
 }
 
 /// Has all tell each other everything, until nothing changes any more.
-fn settle(all: &mut [Member]) {
+pub(crate) fn settle(all: &mut [Member]) {
     for _ in 0..20 {
         let before: Vec<_> = all.iter().map(|one| everything(&one.directory)).collect();
         let mut is_taken = true;
@@ -195,7 +216,7 @@ fn settle(all: &mut [Member]) {
     panic!("they do not come to rest");
 }
 
-fn require_equal(all: &[Member]) {
+pub(crate) fn require_equal(all: &[Member]) {
     let first = everything(&all[0].directory);
     for member in all {
         assert_eq!(everything(&member.directory), first);
@@ -204,13 +225,13 @@ fn require_equal(all: &[Member]) {
     }
 }
 
-fn conflicts(member: &Member) -> Vec<LostChange> {
+pub(crate) fn conflicts(member: &Member) -> Vec<LostChange> {
     let mut lines = Vec::new();
     member.directory.conflicts(|line| lines.push(line)).unwrap();
     lines
 }
 
-fn dn(uid: &str) -> String {
+pub(crate) fn dn(uid: &str) -> String {
     format!("uid={uid},{PEOPLE}")
 }
 
@@ -223,7 +244,12 @@ fn set(member: &Member, uid: &str, value: &str) {
 
 /// Three that are equal and have some people.
 fn peopled(stores: u16) -> Vec<Member> {
-    let mut all = members(3, stores);
+    peopled_by(stores, "entry")
+}
+
+/// The same, of which so much of an entry loses against a later change.
+pub(crate) fn peopled_by(stores: u16, resolution: &str) -> Vec<Member> {
+    let mut all = members_by(3, stores, resolution);
     for uid in ["a", "b", "c"] {
         succeed(&all[0].directory, person(uid));
     }
@@ -457,7 +483,7 @@ fn the_entry_above_is_told_to_who_asks_for_it_by_name() {
 
 /// An update of few entries.
 #[derive(Clone, Debug)]
-enum Event {
+pub(crate) enum Event {
     Add(u8, u8),
     Delete(u8, u8),
     Modify(u8, u8, u8),
@@ -466,7 +492,7 @@ enum Event {
     Tell(usize, usize),
 }
 
-fn event() -> impl Strategy<Value = (usize, Event)> {
+pub(crate) fn event() -> impl Strategy<Value = (usize, Event)> {
     let event = prop_oneof![
         3 => (0..4u8, 0..5u8).prop_map(|(at, name)| Event::Add(at, name)),
         2 => (0..4u8, 0..5u8).prop_map(|(at, name)| Event::Delete(at, name)),
@@ -486,7 +512,7 @@ fn place(at: u8) -> String {
     }
 }
 
-fn happen(all: &mut [Member], at: usize, event: &Event) {
+pub(crate) fn happen(all: &mut [Member], at: usize, event: &Event) {
     let name = |at: &u8, name: &u8| format!("uid=n{name},{}", place(*at));
     let request = match event {
         Event::Tell(from, to) if from == to => return,

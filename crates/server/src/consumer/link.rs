@@ -189,7 +189,7 @@ impl<E: Engine> Link<E> {
                 let why = "updates that are made here have no number: 'sapwood replica enable' this server first";
                 return Err(Trouble::Failed(why.into()).into());
             }
-            machine = machine.weighed();
+            machine = machine.weighed(agreement.resolution);
         }
         let followed = self.steps(&mut connection, &mut machine, failures).await;
         if let Err(End::Trouble(Trouble::StartOver(_))) = &followed {
@@ -415,6 +415,7 @@ fn request(agreement: &Agreement, cookie: Option<&[u8]>) -> Vec<u8> {
     let mut attributes = OctetStringsBuf::from_iter(["*", "+"]);
     if agreement.multi_provider {
         attributes.push(b"parentUUID");
+        attributes.push(b"entryRegisters");
     }
     let mut message = Vec::new();
     // The text is one of a filter.

@@ -18,7 +18,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
 use sapwood_directory::{
-    AgreementPosition, Outcome, Peer, Replicated, ReplicatedChange, Settlement,
+    AgreementPosition, Outcome, Peer, Replicated, ReplicatedChange, Settlement, read_registers,
 };
 use sapwood_ldap::controls::{Controls, EntryState, SYNC_DONE, SYNC_STATE, SyncDone, SyncState};
 use sapwood_ldap::csn::Csn;
@@ -26,7 +26,7 @@ use sapwood_ldap::list::{Attributes, AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{Frame, Response, ResponseMessage, frame};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use sapwood_ldap::sync_info::{SYNC_INFO, SyncInfo};
-use sapwood_replication::{COOKIE_BYTES_MAX, Cookie, Vector};
+use sapwood_replication::{COOKIE_BYTES_MAX, Cookie, EntryRegisters, Resolution, Vector};
 
 /// Changes of a bundle, and about how many bytes they take: nobody else's update goes on while it is applied. A single
 /// entry may be longer.
@@ -91,6 +91,8 @@ pub struct Machine {
     is_whole: bool,
     /// Whether both servers take updates.
     is_weighed: bool,
+    /// Whether both keep values apart.
+    keeps_values_apart: bool,
     /// Whether the provider tells all that it has, as it was not told what is here.
     begins_anew: bool,
     stage: Stage,
@@ -126,6 +128,7 @@ impl Machine {
             rid,
             is_whole,
             is_weighed: false,
+            keeps_values_apart: false,
             begins_anew: cookie.is_none(),
             stage: Stage::Refresh,
             changes: Vec::new(),
@@ -144,9 +147,31 @@ impl Machine {
 
     /// The same for two servers that both take updates.
     #[must_use]
-    pub fn weighed(mut self) -> Machine {
+    pub fn weighed(mut self, resolution: Resolution) -> Machine {
         self.is_weighed = true;
+        self.keeps_values_apart = resolution == Resolution::Values;
         self
+    }
+
+    /// The numbers of an entry's registers, as the provider has told them. Servers that go by different rules never
+    /// become equal, so they do not begin.
+    fn registers(&self, told: Option<&[u8]>) -> Result<Option<Box<EntryRegisters>>, Trouble> {
+        let why = match (told, self.keeps_values_apart) {
+            (None, false) => return Ok(None),
+            (Some(_), false) if !self.is_weighed => return Ok(None),
+            (Some(told), true) => match read_registers(told) {
+                Some(registers) => return Ok(Some(Box::new(registers))),
+                None => "what the provider sends is malformed: entryRegisters",
+            },
+            (None, true) => {
+                "the provider does not keep values apart: all servers have to say resolution=values, and be Sapwoods, \
+                 and show each other all"
+            }
+            (Some(_), false) => {
+                "the provider keeps values apart, and this server does not: all servers have to say resolution=values"
+            }
+        };
+        Err(Trouble::Failed(why.into()))
     }
 
     /// Up to which changes the provider has all, as far as it has told.
@@ -182,10 +207,11 @@ impl Machine {
                         if self.is_weighed && is_glue(entry.attributes) => {}
                     EntryState::Add | EntryState::Modify => {
                         let mut attributes = AttributesBuf::default();
-                        let mut parent = None;
+                        let (mut parent, mut registers) = (None, None);
                         for attribute in entry.attributes {
                             match attribute.description {
                                 b"parentUUID" => parent = first_uuid(attribute.values),
+                                b"entryRegisters" => registers = attribute.values.iter().next(),
                                 known => attributes.push(known, attribute.values),
                             }
                         }
@@ -195,6 +221,7 @@ impl Machine {
                             dn,
                             parent,
                             attributes,
+                            registers: self.registers(registers)?,
                         });
                     }
                     EntryState::Delete => {
@@ -589,7 +616,7 @@ fn value<'a>(controls: Controls<'a>, oid: &str) -> Option<&'a [u8]> {
 pub fn use_messages(bytes: &[u8]) {
     let mut machine = Machine::new(1, true, None);
     if !bytes.len().is_multiple_of(2) {
-        machine = machine.weighed();
+        machine = machine.weighed(Resolution::Entry);
     }
     let (mut rest, mut bundles) = (bytes, 0_u32);
     while let Ok(Frame::Complete(length)) = frame(rest, bytes.len()) {

@@ -6,6 +6,8 @@ use sapwood_ldap::sync_info::{SyncInfo, SyncUuidsBuf};
 use sapwood_replication::Vector;
 
 use super::{ENVELOPE_BYTES_MAX, put_info};
+use crate::changes::{Csn, registers};
+use crate::engine::Read;
 use crate::matching::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use crate::operational::EntryVersion;
 
@@ -99,27 +101,46 @@ impl<'s, 'o> Stating<'s, 'o> {
 }
 
 /// Takes all there is: whole what a consumer lacks, of the rest the entryUUID.
-pub(super) struct Contents<'s, 'o> {
+pub(super) struct Contents<'s, 'o, R> {
     out: Stating<'s, 'o>,
     known: &'s Vector,
+    /// Where the registers of entries are, if values are kept apart: an older change of one may have come after the
+    /// entry's last.
+    registers: Option<&'s R>,
     unchanged: &'s mut UuidSet,
 }
 
-impl<'s, 'o> Contents<'s, 'o> {
+impl<'s, 'o, R: Read> Contents<'s, 'o, R> {
     pub(super) fn new(
         wire: &'s mut Wire<'o>,
-        known: &'s Vector,
+        (known, registers): (&'s Vector, Option<&'s R>),
         unchanged: &'s mut UuidSet,
-    ) -> Contents<'s, 'o> {
+    ) -> Contents<'s, 'o, R> {
         Contents {
             out: Stating::new(wire),
             known,
+            registers,
             unchanged,
         }
     }
 }
 
-impl Sink for Contents<'_, '_> {
+impl<R: Read> Contents<'_, '_, R> {
+    /// Whether a consumer that has the changes of the vector has the entry as it is.
+    fn is_known(&self, uuid: [u8; 16], csn: Option<Csn>) -> bool {
+        let Some(csn) = csn.filter(|csn| self.known.covers(*csn)) else {
+            return false;
+        };
+        match self.registers {
+            None => true,
+            // What cannot be read is told.
+            Some(view) => registers::of(view, uuid, (Csn::default(), csn))
+                .is_ok_and(|kept| kept.are_covered_by(self.known)),
+        }
+    }
+}
+
+impl<R: Read> Sink for Contents<'_, '_, R> {
     type Entry<'e>
         = WireEntry<'e>
     where
@@ -140,7 +161,7 @@ impl Sink for Contents<'_, '_> {
         let Some(EntryVersion { uuid, csn }) = version else {
             return Admission::Noted;
         };
-        if csn.is_none_or(|csn| !self.known.covers(csn)) {
+        if !self.is_known(uuid, csn) {
             self.out.state(EntryState::Add, uuid);
             return Admission::Send;
         }

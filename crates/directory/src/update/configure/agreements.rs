@@ -3,7 +3,7 @@
 use sapwood_ldap::result::ResultCode;
 
 use super::Run;
-use crate::changes::agreement;
+use crate::changes::{agreement, registers};
 use crate::config::Agreement;
 use crate::config::agreements::SYNCREPL;
 use crate::engine::Write;
@@ -14,7 +14,7 @@ use crate::state::State;
 
 impl<T: Write> Run<'_, T> {
     /// Forgets how far agreements had come that are not there any more, or were not there before: another provider, or
-    /// another part of one, makes nothing of it.
+    /// another part of one, makes nothing of it. Also writes down whether values are kept apart.
     pub(super) fn forget_positions(&mut self, state: &State) -> Result<(), Stop> {
         let (before, now) = (&self.state.settings.agreements, &state.settings.agreements);
         let is_same = |one: &Agreement, other: &Agreement| {
@@ -26,6 +26,7 @@ impl<T: Write> Run<'_, T> {
         for changed in ended.chain(begun) {
             agreement::put(self.txn, changed.rid, None)?;
         }
+        registers::keep(self.txn, state.settings.keeps_values_apart())?;
         Ok(())
     }
 }
@@ -36,6 +37,16 @@ pub(super) fn check(schema: &Schema, state: &State) -> Result<(), Stop> {
         let diagnostic = format!("{SYNCREPL}: {why}");
         Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic))
     };
+    let mut several = state.settings.agreements.iter();
+    let mut several = several.by_ref().filter(|one| one.multi_provider);
+    if let Some(first) = several.next()
+        && let Some(other) = several.find(|one| one.resolution != first.resolution)
+    {
+        return refuse(format!(
+            "rid={:03} and rid={:03} have another resolution: servers that all take updates say the same",
+            first.rid, other.rid
+        ));
+    }
     let mut before: Vec<(u16, NormalDn, bool)> = Vec::new();
     for agreement in &state.settings.agreements {
         let Agreement {

@@ -9,11 +9,12 @@ use anyhow::{Context, Result, anyhow};
 use sapwood_directory::{Agreement, AgreementPassword, Directory};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
+use sapwood_replication::Resolution;
 use sapwood_server::consumer::{Lag, lags};
 use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
 
 use super::conflicts;
-use crate::cli::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
+use crate::cli::{AddAgreement, EntryResolution, OneAgreement, Promote, ReplicaStatus};
 use crate::commands::config;
 use crate::open;
 use crate::output::Output;
@@ -77,6 +78,10 @@ pub(super) fn add(args: &AddAgreement, out: &mut Output) -> Result<()> {
         authorities: args.ca_file.as_deref().map(named).transpose()?,
         plaintext: args.danger_plaintext,
         multi_provider: args.multi_provider,
+        resolution: match args.resolution {
+            EntryResolution::Entry => Resolution::Entry,
+            EntryResolution::Values => Resolution::Values,
+        },
         ..Agreement::default()
     };
     let base = args.base.as_deref().unwrap_or_default();
@@ -188,9 +193,10 @@ pub(crate) fn by_command(
                     (_, true) => "stays connected",
                     (_, false) => "asks again",
                 };
-                let kind = match agreement.multi_provider {
-                    true => format!("both take updates, {kind}"),
-                    false => kind.to_owned(),
+                let kind = match (agreement.multi_provider, agreement.resolution) {
+                    (true, Resolution::Values) => format!("both take updates by values, {kind}"),
+                    (true, Resolution::Entry) => format!("both take updates, {kind}"),
+                    (false, _) => kind.to_owned(),
                 };
                 let behind = told(lag).map_or(String::new(), |told| format!(", {told}"));
                 note(&format!("{rid:03}  {provider}  {base}  {kind}{behind}"));

@@ -56,8 +56,10 @@ fn line(lost: &LostChange) -> String {
         LostWhat::Name => text += "its name",
         LostWhat::Place => text += "its move",
         LostWhat::Attributes(attributes) => {
-            for (at, LostAttribute { name, values }) in attributes.iter().enumerate() {
+            for (at, one) in attributes.iter().enumerate() {
+                let LostAttribute { name, values, .. } = one;
                 text += if at == 0 { "" } else { ", " };
+                text += if one.is_added { "the new " } else { "" };
                 text += name;
                 match values {
                     None => text += " (not shown)",
@@ -88,7 +90,7 @@ fn json(lost: &LostChange) -> String {
         LostWhat::Name => ("name", &[][..]),
         LostWhat::Place => ("move", &[][..]),
     };
-    let attributes = attributes.iter().map(|LostAttribute { name, values }| {
+    let attributes = attributes.iter().map(|LostAttribute { name, values, .. }| {
         let values = values.as_ref().map(|values| {
             let texts = values
                 .iter()
@@ -117,9 +119,9 @@ fn json(lost: &LostChange) -> String {
 fn why(rule: Rule) -> &'static str {
     match rule {
         Rule::Later => "the later change wins",
-        Rule::Deleted => "the entry was deleted later",
+        Rule::Deleted => "the entry was deleted",
         Rule::Ring => "the entry would be below itself",
-        Rule::NameTaken => "the later change has the name",
+        Rule::NameTaken => "another entry has the name",
         Rule::Glue => "there are entries below it",
         Rule::Late => "its server was away for too long",
     }
@@ -157,6 +159,7 @@ mod tests {
         let attribute = |name: &str, values: Option<&[&str]>| LostAttribute {
             name: name.into(),
             values: values.map(|values| values.iter().map(|one| one.as_bytes().to_vec()).collect()),
+            is_added: name == "member",
         };
         let mut lost = LostChange {
             found: 951_827_700_000_000,
@@ -167,19 +170,20 @@ mod tests {
             dn: "uid=ann,o=x".into(),
             what: LostWhat::Attributes(vec![
                 attribute("mail", Some(&[])),
+                attribute("member", Some(&["cn=a"])),
                 attribute("sn", Some(&["\"a\"", "b"])),
                 attribute("userPassword", None),
             ]),
         };
         assert_eq!(
             line(&lost),
-            "2000-02-29T12:34:56Z (replica 2) uid=ann,o=x: mail (taken away), sn \"\\\"a\\\"\" \"b\", userPassword (not \
+            "2000-02-29T12:34:56Z (replica 2) uid=ann,o=x: mail (taken away), the new member \"cn=a\", sn \"\\\"a\\\"\" \"b\", userPassword (not \
              shown) lost to replica 1, 2000-02-29T12:34:57Z: the later change wins"
         );
         let told = json(&lost);
-        assert!(
-            told.contains(r#""attributes":{"mail":[],"sn":["\"a\"","b"],"userPassword":null}"#)
-        );
+        assert!(told.contains(
+            r#""attributes":{"mail":[],"member":["cn=a"],"sn":["\"a\"","b"],"userPassword":null}"#
+        ));
         assert!(
             told.contains(r#""winner":"20000229123457.000123Z#000000#001#000000""#),
             "{told}"

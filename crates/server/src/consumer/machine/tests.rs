@@ -207,7 +207,7 @@ fn a_cookie_of_one_change_keeps_what_the_others_have_made() {
 
 #[test]
 fn what_is_weighed_waits_for_the_cookie() {
-    let mut machine = Machine::new(1, true, None).weighed();
+    let mut machine = Machine::new(1, true, None).weighed(Resolution::Entry);
     // Without a number, it waits for what the provider has.
     tell(&mut machine, &entry(EntryState::Delete, UUIDS[3], None)).unwrap();
     for uuid in &UUIDS[..2] {
