@@ -246,3 +246,60 @@ fn a_join_that_is_killed_is_run_again_with_the_same_token() {
     assert!(killed > 0);
     follows(&mut origin, &place, "one");
 }
+
+#[test]
+fn two_servers_that_take_updates_are_made_by_two_tokens() {
+    let (folder, server) = provider(&[]);
+    let mut origin = Client::admin(server.address());
+    let (place, password) = place_of_copy();
+    let copy = place.path();
+    let token = invite(&folder, &server.ldaps_by_name());
+    let [copy, path] = [copy, folder.path()].map(|path| path.to_str().unwrap().to_owned());
+    let resolution = ["--resolution", "values"];
+    let words = [
+        "replica",
+        "join",
+        &copy,
+        &token,
+        "--admin-password-file",
+        &password,
+    ];
+    refused(&sapwood(words), "say --sid N");
+    let words = words.iter().chain(&resolution).chain(&["--sid", "2"]);
+    let joined = sapwood(words);
+    assert!(joined.status.success(), "{joined:?}");
+    let second = place.serve();
+    let mut client = Client::admin(second.address());
+    let token = invite(&place, &second.ldaps_by_name());
+    let words = [
+        "replica",
+        "add",
+        &path,
+        "--token",
+        &token,
+        "--rid",
+        "1",
+        "--multi-provider",
+    ];
+    sapwood_ok(words.iter().chain(&resolution));
+    copies::all_become_equal(&mut [&mut origin, &mut client]);
+    client.tell(&person("own")).succeeded();
+    for (client, attribute) in [(&mut origin, "displayName"), (&mut client, "title")] {
+        let changes: [requests::Change<'_>; 1] = [(Replace, attribute, &["new"])];
+        let modify = requests::modify(1, &dn("p0"), &changes);
+        client.tell(&modify).succeeded();
+    }
+    let joined = copies::all_become_equal(&mut [&mut origin, &mut client]);
+    assert!(joined.contains_key(&dn("own")));
+    assert!(joined[&dn("p0")].contains("displayName: new"), "{joined:?}");
+    assert!(joined[&dn("p0")].contains("title: new"), "{joined:?}");
+    // The token is used up.
+    let words = ["replica", "add", &copy, "--token", &token, "--rid", "2"];
+    refused(&sapwood(words), "it was used");
+    for running in [server, second] {
+        running.stop();
+    }
+    for path in [&copy, &path] {
+        sapwood_ok(["check", path]);
+    }
+}

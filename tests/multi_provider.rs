@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sapwood_ldap::list::ChangeKind::{Add, Replace};
-use sapwood_ldap::message::{ModifyDnRequest, Request};
+use sapwood_ldap::message::{ModifyDnRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::copies::{self, Entries, PEOPLE, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
@@ -371,6 +371,20 @@ fn three_sapwoods_in_a_ring_become_equal_though_they_are_killed() {
     }
 }
 
+/// Makes the change again whose line in the log of one of these has some words.
+fn restore(servers: &[&Replica], words: &[&str]) {
+    for server in servers {
+        for line in server.command(&["conflicts"]).lines() {
+            if words.iter().all(|word| line.contains(word)) {
+                let (_, number) = line.trim_end_matches(']').rsplit_once('[').unwrap();
+                server.command(&["restore", number]);
+                return;
+            }
+        }
+    }
+    panic!("no line with {words:?}");
+}
+
 fn add_value(client: &mut Client, uid: &str, attribute: &str, value: &str) {
     let change: &[requests::Change<'_>] = &[(Add, attribute, &[value])];
     client
@@ -431,6 +445,32 @@ fn two_sapwoods_that_keep_values_apart_have_all_that_both_have_changed_of_an_ent
         "{lines}"
     );
     assert!(!lines.contains("uid=p0"), "{lines}");
+    // What has lost can be had again, and is shown to the administrator alone.
+    let shown = |client: &mut Client| {
+        let filter = "(sapwoodConflictLost=displayName: of the first)";
+        let mut found = client.search("cn=conflicts", Scope::Subtree, filter);
+        (found.pop().unwrap().code, found.len())
+    };
+    let [mut first, mut second] = [&one, &other].map(Replica::client);
+    let found = [&mut first, &mut second].map(|client| shown(client).1);
+    assert_eq!(found.iter().sum::<usize>(), 1, "{lines}");
+    let mut user = Client::connect(one.server.as_ref().unwrap().address());
+    user.bind(&dn("p1"), "a second secret").succeeded();
+    assert_eq!(shown(&mut user), (ResultCode::NoSuchObject, 0));
+    for words in [["uid=p1", "displayName"], ["uid=p2", "soon gone"]] {
+        restore(&[&one, &other], &words);
+    }
+    let joined = copies::all_become_equal(&mut [&mut first, &mut second]);
+    assert!(joined[&dn("p1")].contains("displayName: of the first"));
+    assert!(joined[&dn("p2")].contains("title: soon gone"));
+    let unknown = [
+        "replica",
+        "restore",
+        one.folder.path().to_str().unwrap(),
+        "1",
+    ]
+    .map(str::to_owned);
+    assert!(text(&sapwood(unknown).stderr).contains("in brackets"));
     // The numbers are there after a crash.
     one.kill();
     add_value(

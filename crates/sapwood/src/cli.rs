@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use sapwood_directory::Partition;
+use sapwood_replication::Resolution;
 use sapwood_server::listen::ListenUrl;
 use sapwood_store::{CommitNo, Until};
 
@@ -164,9 +165,10 @@ pub(crate) enum SuffixAction {
 pub(crate) enum Replica {
     /// Number the changes of this server, and provide them to consumers of RFC 4533, while no server runs
     Enable(EnableReplica),
-    /// Let another server join as a copy: prints a token, which 'sapwood replica join' takes there within an hour, once
+    /// Let another server join: prints a token, which 'sapwood replica join' (or 'add --token') takes there within an
+    /// hour, once
     Invite(Invite),
-    /// Make a directory that is a copy of the one that has made a token
+    /// Make a directory that has what the one has that has made a token, as a copy, or taking updates as well
     Join(Join),
     /// Keep a copy of what another server has, which is read-only here, or take updates on both
     Add(AddAgreement),
@@ -178,6 +180,8 @@ pub(crate) enum Replica {
     Verify(Verify),
     /// List the updates that were made here or elsewhere, and have lost against others that did not know of them
     Conflicts(ReplicaStatus),
+    /// Make an update again that has lost, as a new one
+    Restore(RestoreChange),
     /// Stop copying from a server: entries stay, and can be updated
     Remove(OneAgreement),
     /// Copy nothing from a server for the time being: entries stay, and are read-only
@@ -194,17 +198,24 @@ pub(crate) struct AddAgreement {
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// The server to copy from, such as ldaps://provider.example.com
-    #[arg(value_name = "URL")]
-    pub(crate) url: String,
+    #[arg(
+        value_name = "URL",
+        required_unless_present = "token",
+        conflicts_with = "token"
+    )]
+    pub(crate) url: Option<String>,
+    /// What 'sapwood replica invite' has printed there, in the place of URL, --bind-dn and --password-file
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["bind_dn", "password_file", "ca_file", "start_tls"])]
+    pub(crate) token: Option<String>,
     /// The number of this agreement among those of the directory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=999))]
     pub(crate) rid: u16,
     /// Who binds there: somebody who may read everything
-    #[arg(long, value_name = "DN")]
-    pub(crate) bind_dn: String,
+    #[arg(long, value_name = "DN", required_unless_present = "token")]
+    pub(crate) bind_dn: Option<String>,
     /// A file whose first line is their password, and that stays where it is
-    #[arg(long, value_name = "FILE")]
-    pub(crate) password_file: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "token")]
+    pub(crate) password_file: Option<PathBuf>,
     /// Take updates here as well, and weigh what comes against them: on servers that are replicas of their own numbers
     #[arg(long)]
     pub(crate) multi_provider: bool,
@@ -236,6 +247,15 @@ pub(crate) enum EntryResolution {
     Values,
 }
 
+impl std::convert::From<EntryResolution> for Resolution {
+    fn from(resolution: EntryResolution) -> Resolution {
+        match resolution {
+            EntryResolution::Entry => Resolution::Entry,
+            EntryResolution::Values => Resolution::Values,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Invite {
     /// The folder of the directory
@@ -258,10 +278,14 @@ pub(crate) struct Join {
     /// What 'sapwood replica invite' has printed there
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
-    /// Take no updates here: the only way so far
-    #[arg(long)]
+    /// Take no updates here
+    #[arg(long, conflicts_with = "resolution")]
     pub(crate) read_only: bool,
-    /// A number for its own changes, so that others can copy from it, and it can take updates one day
+    /// What of an entry loses against a later change, if both take updates [default: as that server does, 'entry' if it
+    /// takes those of nobody yet]
+    #[arg(long, value_enum)]
+    pub(crate) resolution: Option<EntryResolution>,
+    /// A number for its own changes, so that it takes updates, and others can copy from it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4095))]
     pub(crate) sid: Option<u16>,
     /// The DN of this server's administrator [default: cn=admin before the first naming context]
@@ -281,6 +305,16 @@ pub(crate) struct ReplicaStatus {
     /// Lines of JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreChange {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The number of the update, as 'sapwood replica conflicts' has it in brackets
+    #[arg(value_name = "CSN")]
+    pub(crate) change: String,
 }
 
 #[derive(Debug, clap::Args)]

@@ -58,7 +58,7 @@ pub struct LostChange {
     pub rule: Rule,
     /// The entryUUID of the entry.
     pub entry: [u8; 16],
-    /// Its DN when that was found out.
+    /// Its DN when that was found out; of a name or a move, the one that it should have got.
     pub dn: String,
     /// What has lost.
     pub what: LostWhat,
@@ -157,6 +157,19 @@ pub(crate) fn for_each<R: Read>(view: &R, mut each: impl FnMut(LostChange)) -> e
         each(read(key, stored)?);
     }
     Ok(())
+}
+
+/// The lines with the latest changes that have lost, at most so many.
+pub(crate) fn latest<R: Read>(view: &R, count: usize) -> engine::Result<Vec<LostChange>> {
+    let range = Range::between(PREFIX.as_bytes(), END);
+    let mut lines = view.scan(Table::Meta, range, Direction::Backward)?;
+    let mut found = Vec::new();
+    while found.len() < count
+        && let Some((key, stored)) = lines.next()?
+    {
+        found.push(read(key, stored)?);
+    }
+    Ok(found)
 }
 
 fn read(key: &[u8], stored: &[u8]) -> Result<LostChange, Damaged> {
@@ -311,6 +324,9 @@ mod tests {
             found
         };
         assert_eq!(found(), lines);
+        let view = engine.snapshot().unwrap();
+        let last: Vec<LostChange> = lines[3..].iter().rev().cloned().collect();
+        assert_eq!(latest(&view, 2).unwrap(), last);
         // The first line of a loss stays.
         let again = LostChange {
             found: 2_000,

@@ -5,12 +5,16 @@ use sapwood_replication::{Cookie, Vector};
 use super::{ChangePosition, Directory, Snapshot};
 use crate::changes::{Csn, LostChange, agreement, conflicts, vector};
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
+    self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table, Ticket,
+    Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::names;
 use crate::operational::{self, Vocabulary};
+use crate::schema::OperationalAttribute;
 use crate::update::AgreementPosition;
+use crate::update::replicated::entry_of_uuid;
 
 impl<E: Engine> Snapshot<E> {
     /// What the consumer of an agreement gives back to its provider: its last
@@ -59,6 +63,23 @@ impl<E: Engine> Directory<E> {
     pub fn conflicts(&self, each: impl FnMut(LostChange)) -> Result<()> {
         let snapshot = self.waiting_snapshot()?;
         Ok(conflicts::for_each(snapshot.view(), each)?)
+    }
+
+    /// The DN of the entry with this entryUUID, as of the newest commit; `None` if there is none. Blocks.
+    ///
+    /// # Errors
+    /// When the engine fails, or entryUUID has no complete index.
+    pub fn dn_of_uuid(&self, uuid: [u8; 16]) -> Result<Option<String>> {
+        let snapshot = self.waiting_snapshot()?;
+        let (schema, view) = (snapshot.schema(), snapshot.view());
+        let known = schema.operational(OperationalAttribute::EntryUuid);
+        let indexed = snapshot.state().indexes.of(known);
+        let indexed = indexed.ok_or_else(|| Error::State("entryUUID is not indexed".into()))?;
+        let index = indexed.index(IndexKind::Equality);
+        match entry_of_uuid(view, schema, index, uuid)? {
+            Some(id) => names::dn_if_there(view, id),
+            None => Ok(None),
+        }
     }
 
     /// Gets the directory ready to make changes as a replica: looks at all entries, and writes down up to which change

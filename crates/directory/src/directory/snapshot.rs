@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Directory, Known, Learned};
+use crate::changes::conflicts;
 use crate::collective::Collective;
 use crate::config::Settings;
 use crate::engine::{CommitNo, Embedded, Engine, EntryId, Read, Table};
@@ -15,6 +16,7 @@ use crate::plan::classes;
 use crate::schema::{NormalDn, Schema};
 use crate::second_factor::{self, SecondFactor};
 use crate::state::State;
+use crate::synthetic::conflicts::CONFLICTS_SHOWN_MAX;
 use crate::synthetic::root_dse::Channel;
 use crate::synthetic::{Context, SyntheticContext};
 use crate::update::rules::RuleSet;
@@ -189,7 +191,9 @@ impl<E: Engine> Snapshot<E> {
         let directory = self.directory();
         let root_dse = &directory.options().root_dse;
         let contexts = directory.synthetic();
-        contexts.get(context, channel, root_dse, self.state())
+        contexts.get(context, channel, root_dse, self.state(), || {
+            Ok(conflicts::latest(self.view(), CONFLICTS_SHOWN_MAX)?)
+        })
     }
 
     /// What is configured with the data.

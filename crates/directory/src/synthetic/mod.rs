@@ -6,6 +6,7 @@ mod context;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::changes::LostChange;
 use crate::config::{Extensions, Settings};
 use crate::error::{Error, Result};
 use crate::schema::{NormalDn, Schema};
@@ -41,6 +42,8 @@ enum Follows {
     Schema,
     /// All of its state.
     State,
+    /// What the conflict log has: it is made anew each time.
+    Conflicts,
 }
 
 impl Follows {
@@ -50,6 +53,7 @@ impl Follows {
             Follows::Extensions => offered(made_in) == offered(state),
             Follows::Schema => made_in.schema.is_same(&state.schema),
             Follows::State => Arc::ptr_eq(made_in, state),
+            Follows::Conflicts => false,
         }
     }
 }
@@ -86,6 +90,7 @@ synthetic_contexts! {
     RootDse root_dse
     Subschema subschema
     Config config
+    Conflicts conflicts
 }
 
 /// An entry before it has its form.
@@ -107,6 +112,8 @@ pub(crate) struct Server<'s> {
     pub(crate) opened: &'s str,
     /// What is configured with the server.
     pub(crate) local: &'s LocalConfig,
+    /// The latest lines of the conflict log, if they were asked for.
+    pub(crate) conflicts: &'s [LostChange],
 }
 
 impl SyntheticContext {
@@ -188,7 +195,7 @@ impl SyntheticContexts {
         };
         // What is wrong with the schema is told now.
         for context in SyntheticContext::ALL {
-            contexts.make(*context, root_dse, state, &LocalConfig::default())?;
+            contexts.make(*context, root_dse, state, (&LocalConfig::default(), &[]))?;
         }
         Ok(contexts)
     }
@@ -199,7 +206,7 @@ impl SyntheticContexts {
         context: SyntheticContext,
         root_dse: &RootDse,
         state: &State,
-        local: &LocalConfig,
+        (local, conflicts): (&LocalConfig, &[LostChange]),
     ) -> Result<Vec<Arc<Context>>> {
         let schema = &state.schema;
         let contents = (context.definition().make)(&Server {
@@ -208,6 +215,7 @@ impl SyntheticContexts {
             state,
             opened: &self.opened,
             local,
+            conflicts,
         });
         let made = contents.into_iter();
         made.map(|contents| Context::new(schema, context, contents).map(Arc::new))
@@ -224,19 +232,26 @@ impl SyntheticContexts {
         SyntheticContext::ALL.get(at).copied()
     }
 
-    /// A context as it is on a kind of connection, in a state of the directory.
+    /// A context as it is on a kind of connection, in a state of the directory. The conflict log is read if it is asked
+    /// for.
     ///
     /// # Errors
-    /// As [`SyntheticContexts::new`].
+    /// As [`SyntheticContexts::new`], and as `conflicts`.
     pub(crate) fn get(
         &self,
         context: SyntheticContext,
         channel: Channel,
         root_dse: &RootDse,
         state: &Arc<State>,
+        conflicts: impl FnOnce() -> Result<Vec<LostChange>>,
     ) -> Result<Arc<Context>> {
         let follows = context.definition().follows;
         let missing = || Error::State(format!("{} was not made", context.what()));
+        if follows == Follows::Conflicts {
+            let local = LocalConfig::default();
+            let made = self.make(context, root_dse, state, (&local, &conflicts()?))?;
+            return made.into_iter().next().ok_or_else(missing);
+        }
         if follows == Follows::Extensions {
             let set = offered(state);
             let known = self
@@ -247,7 +262,8 @@ impl SyntheticContexts {
             let made = match known.get() {
                 Some(made) => made,
                 None => {
-                    let made = self.make(context, root_dse, state, &LocalConfig::default())?;
+                    let local = LocalConfig::default();
+                    let made = self.make(context, root_dse, state, (&local, &[]))?;
                     known.get_or_init(|| made)
                 }
             };
@@ -263,7 +279,7 @@ impl SyntheticContexts {
         if let Some((.., made)) = known.find(|(which, of, _)| *which == context && is_of(of)) {
             return Ok(made.clone());
         }
-        let made = self.make(context, root_dse, state, &following.local)?;
+        let made = self.make(context, root_dse, state, (&following.local, &[]))?;
         let made = made.into_iter().next().ok_or_else(missing)?;
         following.made.retain(|(which, ..)| *which != context);
         following.made.push((context, state.clone(), made.clone()));

@@ -176,7 +176,7 @@ mod tests {
         let opened = "20260101000000Z".to_owned();
         let contexts = SyntheticContexts::new(&root_dse, &state, opened).unwrap();
         let which = SyntheticContext::RootDse;
-        let context = contexts.get(which, Channel::default(), &root_dse, &Arc::new(state)).unwrap();
+        let context = contexts.get(which, Channel::default(), &root_dse, &Arc::new(state), || Ok(Vec::new())).unwrap();
         let (user, operational) = context.entry(0).unwrap().records().unwrap();
         let values = |record: &crate::entry::Entry<'_>, name: &str| {
             let id = schema.attribute_type(name.as_bytes()).unwrap().id();

@@ -64,7 +64,7 @@ mod tests {
         let opened = "20260101000000Z".to_owned();
         let contexts = SyntheticContexts::new(&root_dse, &state, opened).unwrap();
         let (which, state) = (SyntheticContext::Subschema, Arc::new(state));
-        let made = contexts.get(which, Channel::default(), &root_dse, &state).unwrap();
+        let made = contexts.get(which, Channel::default(), &root_dse, &state, || Ok(Vec::new())).unwrap();
         let (user, operational) = made.entry(0).unwrap().records().unwrap();
         let mut attributes = Vec::new();
         for record in [&user, &operational] {

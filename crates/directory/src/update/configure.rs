@@ -430,9 +430,11 @@ impl<T: Write> Run<'_, T> {
         let root_dse = &self.options.root_dse;
         let state = Arc::new(State::clone(self.state));
         let channel = Channel::default();
-        let context = self
-            .synthetic
-            .get(SyntheticContext::Config, channel, root_dse, &state)?;
+        let context =
+            self.synthetic
+                .get(SyntheticContext::Config, channel, root_dse, &state, || {
+                    Ok(Vec::new())
+                })?;
         match context.find(normal) {
             Ok(at) => Ok(context.entry(at).map_or("", |entry| entry.dn()).to_owned()),
             Err(above) => {

@@ -160,7 +160,8 @@ impl<T: Write> Run<'_, T> {
             let rdn = target::parse(self.schema, rdn_of(id, here)?)?;
             let is_same = above == told.parent && rdn == target::parse(self.schema, told.rdn()?)?;
             if !is_same {
-                let entry = (told.uuid, dn.clone());
+                let lost = if is_later { &dn } else { told.dn };
+                let entry = (told.uuid, lost.to_owned());
                 self.lose(entry, (loser, LostWhat::Place), winner, Rule::Later)?;
             }
         }

@@ -186,10 +186,13 @@ impl<T: Write> Run<'_, T> {
         if is_lost && csn != known {
             let mut what = self.lost_of(Some(id), Some(told), context, !counts)?;
             let (loser, winner) = if counts { (known, csn) } else { (csn, known) };
-            let entry = (here.uuid, names::dn_of(self.txn, id)?);
+            let mut entry = (here.uuid, names::dn_of(self.txn, id)?);
             let nothing = LostWhat::Attributes(Vec::new());
             if what == nothing && self.is_elsewhere(id, told, context.index)? {
                 what = LostWhat::Place;
+                if !counts {
+                    told.dn.clone_into(&mut entry.1);
+                }
             }
             if what != nothing {
                 self.lose(entry, (loser, what), winner, Rule::Later)?;
@@ -419,7 +422,7 @@ impl<T: Write> Run<'_, T> {
             if !decides || last > claim.0 {
                 return Ok(Err(below_itself(told.dn)));
             }
-            let entry = (told.uuid, names::dn_of(self.txn, id)?);
+            let entry = (told.uuid, told.dn.to_owned());
             self.lose(entry, (claim.0, LostWhat::Place), last, Rule::Ring)?;
             place = match self.place_of(below(rdn, &names::dn_of(self.txn, parent)?))? {
                 Ok(place) => place,

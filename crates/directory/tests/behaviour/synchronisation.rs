@@ -22,6 +22,7 @@ use sapwood_testkit::{Answer, SUFFIX};
 use crate::On;
 use crate::made::{Directory, engine, in_memory, in_stores};
 use crate::query::{Query, asked, query, search};
+use crate::several_providers;
 
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
 const CONFIG: &str = "olcDatabase={1}mdb,cn=config";
@@ -287,6 +288,44 @@ impl<'d, 'q> Consumer<'d, 'q> {
         self.search.as_mut().unwrap().go_on(snapshot, &requester);
         self.take()
     }
+}
+
+#[test]
+fn an_older_change_that_was_joined_with_a_later_one_is_told_without_the_feed() {
+    let mut all = several_providers::peopled_by(1, "values");
+    let change = |member: &several_providers::Member, attribute| {
+        succeed(
+            &member.directory,
+            modify(&dn("a"), &[(Replace, attribute, &["new"])]),
+        );
+    };
+    change(&all[0], "title");
+    change(&all[1], "displayName");
+    let query = everything(SUFFIX, Scope::Subtree, "(objectClass=*)");
+    let (copy, title) = {
+        let mut consumer = Consumer::new(&all[1].directory, &query);
+        consumer.refresh();
+        consumer.refresh();
+        consumer.copy.told();
+        consumer.copy.forget_position();
+        consumer.refresh();
+        let told = consumer.copy.told();
+        // Nothing has changed: all are named.
+        assert!(
+            told.iter().all(|told| !told.starts_with("Add ")),
+            "{told:?}"
+        );
+        let title = |copy: &Copy| copy.seen()[&*dn("a")].contains("title: new");
+        assert!(!title(&consumer.copy));
+        (consumer.copy, title)
+    };
+    assert!(several_providers::tell(&mut all, 0, 1));
+    let mut consumer = Consumer::new(&all[1].directory, &query);
+    consumer.copy = copy;
+    consumer.copy.forget_position();
+    consumer.refresh();
+    assert!(title(&consumer.copy), "{:?}", consumer.copy.told());
+    consumer.copy.assert_is(&all[1].directory, &query);
 }
 
 #[test]

@@ -163,9 +163,19 @@ pub(crate) fn make(
     administrator: &str,
     op: Request<'_>,
 ) -> Result<(), String> {
+    make_with(directory, administrator, op, Controls::EMPTY)
+}
+
+/// Makes one change anywhere as the administrator, which is durable then.
+pub(crate) fn make_with(
+    directory: &Directory,
+    administrator: &str,
+    op: Request<'_>,
+    controls: Controls<'_>,
+) -> Result<(), String> {
     let update = Update {
         requester: Requester::administrator(administrator),
-        request: UpdateRequest::Message(encoded(op)),
+        request: UpdateRequest::Message(encoded(op, controls)),
     };
     one(directory, update)
 }
@@ -230,12 +240,11 @@ fn message(directory: &Directory, record: &Record<'_>) -> Result<Vec<u8>, String
             return Err("entries of the configuration keep their names".to_owned());
         }
     };
-    Ok(encoded(op))
+    Ok(encoded(op, Controls::EMPTY))
 }
 
-fn encoded(op: Request<'_>) -> Vec<u8> {
+fn encoded(op: Request<'_>, controls: Controls<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let controls = Controls::EMPTY;
     Message {
         id: 1,
         op,

@@ -5,6 +5,8 @@ mod agreements;
 mod conflicts;
 mod invite;
 mod join;
+mod redeem;
+mod restore;
 mod verify;
 
 use std::fs;
@@ -33,6 +35,7 @@ pub(crate) fn run(command: &Replica, out: &mut Output) -> Result<ExitCode> {
         Replica::Status(args) => agreements::status(args, out)?,
         Replica::Verify(args) => return verify::run(args, out),
         Replica::Conflicts(args) => conflicts::run(args, out)?,
+        Replica::Restore(args) => restore::run(args, out)?,
         Replica::Remove(args) => agreements::change_one("remove", args, out)?,
         Replica::Suspend(args) => agreements::change_one("suspend", args, out)?,
         Replica::Resume(args) => agreements::change_one("resume", args, out)?,

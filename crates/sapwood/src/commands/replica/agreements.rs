@@ -5,16 +5,18 @@ use std::io::Write as _;
 use std::path::{self, Path};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use sapwood_directory::{Agreement, AgreementPassword, Directory};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
 use sapwood_replication::Resolution;
 use sapwood_server::consumer::{Lag, lags};
+use sapwood_server::invitations::Token;
 use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
 
-use super::conflicts;
-use crate::cli::{AddAgreement, EntryResolution, OneAgreement, Promote, ReplicaStatus};
+use super::redeem::{self, Account, redeem};
+use super::{conflicts, restore};
+use crate::cli::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
 use crate::commands::config;
 use crate::open;
 use crate::output::Output;
@@ -57,32 +59,19 @@ pub(super) fn ask(folder: &Path, words: &[&str], reads: bool, out: &mut Output) 
 }
 
 pub(super) fn add(args: &AddAgreement, out: &mut Output) -> Result<()> {
-    // The server looks for files in another folder.
-    let named = |file: &Path| -> Result<String> {
-        let absolute = path::absolute(file).with_context(|| file.display().to_string())?;
-        let text = absolute.into_os_string().into_string();
-        text.map_err(|name| anyhow!("{}: the name is not UTF-8", name.display()))
-    };
-    let password = named(&args.password_file)?;
-    std::fs::File::open(&password).with_context(|| password.clone())?;
     let agreement = Agreement {
         rid: args.rid,
-        provider: args.url.clone(),
-        bind_dn: args.bind_dn.clone(),
-        password: AgreementPassword::File(password),
         // Where it is empty the naming context takes its place.
         base: args.base.clone().unwrap_or_default(),
         persists: args.every.is_none(),
         interval: args.every.unwrap_or(Agreement::default().interval),
-        start_tls: args.start_tls,
-        authorities: args.ca_file.as_deref().map(named).transpose()?,
         plaintext: args.danger_plaintext,
         multi_provider: args.multi_provider,
-        resolution: match args.resolution {
-            EntryResolution::Entry => Resolution::Entry,
-            EntryResolution::Values => Resolution::Values,
-        },
-        ..Agreement::default()
+        resolution: args.resolution.into(),
+        ..match &args.token {
+            Some(token) => by_token(args, token)?,
+            None => by_url(args)?,
+        }
     };
     let base = args.base.as_deref().unwrap_or_default();
     let done = ask(
@@ -93,6 +82,51 @@ pub(super) fn add(args: &AddAgreement, out: &mut Output) -> Result<()> {
     )?;
     out.say(done);
     Ok(())
+}
+
+/// An agreement with a server that is named, and how to bind there.
+fn by_url(args: &AddAgreement) -> Result<Agreement> {
+    let (Some(url), Some(bind_dn), Some(password)) =
+        (&args.url, &args.bind_dn, &args.password_file)
+    else {
+        bail!("say where it is copied from, and who binds there by which password");
+    };
+    // The server looks for files in another folder.
+    let named = |file: &Path| -> Result<String> {
+        let absolute = path::absolute(file).with_context(|| file.display().to_string())?;
+        let text = absolute.into_os_string().into_string();
+        text.map_err(|name| anyhow!("{}: the name is not UTF-8", name.display()))
+    };
+    let password = named(password)?;
+    std::fs::File::open(&password).with_context(|| password.clone())?;
+    Ok(Agreement {
+        provider: url.clone(),
+        bind_dn: bind_dn.clone(),
+        password: AgreementPassword::File(password),
+        start_tls: args.start_tls,
+        authorities: args.ca_file.as_deref().map(named).transpose()?,
+        ..Agreement::default()
+    })
+}
+
+/// An agreement with a server that has invited this one, and an account there by now.
+fn by_token(args: &AddAgreement, token: &str) -> Result<Agreement> {
+    let token: Token = token.trim().parse()?;
+    let own = Config::load(&args.folder)?.replication.sid;
+    if args.multi_provider && own == token.sid {
+        bail!("{own} is the number of {}, and of this server", token.url);
+    }
+    let password = args
+        .folder
+        .join(format!("replica-password-{:03}", args.rid));
+    let account = Account::kept(&password, &token)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let redeemed = runtime.block_on(redeem(&token, &account));
+    redeemed.with_context(|| token.url.clone())?;
+    redeem::agreement(&token, &password)
 }
 
 pub(super) fn list(folder: &Path, out: &mut Output) -> Result<()> {
@@ -132,7 +166,7 @@ pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
 }
 
 /// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json`,
-/// `replica conflicts text|json`, `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`.
+/// `replica conflicts text|json`, `replica restore CSN`, `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`.
 /// `running` is what the consumers of the running server do.
 pub(crate) fn by_command(
     directory: &Directory,
@@ -235,6 +269,7 @@ pub(crate) fn by_command(
             })
         }
         ["conflicts", form] => conflicts::list(directory, form, note),
+        ["restore", change] => restore::restore(directory, administrator, change, note),
         ["remove", rid] => {
             let (at, one) = find(agreements()?, rid)?;
             let Agreement {
@@ -261,7 +296,8 @@ pub(crate) fn by_command(
             promote_one(directory, administrator, one, how == AS_IT_IS, note)
         }
         _ => {
-            Err("replica add, list, status, conflicts, suspend, resume, promote or remove?".into())
+            let known = "add, list, status, conflicts, restore, suspend, resume, promote or remove";
+            Err(format!("replica {known}?"))
         }
     }
 }

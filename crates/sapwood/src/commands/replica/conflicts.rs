@@ -43,7 +43,7 @@ pub(super) fn list(
 }
 
 /// A line for people, such as `2026-11-24T10:00:00Z (replica 2) uid=ann,o=x: sn "b" lost to replica 1,
-/// 2026-11-24T10:00:01Z: the later change wins`.
+/// 2026-11-24T10:00:01Z: the later change wins [20261124100000.000000Z#000000#002#000000]`.
 fn line(lost: &LostChange) -> String {
     let mut text = format!(
         "{} (replica {}) {}: ",
@@ -76,9 +76,10 @@ fn line(lost: &LostChange) -> String {
     let why = why(lost.rule);
     let _ = write!(
         text,
-        " lost to replica {}, {}: {why}",
+        " lost to replica {}, {}: {why} [{}]",
         lost.winner.replica,
-        time(lost.winner)
+        time(lost.winner),
+        lost.loser
     );
     text
 }
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(
             line(&lost),
             "2000-02-29T12:34:56Z (replica 2) uid=ann,o=x: mail (taken away), the new member \"cn=a\", sn \"\\\"a\\\"\" \"b\", userPassword (not \
-             shown) lost to replica 1, 2000-02-29T12:34:57Z: the later change wins"
+             shown) lost to replica 1, 2000-02-29T12:34:57Z: the later change wins [20000229123456.000123Z#000000#002#000000]"
         );
         let told = json(&lost);
         assert!(told.contains(

@@ -1,4 +1,5 @@
-//! `sapwood replica join`: makes a directory that is a copy of another one.
+//! `sapwood replica join`: makes a directory that has what another one has: a read-only copy of it, or one that takes
+//! updates as well.
 //!
 //! The folder is made under another name, and gets its own when it is complete:
 //!
@@ -10,29 +11,28 @@
 //! | a directory is made of them, with an agreement | `data`, `sapwood.toml` and the rest | anew |
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{self, Path, PathBuf};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sapwood_client::{Connection, Options, Trust};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::{
-    Agreement, AgreementPassword, AgreementPosition, Directory, Replicated, Requester, Ticket as _,
-    TimedUuids, Update, UpdateRequest, first_position, renew_feed,
+    Agreement, AgreementPosition, Directory, Replicated, Requester, Ticket as _, TimedUuids,
+    Update, UpdateRequest, first_position, renew_feed,
 };
-use sapwood_ldap::controls::Controls;
-use sapwood_ldap::extended::{BackupPart, REDEEM_INVITATION, RedeemInvitation, SEND_BACKUP};
+use sapwood_ldap::extended::{BackupPart, SEND_BACKUP};
 use sapwood_ldap::list::ChangeKind;
-use sapwood_ldap::message::{ExtendedRequest, Message, Request, Response, ResponseMessage};
+use sapwood_ldap::message::{Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
+use sapwood_replication::Resolution;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::invitations::Token;
-use sapwood_server::{Config, password, tls};
+use sapwood_server::{Config, tls};
 use tokio::time::timeout;
 
 use super::agreements::{SYNCREPL, change};
+use super::redeem::{self, Account, ask, redeem, succeeded};
 use crate::cli::{FIRST_STORE, Join};
 use crate::commands::passwd::{self, StoredPassword};
 use crate::open;
@@ -44,21 +44,13 @@ use crate::progress::Progress;
 const PASSWORD_FILE: &str = "replica-password";
 /// The folder of what is received.
 const BACKUP: &str = "backup";
-/// Bytes of a message of the provider: a part of its backup.
-const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Seconds that the provider may be silent: it sends nothing while it makes its backup.
 const SILENCE_SECONDS_MAX: u64 = 3600;
-/// Seconds for everything else.
-const ANSWER_SECONDS_MAX: u64 = 30;
-const MESSAGE_ID: u32 = 2;
-/// Bytes of the file with the password.
-const PASSWORD_BYTES_MAX: u64 = 1024;
 
 pub(super) fn run(args: &Join, out: &mut Output) -> Result<()> {
-    if !args.read_only {
+    if !args.read_only && args.sid.is_none() {
         bail!(
-            "join makes read-only copies: say --read-only. Servers that take updates from each other are set up by \
-             'sapwood replica add --multi-provider'"
+            "what is updated here needs a number of this server's own: say --sid N, or --read-only"
         );
     }
     let token: Token = args.token.trim().parse()?;
@@ -76,7 +68,7 @@ pub(super) fn run(args: &Join, out: &mut Output) -> Result<()> {
         None => passwd::generate(out, "--admin-password-file")?,
     };
     let passing = beside(&args.folder)?;
-    let account = Account::kept(&passing, &token)?;
+    let account = Account::kept(&passing.join(PASSWORD_FILE), &token)?;
     clear(&passing)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -96,10 +88,17 @@ pub(super) fn run(args: &Join, out: &mut Output) -> Result<()> {
     let above = args.folder.parent().filter(|above| *above != Path::new(""));
     File::open(above.unwrap_or(Path::new(".")))?.sync_all()?;
     let folder = args.folder.display();
-    out.say(format_args!(
-        "{folder} is a copy of {}, read-only, and follows it while it is served.",
-        token.url
-    ));
+    let url = &token.url;
+    match args.read_only {
+        true => out.say(format_args!(
+            "{folder} is a copy of {url}, read-only, and follows it while it is served."
+        )),
+        false => out.say(format_args!(
+            "{folder} has what {url} has, and takes updates and those of {url} while it is served. Have that one take \
+             those of this server: with a token of 'sapwood replica invite {folder}', run 'sapwood replica add DIR \
+             --token TOKEN --rid N --multi-provider' there."
+        )),
+    }
     out.say(format_args!("Administrator:    {admin_dn}"));
     if args.admin_password_file.is_none() {
         out.say(format_args!(
@@ -132,64 +131,6 @@ fn clear(passing: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The account at the provider.
-struct Account {
-    dn: String,
-    password: String,
-    /// Whether it was made before, by a run that did not come to its end.
-    may_exist: bool,
-}
-
-impl Account {
-    /// The one whose password is kept, or one whose password is kept from now on.
-    fn kept(passing: &Path, token: &Token) -> Result<Account> {
-        let (dn, path) = (token.dn(), passing.join(PASSWORD_FILE));
-        let mut text = String::new();
-        if let Ok(file) = File::open(&path) {
-            file.take(PASSWORD_BYTES_MAX).read_to_string(&mut text)?;
-        }
-        // Of another token it is of no use.
-        let mut lines = text.lines();
-        if let (Some(password), Some(of)) = (lines.next(), lines.next())
-            && of == dn
-        {
-            let password = password.to_owned();
-            return Ok(Account {
-                dn,
-                password,
-                may_exist: true,
-            });
-        }
-        let name = || path.display().to_string();
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(passing)
-            .with_context(name)?;
-        let password = [password::generate(), password::generate()].map(|half| half.to_vec());
-        let password = String::from_utf8(password.concat())?;
-        let write = || {
-            let new = path.with_extension("new");
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&new)?;
-            writeln!(file, "{password}\n{dn}")?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(passing)?.sync_all()
-        };
-        write().with_context(name)?;
-        Ok(Account {
-            dn,
-            password,
-            may_exist: false,
-        })
-    }
-}
-
 /// Gets the account, if it is not there yet, and all data.
 async fn receive(
     token: &Token,
@@ -197,29 +138,7 @@ async fn receive(
     backup: &Path,
     progress: &mut Progress,
 ) -> Result<()> {
-    let Account { dn, password, .. } = account;
-    let mut connection = connect(token).await?;
-    let is_there = account.may_exist
-        && in_time(connection.bind(dn, password.as_bytes()))
-            .await
-            .is_ok();
-    if !is_there {
-        if account.may_exist {
-            connection = connect(token).await?;
-        }
-        let mut value = Vec::new();
-        RedeemInvitation {
-            name: &token.name,
-            secret: &token.secret,
-            password: password.as_bytes(),
-        }
-        .encode(&mut value);
-        ask(&mut connection, REDEEM_INVITATION, Some(&value)).await?;
-        let answer =
-            in_time(async { Ok::<_, anyhow::Error>(connection.receive().await?.to_vec()) });
-        succeeded(&ResponseMessage::decode(&answer.await?)?)?;
-        in_time(connection.bind(dn, password.as_bytes())).await?;
-    }
+    let mut connection = redeem(token, account).await?;
     ask(&mut connection, SEND_BACKUP, None).await?;
     fs::create_dir(backup)?;
     let mut files = Files::new(backup);
@@ -239,49 +158,6 @@ async fn receive(
                 return files.finish();
             }
         }
-    }
-}
-
-async fn connect(token: &Token) -> Result<Connection> {
-    let options = Options {
-        trust: Trust::Fingerprint(token.fingerprint),
-        start_tls: token.url.starts_with("ldap:"),
-        message_bytes_max: MESSAGE_BYTES_MAX,
-    };
-    let opened = in_time(Connection::open(&token.url, &options)).await;
-    opened.map_err(|error| match error.downcast_ref() {
-        Some(sapwood_client::Error::Tls(_)) => error
-            .context("there is no server with the certificate whose fingerprint is in the token"),
-        _ => error,
-    })
-}
-
-/// What comes of something that should not take long.
-async fn in_time<T, E>(done: impl Future<Output = Result<T, E>>) -> Result<T>
-where
-    anyhow::Error: From<E>,
-{
-    let limit = Duration::from_secs(ANSWER_SECONDS_MAX);
-    let done = timeout(limit, done).await;
-    Ok(done.map_err(|_| anyhow!("no answer within {ANSWER_SECONDS_MAX} s"))??)
-}
-
-async fn ask(connection: &mut Connection, name: &str, value: Option<&[u8]>) -> Result<()> {
-    let mut message = Vec::new();
-    Message {
-        id: MESSAGE_ID,
-        op: Request::Extended(ExtendedRequest { name, value }),
-        controls: Controls::EMPTY,
-    }
-    .encode(&mut message);
-    in_time(connection.send(&message)).await
-}
-
-fn succeeded(message: &ResponseMessage<'_>) -> Result<()> {
-    match message.op.result() {
-        Some(result) if result.code == ResultCode::Success => Ok(()),
-        Some(result) => bail!("{}: {}", result.code, result.diagnostic),
-        None => bail!("an answer that was not asked for"),
     }
 }
 
@@ -362,7 +238,17 @@ fn build(args: &Join, token: &Token, passing: &Path, administrator: &[u8]) -> Re
     let directory = Directory::open_on(engine, open::options(passing, &config)?)?;
     let snapshot = directory.snapshot()?;
     let bases: Vec<String> = snapshot.naming_contexts().map(str::to_owned).collect();
-    let before = directory.ask_settings(|settings| settings.agreements.len())?;
+    let agreements = directory.ask_settings(|settings| settings.agreements.clone())?;
+    // All servers that take updates go by the same rules.
+    let resolution = match (
+        args.resolution,
+        agreements.iter().find(|one| one.multi_provider),
+    ) {
+        (Some(resolution), _) => resolution.into(),
+        (None, Some(one)) => one.resolution,
+        (None, None) => Resolution::Entry,
+    };
+    let before = agreements.len();
     let admin_dn = args
         .admin_dn
         .clone()
@@ -380,7 +266,13 @@ fn build(args: &Join, token: &Token, passing: &Path, administrator: &[u8]) -> Re
         year,
     )?;
     let rids = 1..=u16::try_from(bases.len())?;
-    agree(args, token, &directory, &admin_dn, (bases, before))?;
+    agree(
+        args,
+        token,
+        &directory,
+        (&admin_dn, resolution),
+        (bases, before),
+    )?;
     for rid in rids {
         begin_at(&directory, first(rid))?;
     }
@@ -402,27 +294,22 @@ fn agree(
     args: &Join,
     token: &Token,
     directory: &Directory,
-    admin_dn: &str,
+    (admin_dn, resolution): (&str, Resolution),
     (bases, before): (Vec<String>, usize),
 ) -> Result<()> {
-    let folder = path::absolute(&args.folder)?;
-    let password = folder.join(PASSWORD_FILE).into_os_string().into_string();
-    let password = password.map_err(|name| anyhow!("{}: the name is not UTF-8", name.display()))?;
-    let fingerprint = token.fingerprint.iter().map(|octet| format!("{octet:02x}"));
-    let fingerprint: String = fingerprint.collect();
+    let password = args.folder.join(PASSWORD_FILE);
+    let mut agreement = redeem::agreement(token, &password)?;
+    if !args.read_only {
+        agreement.multi_provider = true;
+        agreement.resolution = resolution;
+    }
     let values = bases.into_iter().zip(1..).map(|(base, rid)| {
-        Agreement {
+        let agreement = Agreement {
             rid,
-            provider: token.url.clone(),
-            bind_dn: token.dn(),
-            password: AgreementPassword::File(password.clone()),
             base,
-            persists: true,
-            start_tls: token.url.starts_with("ldap:"),
-            fingerprint: Some(fingerprint.clone()),
-            ..Agreement::default()
-        }
-        .to_string()
+            ..agreement.clone()
+        };
+        agreement.to_string()
     });
     let values: Vec<String> = values.collect();
     // The last first, so that the others keep their places.
