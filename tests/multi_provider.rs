@@ -534,6 +534,67 @@ fn three_sapwoods_that_keep_values_apart_lose_no_value_though_they_are_killed() 
 }
 
 #[test]
+fn a_success_is_told_when_another_server_has_the_change_on_its_disk() {
+    let [mut one, mut other] = [Replica::new(1), Replica::new(2)];
+    fill(&mut one.client());
+    one.kill();
+    one.folder.configure(&[
+        ("acknowledge_peers = 0", "acknowledge_peers = 1"),
+        ("acknowledge_seconds = 10", "acknowledge_seconds = 1"),
+    ]);
+    one.start();
+    let change: &[requests::Change<'_>] = &[(Replace, "title", &["new"])];
+    let modify = requests::modify(1, &dn("p0"), change);
+    let told = one.client().tell(&modify);
+    assert_eq!(told.code, ResultCode::Success);
+    assert!(
+        told.diagnostic.contains("no other one follows this server"),
+        "{told:?}"
+    );
+    one.kill();
+    one.folder
+        .configure(&[("acknowledge_seconds = 1", "acknowledge_seconds = 600")]);
+    one.start();
+    other.take_from(1, &one.url());
+    let mut first = one.client();
+    let told = first.tell(&modify);
+    assert_eq!((told.code, &*told.diagnostic), (ResultCode::Success, ""));
+    for number in 0..20 {
+        add_value(&mut first, "p0", "description", &number.to_string());
+    }
+    // Both are killed, and one of them is lost: the other one has it all.
+    one.kill();
+    other.kill();
+    other.start();
+    let mut second = other.client();
+    let found = second.search(&dn("p0"), Scope::Base, "(title=new)");
+    let values = found[0]
+        .attributes
+        .iter()
+        .find(|(name, _)| name == "description");
+    assert_eq!(values.unwrap().1.len(), 20, "{found:?}");
+    one.folder
+        .configure(&[("acknowledge_seconds = 600", "acknowledge_seconds = 1")]);
+    one.start();
+    let mut first = one.client();
+    while !first.tell(&modify).diagnostic.is_empty() {}
+    other.kill();
+    let told = loop {
+        let told = first.tell(&modify);
+        if !told.diagnostic.is_empty() {
+            break told;
+        }
+    };
+    assert!(
+        told.diagnostic.contains("on 0 of 1 other servers"),
+        "{told:?}"
+    );
+    one.end();
+    other.start();
+    other.end();
+}
+
+#[test]
 fn servers_that_go_by_different_rules_do_not_begin() {
     let [one, other] = [Replica::new(1), Replica::new(2)];
     fill(&mut one.client());

@@ -10,7 +10,7 @@ use sapwood_ldap::controls::{
     queue_length, what_failed,
 };
 use sapwood_ldap::extended::{
-    BackupPart, EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf,
+    Acknowledge, BackupPart, EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf,
     PasswordModify, RedeemInvitation, Refresh, StartLburp, TransactionEnded, UpdateOperationsBuf,
     cancel_id, generated_password, max_operations, put_cancel_id, put_generated_password,
     put_max_operations, put_transaction_ended,
@@ -125,6 +125,11 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn joining(bytes: &[u8]) {
     let mut out = Vec::new();
+    if let Ok(told) = Acknowledge::decode(bytes) {
+        told.encode(&mut out);
+        assert_eq!(Acknowledge::decode(&out), Ok(told));
+    }
+    out.clear();
     if let Ok(redeem) = RedeemInvitation::decode(bytes) {
         redeem.encode(&mut out);
         assert_eq!(RedeemInvitation::decode(&out), Ok(redeem));

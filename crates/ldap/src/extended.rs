@@ -2,6 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod acknowledge;
 mod cancel;
 mod lburp;
 mod notice_of_disconnection;
@@ -13,6 +14,7 @@ mod transaction;
 mod verify_credentials;
 mod who_am_i;
 
+pub use acknowledge::{ACKNOWLEDGE, Acknowledge};
 pub use cancel::{CANCEL, cancel_id, put_cancel_id};
 pub use lburp::{
     END_LBURP, END_LBURP_RESPONSE, EndLburp, LBURP_INCREMENTAL, LBURP_UPDATE,

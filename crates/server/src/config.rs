@@ -153,11 +153,25 @@ pub struct SchemaOptions {
 }
 
 /// A server that is one of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replication {
     /// Its number among them, which stands in the change sequence numbers of its changes; 0 while it is none.
     pub sid: u16,
+    /// How many others have to have a change on their disks before its client is told of the success.
+    pub acknowledge_peers: u16,
+    /// For how many seconds that is waited for; then the success says who is missing.
+    pub acknowledge_seconds: u16,
+}
+
+impl Default for Replication {
+    fn default() -> Replication {
+        Replication {
+            sid: 0,
+            acknowledge_peers: 0,
+            acknowledge_seconds: 10,
+        }
+    }
 }
 
 /// Limits; each is named with its unit.
@@ -608,6 +622,11 @@ impl Config {
         if self.replication.sid > Csn::REPLICA_MAX {
             let most = Csn::REPLICA_MAX;
             return Err(("sid", format!("a replica has a number of at most {most}")));
+        }
+        if self.replication.acknowledge_peers > 0 && self.replication.sid == 0 {
+            let why =
+                "no server follows one that is no replica: 'sapwood replica enable' makes it one";
+            return Err(("acknowledge_peers", why.into()));
         }
         let log = &self.log;
         let bytes = usize::try_from(log.rotate_bytes).unwrap_or(usize::MAX);

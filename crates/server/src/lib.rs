@@ -6,6 +6,7 @@
 
 mod account_keeper;
 mod accounts;
+mod acknowledgements;
 pub mod admin;
 mod admission;
 mod auth;

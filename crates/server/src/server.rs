@@ -23,11 +23,12 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::account_keeper::AccountKeeper;
+use crate::acknowledgements::Acknowledgements;
 use crate::admission::{Full, Newcomer};
 use crate::auth;
 use crate::closing::Reason;
 use crate::committed::CommitWaiter;
-use crate::config::{Config, Flags, Reloaded};
+use crate::config::{Config, Flags, Reloaded, Replication};
 use crate::connection::{self, OpenSessions};
 use crate::consumer::{ConsumerStatus, Consumers};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
@@ -231,7 +232,13 @@ impl<E: Engine> Server<E> {
         let hashers = HasherPool::start(config.limits.hashers_max, askers)?;
         let preparers = threads.div_ceil(PREPARER_PART);
         let preparers = Workers::start("preparer", preparers, preparers)?;
-        let (writer, writer_threads) = Writer::start(directory.clone())?;
+        let Replication {
+            acknowledge_peers,
+            acknowledge_seconds,
+            ..
+        } = config.replication;
+        let acknowledgements = Acknowledgements::new(acknowledge_peers, acknowledge_seconds);
+        let (writer, writer_threads) = Writer::start(directory.clone(), acknowledgements)?;
         let index_builder = IndexBuilder::start(directory.clone(), writer.committed().clone())?;
         let expiry = Expiry::start(directory.clone(), writer.committed().clone())?;
         let account_keeper = AccountKeeper::start(directory.clone())?;

@@ -234,6 +234,11 @@ impl Requester {
         self.grants.has_limits()
     }
 
+    /// Whether they may read every attribute of every entry.
+    pub fn sees_everything(&self) -> bool {
+        self.grants.sight() == grants::Sight::All
+    }
+
     #[inline]
     pub(crate) fn grants(&self) -> &Grants {
         &self.grants

@@ -3,7 +3,7 @@
 use sapwood_replication::{Cookie, Vector};
 
 use super::{ChangePosition, Directory, Snapshot};
-use crate::changes::{Csn, LostChange, agreement, conflicts, vector};
+use crate::changes::{Csn, LostChange, agreement, conflicts, vector, watermark};
 use crate::engine::{
     self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table, Ticket,
     Verdict, Write,
@@ -63,6 +63,15 @@ impl<E: Engine> Directory<E> {
     pub fn conflicts(&self, each: impl FnMut(LostChange)) -> Result<()> {
         let snapshot = self.waiting_snapshot()?;
         Ok(conflicts::for_each(snapshot.view(), each)?)
+    }
+
+    /// The number up to which all changes that were made here are visible in the newest commit. Blocks.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn newest_change(&self) -> Result<Csn> {
+        let newest = watermark::of(self.waiting_snapshot()?.view())?;
+        Ok(newest.unwrap_or_default())
     }
 
     /// The DN of the entry with this entryUUID, as of the newest commit; `None` if there is none. Blocks.

@@ -84,6 +84,11 @@ impl<T: Write> Run<'_, T> {
         if !draft.values(known.user_password).contains(&from) {
             return Ok(());
         }
+        let passwords = [known.user_password, known.auth_password];
+        let mut since = Vec::new();
+        for attribute in passwords {
+            since.extend(self.changed_since(&entries[0], attribute)?);
+        }
         let verifiers = draft.values(known.auth_password);
         let verifiers = verifiers.into_iter().map(<[u8]>::to_vec).collect();
         let changes = [
@@ -95,7 +100,12 @@ impl<T: Write> Run<'_, T> {
             (known.user_password, Modification::Add, vec![to.to_vec()]),
             (known.auth_password, Modification::Replace, verifiers),
         ];
-        self.make(id, &changes)
+        self.make(id, &changes)?;
+        // A password that somebody has set elsewhere, and that is not here yet, is later than this one.
+        for (attribute, since) in passwords.into_iter().zip(since) {
+            self.date_back(id, attribute, since.next())?;
+        }
+        Ok(())
     }
 
     /// Changes attributes of an entry. Asks neither the access rules nor the password policy.

@@ -304,16 +304,13 @@ impl<T: Write> Run<'_, T> {
             draft.check_passwords(schema, &**hasher)?;
         }
         if self.keeps_values_apart() {
-            let replaces = |known, options: &str| {
-                let of =
-                    |change: &Resolved<'_>| change.known.id() == known && change.options == options;
-                changes
-                    .iter()
-                    .any(|change| of(change) && change.is_of_all())
-            };
+            let replaced = changes.iter().filter(|change| change.is_of_all());
+            let replaced: Vec<_> = replaced
+                .map(|change| (change.known.id(), change.options.as_str()))
+                .collect();
             let change = RegisterChange {
                 csn: drawn.csn,
-                replaces: &replaces,
+                replaced: &replaced,
                 is_moved: false,
             };
             self.note_registers(id, &user, &draft, change)?;

@@ -29,8 +29,9 @@ const HASHED: u8 = 2;
 pub(super) struct RegisterChange<'c> {
     /// Its number.
     pub(super) csn: Csn,
-    /// Whether it puts other values in the place of all that an attribute has, wherever these came from.
-    pub(super) replaces: &'c dyn Fn(AttributeTypeId, &str) -> bool,
+    /// Attributes, by type and options, of which it puts other values in the place of all that there are, wherever
+    /// these came from; also if that changes nothing here.
+    pub(super) replaced: &'c [(AttributeTypeId, &'c str)],
     /// Whether the entry gets another name or another entry above it.
     pub(super) is_moved: bool,
 }
@@ -54,16 +55,18 @@ impl<T: Write> Run<'_, T> {
         let Some((uuid, mut kept)) = self.registers_of(old)? else {
             return Ok(());
         };
-        let RegisterChange { csn, replaces, .. } = change;
+        let RegisterChange { csn, replaced, .. } = change;
+        let is_replaced = |known, options| replaced.contains(&(known, options));
+        for (known, options) in replaced {
+            kept.set_all(&description_of(schema.type_of(*known), options), csn);
+        }
         for difference in draft.differences() {
             let known = schema.type_of(difference.attribute_type);
-            if is_of_entry(schema, known.id()) {
+            if is_of_entry(schema, known.id()) || is_replaced(known.id(), difference.options) {
                 continue;
             }
             let name = description_of(known, difference.options);
-            let is_whole =
-                kind_of(schema, known) != Kind::Values || replaces(known.id(), difference.options);
-            if is_whole {
+            if kind_of(schema, known) != Kind::Values {
                 kept.set_all(&name, csn);
                 continue;
             }
@@ -110,6 +113,37 @@ impl<T: Write> Run<'_, T> {
             .map_err(|damaged| Error::corrupt(format!("an entry with registers: {damaged}")))?;
         kept.shorten(self.now().saturating_sub(registers::KEPT_MICROS));
         Ok(registers::put(self.txn, uuid, &kept, added)?)
+    }
+
+    /// By which change an attribute without options has all its values, if values are kept apart.
+    pub(super) fn changed_since(
+        &self,
+        entry: &Entry<'_>,
+        attribute: AttributeTypeId,
+    ) -> Result<Option<Csn>, Error> {
+        if !self.keeps_values_apart() {
+            return Ok(None);
+        }
+        let name = self.schema.type_of(attribute).oid();
+        let kept = self.registers_of(entry)?;
+        Ok(kept.map(|(_, kept)| kept.of_all(name)))
+    }
+
+    /// Gives an attribute whose values are one register an earlier number than that of the change which was just made.
+    pub(super) fn date_back(
+        &mut self,
+        id: EntryId,
+        attribute: AttributeTypeId,
+        csn: Csn,
+    ) -> Result<(), Stop> {
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let entry = super::read(id, &record)?;
+        if let Some((uuid, mut kept)) = self.registers_of(&entry)? {
+            kept.set_all(self.schema.type_of(attribute).oid(), csn);
+            self.put_registers(uuid, kept, &entry)?;
+        }
+        Ok(())
     }
 
     /// The registers of an entry, and its entryUUID.

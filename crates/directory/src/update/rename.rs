@@ -185,7 +185,7 @@ impl<T: Write> Run<'_, T> {
         if self.keeps_values_apart() {
             let change = RegisterChange {
                 csn: drawn.csn,
-                replaces: &|_, _| false,
+                replaced: &[],
                 is_moved: true,
             };
             self.note_registers(id, &old[0], &draft, change)?;

@@ -710,7 +710,7 @@ impl<'r, T: Write> Run<'r, T> {
         if by_a_change && self.keeps_values_apart() {
             let change = RegisterChange {
                 csn: drawn.csn,
-                replaces: &|_, _| false,
+                replaced: &[],
                 is_moved: true,
             };
             self.note_registers(id, &old[0], &draft, change)?;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sapwood_directory::{Csn, LostAttribute, LostChange, LostWhat};
+use sapwood_directory::{
+    AccountChange, Csn, LostAttribute, LostChange, LostWhat, Requester, UpdateRequest,
+};
 use sapwood_ldap::list::ChangeKind::{self, Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_replication::Rule;
@@ -105,6 +107,37 @@ fn of_one_register_the_later_change_wins_and_the_other_is_written_down() {
         panic!("{lines:?}")
     };
     assert_eq!((&*secret.name, &secret.values), ("userPassword", &None));
+}
+
+#[test]
+fn a_password_that_is_stored_in_another_form_is_no_newer_for_that() {
+    let mut all = peopled();
+    change(&all[0], "a", Replace, "userPassword", &["old"]);
+    change(&all[0], "b", Replace, "userPassword", &["same"]);
+    settle(&mut all);
+    change(&all[0], "a", Replace, "userPassword", &["new"]);
+    for (uid, from) in [("a", "old"), ("b", "same")] {
+        let snapshot = all[1].directory.snapshot().unwrap();
+        let name = dn(uid);
+        let found = snapshot.through(|snapshot| snapshot.credentials(&name, 0));
+        let change = AccountChange::StoreAnew {
+            from: from.into(),
+            to: b"another form".to_vec(),
+        };
+        let update = sapwood_directory::Update {
+            requester: Requester::administrator(""),
+            request: UpdateRequest::Account {
+                entry: found.unwrap().unwrap().entry,
+                change,
+            },
+        };
+        let applied = all[1].directory.apply(&[update]).unwrap();
+        assert!(applied.outcomes[0].code.is_success());
+    }
+    settle(&mut all);
+    require_equal(&all);
+    assert_eq!(values(&all, "a", "userPassword"), set(&["new"]));
+    assert_eq!(values(&all, "b", "userPassword"), set(&["another form"]));
 }
 
 #[test]
@@ -242,7 +275,14 @@ fn registers_are_told_to_servers_that_keep_them_and_take_no_room_before() {
     assert!(lines.iter().all(|line| !line.contains("entryRegisters")));
     succeed(
         &all[0].directory,
-        modify(DATA, &[(Add, "olcAccess", &["to * by * read"])]),
+        modify(
+            DATA,
+            &[(
+                Add,
+                "olcAccess",
+                &["to attrs=mail by * none", "to * by * read"],
+            )],
+        ),
     );
     let mut asked = query(PEOPLE, Scope::Subtree, "(uid=a)");
     asked.attributes = &["entryRegisters"];

@@ -15,9 +15,13 @@ use sapwood_directory::{
 use sapwood_ldap::controls::{
     Control, ControlsBuf, MANAGE_DSA_IT, SYNC_REQUEST, SyncMode, SyncRequest,
 };
+use sapwood_ldap::extended::{ACKNOWLEDGE, Acknowledge};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{Message, Request, ResponseMessage, Scope, SearchRequest};
+use sapwood_ldap::message::{
+    ExtendedRequest, Message, Request, ResponseMessage, Scope, SearchRequest,
+};
+use sapwood_ldap::result::ResultCode;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -37,6 +41,8 @@ const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 /// The message ID of the search, and one that no operation has.
 const SEARCH_ID: u32 = 2;
 const NO_ID: u32 = 1;
+/// That of what tells the provider what is on the disk here.
+const ACKNOWLEDGE_ID: u32 = 4;
 
 /// A consumer.
 pub(super) struct Link<E: Engine> {
@@ -47,6 +53,20 @@ pub(super) struct Link<E: Engine> {
     stopped: watch::Receiver<bool>,
     /// Whether the next refresh begins without a cookie.
     starts_over: bool,
+    acknowledging: Acknowledging,
+    /// The cookie of the last commit, if the provider was not told of it.
+    committed_cookie: Option<Vec<u8>>,
+}
+
+/// Whether the provider of the connection is told what is on the disk here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acknowledging {
+    /// It may be told.
+    Ready,
+    /// It has not answered yet.
+    Sent,
+    /// It does not want to know, or is no Sapwood.
+    Refused,
 }
 
 /// Why a search has ended.
@@ -97,6 +117,8 @@ impl<E: Engine> Link<E> {
             board,
             stopped,
             starts_over: false,
+            acknowledging: Acknowledging::Ready,
+            committed_cookie: None,
         }
     }
 
@@ -178,6 +200,8 @@ impl<E: Engine> Link<E> {
                 agreement.provider
             ))
         })??;
+        self.acknowledging = Acknowledging::Ready;
+        self.committed_cookie.clone_from(&cookie);
         let message = request(&agreement, cookie.as_deref());
         connection.send(&message).await?;
         self.board
@@ -210,7 +234,7 @@ impl<E: Engine> Link<E> {
             // What has come is taken before anything is applied, so that bundles are long where much comes.
             let at_hand = match connection.received()? {
                 Some(bytes) => {
-                    take(machine, bytes)?;
+                    self.take(machine, bytes)?;
                     true
                 }
                 None => false,
@@ -253,6 +277,7 @@ impl<E: Engine> Link<E> {
                 self.is_complete();
                 self.board
                     .say(|status| status.state = ConsumerState::Following);
+                self.acknowledge(connection).await?;
             }
             let silence = Duration::from_secs(SILENCE_SECONDS);
             let Some(received) = self
@@ -262,7 +287,7 @@ impl<E: Engine> Link<E> {
                 return Ok(End::Stopped);
             };
             match received {
-                Ok(bytes) => take(machine, bytes?)?,
+                Ok(bytes) => self.take(machine, bytes?)?,
                 Err(_) => {
                     let mut nothing = Vec::new();
                     Message {
@@ -315,6 +340,9 @@ impl<E: Engine> Link<E> {
             let count = changes.changes.len() as u64;
             let position = changes.position.as_ref();
             let cookie = position.and_then(|position| position.cookie.clone());
+            if cookie.is_some() {
+                self.committed_cookie.clone_from(&cookie);
+            }
             self.board.say(|status| {
                 status.changes += count;
                 if let Some(cookie) = cookie {
@@ -326,25 +354,61 @@ impl<E: Engine> Link<E> {
         Ok(())
     }
 
+    /// Tells the provider what is on the disk here, unless it is told already or does not want to know. While its
+    /// answer is awaited what comes is gathered.
+    async fn acknowledge(&mut self, connection: &mut Connection) -> Result<(), End> {
+        if self.acknowledging != Acknowledging::Ready {
+            return Ok(());
+        }
+        let Some(cookie) = self.committed_cookie.take() else {
+            return Ok(());
+        };
+        let (mut value, mut message) = (Vec::new(), Vec::new());
+        Acknowledge {
+            replica: self.directory.options().replica,
+            cookie: &cookie,
+        }
+        .encode(&mut value);
+        Message {
+            id: ACKNOWLEDGE_ID,
+            op: Request::Extended(ExtendedRequest {
+                name: ACKNOWLEDGE,
+                value: Some(&value),
+            }),
+            controls: ControlsBuf::default().view(),
+        }
+        .encode(&mut message);
+        self.acknowledging = Acknowledging::Sent;
+        Ok(connection.send(&message).await?)
+    }
+
+    /// Hands a message of the search to the machine. Others, such as an unsolicited notification, end the connection by
+    /// themselves, or mean nothing.
+    fn take(&mut self, machine: &mut Machine, bytes: &[u8]) -> Result<(), End> {
+        let message = ResponseMessage::decode(bytes).map_err(|error| {
+            Trouble::Failed(format!(
+                "what the provider sends is no LDAP message: {error}"
+            ))
+        })?;
+        match message.id {
+            SEARCH_ID => machine.take(&message)?,
+            ACKNOWLEDGE_ID => {
+                let result = message.op.result();
+                self.acknowledging = match result.map(|result| result.code) {
+                    Some(ResultCode::Success) => Acknowledging::Ready,
+                    _ => Acknowledging::Refused,
+                };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn is_complete(&self) {
         self.board.say(|status| {
             status.complete_at = Some(SystemTime::now());
             status.last_error.clear();
         });
-    }
-}
-
-/// Hands a message of the search to the machine. Others, such as an unsolicited notification, end the connection by
-/// themselves, or mean nothing.
-fn take(machine: &mut Machine, bytes: &[u8]) -> Result<(), End> {
-    let message = ResponseMessage::decode(bytes).map_err(|error| {
-        Trouble::Failed(format!(
-            "what the provider sends is no LDAP message: {error}"
-        ))
-    })?;
-    match message.id {
-        SEARCH_ID => Ok(machine.take(&message)?),
-        _ => Ok(()),
     }
 }
 

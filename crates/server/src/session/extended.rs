@@ -24,6 +24,7 @@ macro_rules! extended_operations {
 }
 
 extended_operations! {
+    acknowledge
     cancel
     lburp
     password_modify

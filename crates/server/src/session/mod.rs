@@ -59,6 +59,7 @@ pub(crate) use self::reply::Completions;
 use self::reply::Unit;
 use self::search::STEP_WORK;
 pub(crate) use self::service::{Parts, Service};
+use crate::acknowledgements::Acknowledging;
 use crate::admission::Admission;
 use crate::closing::Reason;
 use crate::endpoint::Endpoint;
@@ -134,6 +135,8 @@ pub(crate) struct Session<E: Engine> {
     then: Then,
     sends_on: bool,
     completions: Completions<E>,
+    /// Of a server that follows this one: what it has on its disk.
+    acknowledging: Option<Acknowledging>,
 }
 
 impl<E: Engine> Session<E> {
@@ -163,6 +166,7 @@ impl<E: Engine> Session<E> {
             then: Then::Continue,
             sends_on: false,
             completions,
+            acknowledging: None,
         }
     }
 

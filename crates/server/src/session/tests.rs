@@ -138,7 +138,7 @@ pub(crate) fn example(limits: &str) -> (Service<Embedded>, WriterThreads, TempDi
 fn service(folder: &Path, directory: Directory) -> (Service<Embedded>, WriterThreads) {
     let settings =
         Settings::new(folder, Config::load(folder).unwrap(), &directory.schema()).unwrap();
-    let (writer, threads) = Writer::start(directory.clone()).unwrap();
+    let (writer, threads) = Writer::start(directory.clone(), None).unwrap();
     let hashers = HasherPool::start(1, 0).unwrap();
     let preparers = Workers::start("preparer", 1, 1).unwrap();
     let folder = folder.to_owned();
