@@ -10,12 +10,14 @@ use sapwood_directory::{
     Directory, Options, Replicated, ReplicatedChange, Requester, Ticket as _, Update, UpdateRequest,
 };
 use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::{Add, Replace};
 use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::copies::{self, dn, person};
 use sapwood_testkit::folder::{Folder, Running};
 use sapwood_testkit::program::{sapwood, sapwood_ok, succeeded, text};
+use sapwood_testkit::requests::{self, message};
 use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, Slapd, SlapdSetup};
 
 /// Adds the first entries, and some people.
@@ -125,6 +127,88 @@ fn a_copy_follows_over_start_tls_and_ldaps() {
         let status = status_with(&copy, "\"following\"");
         assert!(status.contains(&url), "{status}");
     }
+}
+
+#[test]
+fn a_copy_forwards_updates_in_the_name_of_who_has_asked() {
+    let (folder, provider) = provider();
+    let url = format!("ldap://127.0.0.1:{}", provider.port());
+    let mut origin = Client::admin(provider.address());
+    let data = "olcDatabase={1}mdb,cn=config";
+    let rules = [
+        "to attrs=userPassword by * auth",
+        "to * by dn.exact=\"uid=p0,ou=People,dc=example,dc=com\" write by users read",
+    ];
+    let changes: [requests::Change<'_>; 1] = [(Add, "olcAccess", &rules)];
+    origin
+        .tell(&requests::modify(1, data, &changes))
+        .succeeded();
+    for uid in ["p0", "p1"] {
+        let changes: [requests::Change<'_>; 1] = [(Replace, "userPassword", &["secret"])];
+        origin
+            .tell(&requests::modify(1, &dn(uid), &changes))
+            .succeeded();
+    }
+    let copy = Folder::init(&[]);
+    let server = copy.serve();
+    follow(&copy, &url, &["--forward"]);
+    let mut client = Client::connect(server.address());
+    copies::become_equal(&mut origin, &mut Client::admin(server.address()), &[]);
+    client.bind(&dn("p0"), "secret").succeeded();
+    // What is made is there at once.
+    for number in 0..10 {
+        let value = number.to_string();
+        let changes: [requests::Change<'_>; 1] = [(Replace, "description", &[&value])];
+        client
+            .tell(&requests::modify(1, &dn("p1"), &changes))
+            .succeeded();
+        let filter = format!("(description={value})");
+        let found = client.search(&dn("p1"), Scope::Base, &filter);
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+    client.tell(&person("new")).succeeded();
+    client
+        .tell(&message(1, requests::rename(&dn("new"), "uid=newer")))
+        .succeeded();
+    client
+        .tell(&message(1, Request::Delete(&dn("p2"))))
+        .succeeded();
+    let found = client.search(SUFFIX, Scope::Subtree, "(|(uid=p2)(uid=new*))");
+    assert_eq!(found.len(), 2, "{found:?}");
+    let made = origin.search(
+        &dn("newer"),
+        Scope::Base,
+        "(modifiersName=uid=p0,ou=People,dc=example,dc=com)",
+    );
+    assert_eq!(made.len(), 2, "{made:?}");
+    // What the provider says is told as it is.
+    let again = client.tell(&person("newer"));
+    assert_eq!(again.code, ResultCode::EntryAlreadyExists, "{again:?}");
+    let mut other = Client::connect(server.address());
+    other.bind(&dn("p1"), "secret").succeeded();
+    let denied = other.tell(&person("denied"));
+    assert_eq!(
+        denied.code,
+        ResultCode::InsufficientAccessRights,
+        "{denied:?}"
+    );
+    // Those whom the provider does not know are told where to ask.
+    let referred = Client::admin(server.address()).tell(&person("own"));
+    assert_eq!(referred.code, ResultCode::Referral, "{referred:?}");
+    // Nobody can be reached, and then somebody again.
+    provider.kill();
+    let unreached = client.tell(&person("later"));
+    assert!(
+        [ResultCode::Unavailable, ResultCode::UnknownError].contains(&unreached.code),
+        "{unreached:?}"
+    );
+    let unreached = client.tell(&person("later"));
+    assert_eq!(unreached.code, ResultCode::Unavailable, "{unreached:?}");
+    assert!(
+        unreached.diagnostic.contains("cannot be reached"),
+        "{unreached:?}"
+    );
+    drop(folder);
 }
 
 #[test]

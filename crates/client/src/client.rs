@@ -280,6 +280,11 @@ impl Client {
         self.next_id.fetch_add(1, Ordering::Relaxed) % MESSAGE_ID_MAX + 1
     }
 
+    /// Whether the connection has ended: no request is sent any more.
+    pub fn has_ended(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// Why the connection has ended.
     fn end(&self) -> Error {
         self.ended

@@ -32,6 +32,9 @@ pub struct Outcome {
     /// Of a tree delete that takes more than one commit: so many entries were deleted, and the same request deletes
     /// more of them. Its target is still there.
     pub unfinished: Option<NonZeroU32>,
+    /// Of an update of what is copied from another server, which is to be forwarded there: the number of the agreement.
+    /// The code is [`ResultCode::Referral`].
+    pub forwards_to: Option<u16>,
 }
 
 /// What the end of a transaction says of its updates (RFC 5805 §2.3), which are told apart by their message ids.
@@ -68,6 +71,7 @@ impl Outcome {
             settlement: None,
             awaits: None,
             unfinished: None,
+            forwards_to: None,
         }
     }
 

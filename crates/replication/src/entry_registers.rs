@@ -37,6 +37,8 @@ pub const FORM_BYTES_MAX: usize = u8::MAX as usize;
 pub const DESCRIPTION_BYTES_MAX: usize = u8::MAX as usize;
 
 const FORM: u8 = 1;
+/// About how many bytes a number takes in memory besides what it is of.
+const VALUE_BYTES: usize = 64;
 
 /// The numbers of an entry's registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,6 +213,15 @@ impl EntryRegisters {
     /// Whether no register has a number of its own.
     pub fn is_plain(&self) -> bool {
         self.csn == self.base && self.placed == Csn::default() && self.attributes.is_empty()
+    }
+
+    /// About how many bytes of memory they take.
+    pub fn bytes(&self) -> usize {
+        let own = self.attributes.iter().map(|(attribute, own)| {
+            let values = own.values.keys().map(|form| form.len() + VALUE_BYTES);
+            attribute.len() + VALUE_BYTES + values.sum::<usize>()
+        });
+        size_of::<EntryRegisters>() + own.sum::<usize>()
     }
 
     /// The stored form, which is told as well:

@@ -5,8 +5,8 @@
 //! these came. A [`Vector`] says which changes a replica has; [`Bundle::since`] is what somebody with another vector
 //! lacks, and [`merge`] applies it. What was acknowledged and then lost stands in the log of [`Conflict`]s.
 //!
-//! Servers tell each other whole entries. With each comes an [`EntryRegisters`], which has the number of every register,
-//! and [`join_attribute`] keeps the later change of each. They use [`counts`], [`compare_claims`], the vector and the
+//! Servers tell each other whole entries. With each comes an [`EntryRegisters`], the numbers of its registers, and
+//! [`join_attribute`] keeps the later change of each. They use [`counts`], [`compare_claims`], the vector and the
 //! cookies as well; bundles and the log of all servers are the simulator's so far.
 //!
 //! The rules are functions on a [`Replica`], which is the tables of one. There is no I/O, no clock and no randomness

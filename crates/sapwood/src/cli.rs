@@ -223,6 +223,9 @@ pub(crate) struct AddAgreement {
     /// 'values' is for Sapwoods alone
     #[arg(long, value_enum, default_value_t = EntryResolution::Entry, requires = "multi_provider")]
     pub(crate) resolution: EntryResolution,
+    /// Make updates of what is copied there for who asks here, in their name, instead of telling them where to ask
+    #[arg(long, conflicts_with_all = ["multi_provider", "token"])]
+    pub(crate) forward: bool,
     /// What is copied [default: the naming context, if there is one only]
     #[arg(long, value_name = "DN")]
     pub(crate) base: Option<String>,

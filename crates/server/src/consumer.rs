@@ -21,8 +21,10 @@ use sapwood_directory::{Agreement, Directory};
 use tokio::sync::watch;
 
 pub use self::comparison::{Comparison, Difference, DifferenceKind, compare};
+pub(crate) use self::lag::context_csns;
 pub use self::lag::{Lag, lags};
 use self::link::Link;
+pub(crate) use self::link::connect;
 pub use self::machine::{Machine, Stage, Step, Trouble, use_messages};
 use self::status::{Board, Statuses};
 pub use self::status::{ConsumerState, ConsumerStatus};

@@ -6,31 +6,33 @@
 //! its place in the queue. Only when its commit is durable are the outcomes sent back to the sessions. When more
 //! updates wait by then, the acknowledging thread gets the batch with its commit ticket and waits for the disk, so that
 //! the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of
-//! threads and gathers what comes until then in one batch. Where other servers have to have a change before its client
-//! is told, one more thread waits for them, so that the others go on.
+//! threads and gathers what comes until then in one batch. What else an answer may wait for, says [answers].
 //!
 //! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *shards* of
 //! its updates, the stores that they are to be applied in; those of several stores go to the writer of the first of
 //! these.
 
+mod answers;
 mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SendError, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use sapwood_directory::engine::{self, Engine, Ticket as _};
+use sapwood_directory::engine::{self, Engine};
 use sapwood_directory::{
-    Allowance, Commit, Csn, Directory, Outcome, StoreSet, Update, UpdateRequest,
+    Allowance, Commit, Directory, Identity, Outcome, StoreSet, Update, UpdateRequest,
 };
 use sapwood_ldap::result::ResultCode;
 
+use self::answers::{Answers, ForwardedUpdates};
 use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::acknowledgements::Acknowledgements;
 use crate::committed::Committed;
+use crate::forwarding::Forwardable;
 use crate::memory::{AnswerRoom, Share};
 use crate::slices;
 
@@ -40,9 +42,6 @@ const BATCH_UPDATES_MAX: usize = 256;
 /// Batches that are applied and wait until the acknowledging thread is done with another one, besides the last: more of
 /// them would only be smaller, and each costs a commit.
 const BATCHES_UNSYNCED_MAX: usize = 0;
-
-/// Batches that are durable here and wait until other servers have them. Behind so many no more are taken.
-const BATCHES_HELD_MAX: usize = 1024;
 
 /// When no update has come for so long, what the last ones put off is done.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
@@ -89,6 +88,7 @@ struct Batch<E: Engine, R: Recipient> {
     units: Vec<(Vec<R::Reply>, R, Share)>,
     shards: StoreSet,
     outcomes: Vec<Outcome>,
+    forwarded: ForwardedUpdates,
     ticket: Option<Commit<E>>,
 }
 
@@ -98,23 +98,6 @@ struct Applied<E: Engine, R: Recipient> {
     /// Those that were sent there and are not answered yet.
     unanswered: Arc<AtomicUsize>,
     answers: Answers<E, R>,
-}
-
-/// How what has become of batches is told.
-struct Answers<E: Engine, R: Recipient> {
-    committed: Committed,
-    /// Where those go that other servers have to have first.
-    held: Option<(Directory<E>, SyncSender<Held<R>>)>,
-}
-
-/// A batch that is durable here.
-struct Held<R: Recipient> {
-    units: Vec<(Vec<R::Reply>, R, Share)>,
-    shards: StoreSet,
-    outcomes: Vec<Outcome>,
-    /// The change that other servers have to have; [`Csn::default`] if there is none.
-    csn: Csn,
-    since: Instant,
 }
 
 /// The entrance of the queues. The threads end when the last one is dropped.
@@ -147,19 +130,7 @@ fn start_one<E: Engine, R: Recipient>(
     let (queue, waiting) = queue();
     let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
     let spawn = |name: &str| thread::Builder::new().name(name.into());
-    let held = match acknowledgements.cloned() {
-        None => None,
-        Some(acknowledgements) => {
-            let (held, waiting) = mpsc::sync_channel(BATCHES_HELD_MAX);
-            let hold = move || hold(&waiting, &acknowledgements);
-            threads.push(spawn("peers").spawn(hold)?);
-            Some((directory.clone(), held))
-        }
-    };
-    let answers = Answers {
-        committed: committed.clone(),
-        held,
-    };
+    let answers = Answers::start(directory, committed, acknowledgements, threads)?;
     let directory = directory.clone();
     let applied = Applied {
         batches: applied,
@@ -433,6 +404,7 @@ impl<R: Recipient> Gathered<R> {
             }
         };
         self.put_back(outcomes.len(), shards, waiting);
+        let forwarded = self.forwarded(&outcomes);
         let now = Instant::now();
         if ends.len() == self.parts.len() {
             // The commit is charged like what it is of.
@@ -452,8 +424,30 @@ impl<R: Recipient> Gathered<R> {
             units: units.map(PartOf::answered).collect(),
             shards,
             outcomes,
+            forwarded,
             ticket,
         }
+    }
+
+    /// The updates that are made elsewhere: those of users, who can be named there.
+    fn forwarded(&mut self, outcomes: &[Outcome]) -> ForwardedUpdates {
+        let mut forwarded = ForwardedUpdates::new();
+        for (at, outcome) in outcomes.iter().enumerate() {
+            if let Some(rid) = outcome.forwards_to
+                && let Some(Update { requester, request }) = self.updates.get_mut(at)
+                && let (UpdateRequest::Message(message), Identity::User { dn, .. }) =
+                    (request, requester.identity())
+            {
+                let what = Forwardable {
+                    message: std::mem::take(message),
+                    dn: dn.clone(),
+                    rid,
+                    refusal: outcome.clone(),
+                };
+                forwarded.insert(at, what);
+            }
+        }
+        forwarded
     }
 
     /// Puts back what is behind the first `count` updates, in its order.
@@ -510,89 +504,6 @@ fn acknowledge<E: Engine, R: Recipient>(
     while let Ok(batch) = unsynced.recv() {
         answers.finish(batch);
         unanswered.fetch_sub(1, Ordering::Release);
-    }
-}
-
-impl<E: Engine, R: Recipient> Clone for Answers<E, R> {
-    fn clone(&self) -> Self {
-        Self {
-            committed: self.committed.clone(),
-            held: self.held.clone(),
-        }
-    }
-}
-
-impl<E: Engine, R: Recipient> Answers<E, R> {
-    /// Waits until a batch is durable, announces it, and answers its updates.
-    fn finish(&self, batch: Batch<E, R>) {
-        let mut outcomes = batch.outcomes;
-        match batch.ticket.map(Commit::wait) {
-            None => {}
-            Some(Ok(_)) => self.committed.announce(),
-            Some(Err(error)) => {
-                tracing::error!("a commit did not become durable: {error}");
-                let refusal = refusal(&error.into());
-                for outcome in outcomes
-                    .iter_mut()
-                    .filter(|outcome| outcome.code == ResultCode::Success)
-                {
-                    *outcome = refusal.clone();
-                }
-            }
-        }
-        let Some((directory, held)) = &self.held else {
-            return answer(batch.units, batch.shards, outcomes);
-        };
-        let has_success = outcomes
-            .iter()
-            .any(|outcome| outcome.code == ResultCode::Success);
-        let csn = match has_success.then(|| directory.newest_change()) {
-            None => Csn::default(),
-            Some(Ok(csn)) => csn,
-            Some(Err(error)) => {
-                tracing::error!("which change others are to have is not known: {error}");
-                Csn::default()
-            }
-        };
-        let batch = Held {
-            units: batch.units,
-            shards: batch.shards,
-            outcomes,
-            csn,
-            since: Instant::now(),
-        };
-        // The thread is gone: only after a panic in it.
-        if let Err(SendError(batch)) = held.send(batch) {
-            answer(batch.units, batch.shards, batch.outcomes);
-        }
-    }
-}
-
-/// Answers batches when other servers have them, or do not have them in time.
-fn hold<R: Recipient>(held: &Receiver<Held<R>>, acknowledgements: &Acknowledgements) {
-    while let Ok(mut batch) = held.recv() {
-        let until = batch.since + acknowledgements.time();
-        if let Err(missing) = acknowledgements.wait(batch.csn, until) {
-            let done = |outcome: &&mut Outcome| outcome.code == ResultCode::Success;
-            for outcome in batch.outcomes.iter_mut().filter(done) {
-                outcome.diagnostic.clone_from(&missing);
-            }
-        }
-        answer(batch.units, batch.shards, batch.outcomes);
-    }
-}
-
-/// Answers the updates of a batch.
-fn answer<R: Recipient>(
-    units: Vec<(Vec<R::Reply>, R, Share)>,
-    shards: StoreSet,
-    outcomes: Vec<Outcome>,
-) {
-    let mut outcomes = outcomes.into_iter();
-    for (replies, session, room) in units {
-        // Not more of the outcomes than there are replies.
-        let answers = replies.into_iter().zip(outcomes.by_ref()).collect();
-        session.answer(shards, answers, room);
     }
 }
 

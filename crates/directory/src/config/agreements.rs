@@ -7,10 +7,11 @@
 //!     searchbase="dc=example,dc=com" type=refreshAndPersist retry="5 10 60 +"
 //! ```
 //!
-//! Six words are this server's own: `passwordfile` names a file whose first line is the password, `tls_fingerprint`
+//! Seven words are this server's own: `passwordfile` names a file whose first line is the password, `tls_fingerprint`
 //! pins the provider's certificate, `plaintext=yes` lets the password go over the network without TLS, with
 //! `multiprovider=yes` updates are made here as well, as slapd's directive of that name says, `resolution=values` keeps
-//! values apart then, and with `suspended=yes` nothing is copied for now.
+//! values apart then, with `updates=forward` updates of what is copied are made at the provider for who asks here, and
+//! with `suspended=yes` nothing is copied for now.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,6 +65,9 @@ pub struct Agreement {
     pub multi_provider: bool,
     /// How much of an entry loses against a later change then.
     pub resolution: Resolution,
+    /// Whether updates of what is copied are made at the provider for clients of this server, instead of telling them
+    /// where they can be made.
+    pub forwards: bool,
     /// Whether nothing is copied for the time being. What was copied stays read-only, if it was.
     pub suspended: bool,
 }
@@ -117,6 +121,7 @@ impl Default for Agreement {
             plaintext: false,
             multi_provider: false,
             resolution: Resolution::Entry,
+            forwards: false,
             suspended: false,
         }
     }
@@ -144,6 +149,9 @@ impl Agreement {
         }
         if self.base.is_empty() {
             return Err("searchbase is missing: the DN of what is copied".to_owned());
+        }
+        if self.forwards && self.multi_provider {
+            return Err("updates=forward is for what is not updated here".to_owned());
         }
         if self.resolution == Resolution::Values && !self.multi_provider {
             return Err(
@@ -259,6 +267,9 @@ impl FromStr for Agreement {
                 "resolution" if value == "values" => read.resolution = Resolution::Values,
                 "resolution" if value == "entry" => read.resolution = Resolution::Entry,
                 "resolution" => return Err("resolution is values or entry".to_owned()),
+                "updates" if value == "forward" => read.forwards = true,
+                "updates" if value == "refer" => read.forwards = false,
+                "updates" => return Err("updates is forward or refer".to_owned()),
                 "suspended" => read.suspended = value == "yes",
                 // What is done in any case.
                 "scope" if value.eq_ignore_ascii_case("sub") => {}
@@ -379,6 +390,9 @@ impl fmt::Display for Agreement {
         }
         if self.resolution == Resolution::Values {
             f.write_str(" resolution=values")?;
+        }
+        if self.forwards {
+            f.write_str(" updates=forward")?;
         }
         match self.suspended {
             true => f.write_str(" suspended=yes"),

@@ -75,7 +75,8 @@ impl<E: Engine> Directory<E> {
     /// entries, and blocks.
     ///
     /// If it is given what the provider has, only those are found that it has had as they are here, each with its
-    /// entryCSN: who has them no more has deleted them since. Where values are kept apart, those that it has had at all.
+    /// entryCSN: who has them no more has deleted them since. Where values are kept apart, all that it has had are
+    /// found.
     ///
     /// # Errors
     /// When the engine fails, or stored data is damaged.

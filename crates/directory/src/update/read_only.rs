@@ -1,5 +1,5 @@
 //! What is copied from another server cannot be updated here: the answer is a referral to where it can (RFC 4511
-//! §4.1.10).
+//! §4.1.10). The server may follow it for its clients.
 
 use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
@@ -56,6 +56,7 @@ impl<T: Write> Run<'_, T> {
         let outcome = Outcome::new(ResultCode::Referral, diagnostic);
         Err(Outcome {
             referrals: Some(urls.into()),
+            forwards_to: agreement.forwards.then_some(agreement.rid),
             ..outcome
         }
         .into())

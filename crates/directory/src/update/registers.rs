@@ -115,6 +115,23 @@ impl<T: Write> Run<'_, T> {
         Ok(registers::put(self.txn, uuid, &kept, added)?)
     }
 
+    /// Writes down the registers of an entry that was just written.
+    pub(super) fn put_told_registers(
+        &mut self,
+        id: EntryId,
+        registers: Option<EntryRegisters>,
+    ) -> Result<(), Stop> {
+        let Some(registers) = registers else {
+            return Ok(());
+        };
+        let mut record = Vec::new();
+        self.read_record(id, &mut record)?;
+        let entry = super::read(id, &record)?;
+        let uuid = operational::uuid(&entry, self.vocabulary())
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        self.put_registers(uuid, registers, &entry)
+    }
+
     /// By which change an attribute without options has all its values, if values are kept apart.
     pub(super) fn changed_since(
         &self,

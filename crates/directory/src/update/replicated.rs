@@ -134,8 +134,14 @@ impl ReplicatedChange {
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
         let told = match self {
-            ReplicatedChange::Entry { dn, attributes, .. } => {
-                dn.len() + attributes.view().as_ber().len()
+            ReplicatedChange::Entry {
+                dn,
+                attributes,
+                registers,
+                ..
+            } => {
+                let registers = registers.as_ref().map_or(0, |registers| registers.bytes());
+                dn.len() + attributes.view().as_ber().len() + registers
             }
             ReplicatedChange::Gone { dn, .. } => dn.len(),
         };
@@ -648,23 +654,6 @@ impl<'r, T: Write> Run<'r, T> {
             true => Made::Renamed,
             false => Made::Changed,
         })
-    }
-
-    /// Writes down the registers of an entry that was just written.
-    fn put_told_registers(
-        &mut self,
-        id: EntryId,
-        registers: Option<EntryRegisters>,
-    ) -> Result<(), Stop> {
-        let Some(registers) = registers else {
-            return Ok(());
-        };
-        let mut record = Vec::new();
-        self.read_record(id, &mut record)?;
-        let entry = read(id, &record)?;
-        let uuid = operational::uuid(&entry, self.vocabulary())
-            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
-        self.put_registers(uuid, registers, &entry)
     }
 
     /// The passwords of an entry, and whether it is locked.

@@ -99,8 +99,8 @@ impl<'c> Weighing<'c> {
         }
     }
 
-    /// Whether a change that loses was made by somebody who did not know of the one that wins: of one that was here, the
-    /// other server did not have it, of another one, this server did not.
+    /// Whether a change that loses and the one that wins were made by servers that did not know of each other: the
+    /// other server did not have the one that was here, or this one not the other.
     pub(super) fn are_apart(&self, loser: Csn, was_here: bool) -> bool {
         match was_here {
             true => !self.peer.had.covers(loser),

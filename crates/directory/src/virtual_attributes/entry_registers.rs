@@ -1,6 +1,6 @@
 //! `entryRegisters`, Sapwood's own: the numbers of the last changes of an entry's registers, where servers that take
-//! updates keep values apart. Those servers ask for it. Who may not know of all entries is not told, as it has hashes of
-//! values.
+//! updates keep values apart. Those servers ask for it. Who may not know of all entries is not told, as values are in
+//! it.
 
 use super::{Subject, Values};
 use crate::changes::registers;

@@ -1,4 +1,4 @@
-//! Directories that take each other's updates and keep values apart: what several have changed of an entry is all there.
+//! Directories that take each other's updates and keep values apart: what several have changed of an entry is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -113,19 +113,29 @@ async fn ask_in_time(agreement: Agreement) -> Result<Vector, String> {
 async fn ask(agreement: &Agreement) -> Result<Vector, String> {
     let connection = connect(agreement).await.map_err(|why| why.to_string())?;
     let client = Client::over(connection);
+    let vector = context_csns(&client, &agreement.base).await;
+    client.unbind();
+    match vector {
+        Ok(vector) if vector.is_empty() => {
+            Err(format!("{} does not show contextCSN", agreement.provider))
+        }
+        vector => vector,
+    }
+}
+
+/// The same on a connection that there is, of the entry with a DN or above; nothing where none shows it.
+pub(crate) async fn context_csns(client: &Client, base: &str) -> Result<Vector, String> {
     // Naming contexts have it, and a copy may begin below one.
-    let mut at = Some(Dn::parse(&agreement.base).map_err(|error| error.to_string())?);
+    let mut at = Some(Dn::parse(base).map_err(|error| error.to_string())?);
     while let Some(dn) = at.filter(|dn| !dn.is_root()) {
-        let vector = ask_at(&client, dn.as_str()).await;
+        let vector = ask_at(client, dn.as_str()).await;
         let vector = vector.map_err(|error| error.to_string())?;
         if !vector.is_empty() {
-            client.unbind();
             return Ok(vector);
         }
         at = dn.parent();
     }
-    client.unbind();
-    Err(format!("{} does not show contextCSN", agreement.provider))
+    Ok(Vector::default())
 }
 
 async fn ask_at(client: &Client, dn: &str) -> Result<Vector, sapwood_client::Error> {

@@ -207,6 +207,10 @@ impl<E: Engine> Link<E> {
         self.board
             .say(|status| status.state = ConsumerState::Refreshing);
         let is_whole = self.directory.is_naming_context(&agreement.base)?;
+        if !is_whole {
+            // Who has a part has not what clients of the provider change.
+            self.acknowledging = Acknowledging::Refused;
+        }
         let mut machine = Machine::new(agreement.rid, is_whole, cookie.as_deref());
         if agreement.multi_provider {
             if self.directory.options().replica == 0 {
@@ -304,7 +308,7 @@ impl<E: Engine> Link<E> {
 
     /// Makes changes, and waits until they are on the disk.
     fn apply(
-        &self,
+        &mut self,
         machine: &mut Machine,
         requester: &std::sync::Arc<Requester>,
         changes: Replicated,
@@ -413,7 +417,7 @@ impl<E: Engine> Link<E> {
 }
 
 /// Connects to a provider, and binds there.
-pub(super) async fn connect(agreement: &Agreement) -> Result<Connection, Trouble> {
+pub(crate) async fn connect(agreement: &Agreement) -> Result<Connection, Trouble> {
     let trust = match (&agreement.fingerprint, &agreement.authorities) {
         (Some(fingerprint), _) => Trust::fingerprint(fingerprint)?,
         (None, Some(file)) => Trust::authorities(Path::new(file))?,

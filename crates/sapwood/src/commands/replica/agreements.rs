@@ -67,6 +67,7 @@ pub(super) fn add(args: &AddAgreement, out: &mut Output) -> Result<()> {
         interval: args.every.unwrap_or(Agreement::default().interval),
         plaintext: args.danger_plaintext,
         multi_provider: args.multi_provider,
+        forwards: args.forward,
         resolution: args.resolution.into(),
         ..match &args.token {
             Some(token) => by_token(args, token)?,
@@ -166,7 +167,8 @@ pub(super) fn promote(args: &Promote, out: &mut Output) -> Result<()> {
 }
 
 /// Does what the control socket was asked for: `replica add BASE VALUE`, `replica list`, `replica status text|json`,
-/// `replica conflicts text|json`, `replica restore CSN`, `replica remove|suspend|resume RID` or `replica promote RID complete|as-it-is`.
+/// `replica conflicts text|json`, `replica restore CSN`, `replica remove|suspend|resume RID` or `replica promote RID
+/// complete|as-it-is`.
 /// `running` is what the consumers of the running server do.
 pub(crate) fn by_command(
     directory: &Directory,

@@ -178,8 +178,9 @@ mod tests {
         };
         assert_eq!(
             line(&lost),
-            "2000-02-29T12:34:56Z (replica 2) uid=ann,o=x: mail (taken away), the new member \"cn=a\", sn \"\\\"a\\\"\" \"b\", userPassword (not \
-             shown) lost to replica 1, 2000-02-29T12:34:57Z: the later change wins [20000229123456.000123Z#000000#002#000000]"
+            "2000-02-29T12:34:56Z (replica 2) uid=ann,o=x: mail (taken away), the new member \"cn=a\", sn \"\\\"a\\\"\" \
+             \"b\", userPassword (not shown) lost to replica 1, 2000-02-29T12:34:57Z: the later change wins \
+             [20000229123456.000123Z#000000#002#000000]"
         );
         let told = json(&lost);
         assert!(told.contains(
