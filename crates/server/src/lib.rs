@@ -22,7 +22,6 @@ mod expiry;
 mod extensions;
 mod failed_binds;
 mod followers;
-mod forwarding;
 mod handshake_memory;
 mod index_builder;
 mod input_memory;

@@ -13,6 +13,7 @@
 //! these.
 
 mod answers;
+mod forwarding;
 mod queue;
 
 use std::sync::Arc;
@@ -28,11 +29,11 @@ use sapwood_directory::{
 use sapwood_ldap::result::ResultCode;
 
 use self::answers::{Answers, ForwardedUpdates};
+use self::forwarding::Forwardable;
 use self::queue::{Next, QueueReceiver, QueueSender, SLOW, Whose, queue};
 use crate::accounts::Holder;
 use crate::acknowledgements::Acknowledgements;
 use crate::committed::Committed;
-use crate::forwarding::Forwardable;
 use crate::memory::{AnswerRoom, Share};
 use crate::slices;
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::{Config, admin};
 
-use crate::cli::{EnableReplica, Replica};
+use crate::cli::replica::{EnableReplica, Replica};
 use crate::open;
 use crate::output::Output;
 

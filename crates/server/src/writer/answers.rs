@@ -12,10 +12,10 @@ use sapwood_directory::engine::{Engine, Ticket as _};
 use sapwood_directory::{Commit, Csn, Directory, Outcome, StoreSet};
 use sapwood_ldap::result::ResultCode;
 
+use super::forwarding::{Forwardable, Forwarded, Forwarder};
 use super::{Batch, Recipient, refusal};
 use crate::acknowledgements::Acknowledgements;
 use crate::committed::Committed;
-use crate::forwarding::{Forwardable, Forwarded, Forwarder};
 use crate::memory::Share;
 
 /// Batches that are durable here and wait until other servers have them. Behind so many no more are taken.

@@ -16,7 +16,7 @@ use sapwood_server::{Config, ConsumerState, ConsumerStatus, admin};
 
 use super::redeem::{self, Account, redeem};
 use super::{conflicts, restore};
-use crate::cli::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
+use crate::cli::replica::{AddAgreement, OneAgreement, Promote, ReplicaStatus};
 use crate::commands::config;
 use crate::open;
 use crate::output::Output;

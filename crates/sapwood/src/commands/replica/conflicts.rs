@@ -9,7 +9,7 @@ use sapwood_ldap::time::generalized_time;
 use sapwood_replication::Rule;
 
 use super::agreements::{ask, quoted};
-use crate::cli::ReplicaStatus;
+use crate::cli::replica::ReplicaStatus;
 use crate::output::Output;
 
 pub(super) fn run(args: &ReplicaStatus, out: &mut Output) -> Result<()> {

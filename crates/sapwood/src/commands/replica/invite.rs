@@ -6,7 +6,7 @@ use sapwood_server::invitations::{self, Token};
 use sapwood_server::listen::ListenUrl;
 use sapwood_server::{Config, tls};
 
-use crate::cli::Invite;
+use crate::cli::replica::Invite;
 use crate::output::{Output, note};
 
 pub(super) fn run(args: &Invite, out: &mut Output) -> Result<()> {

@@ -33,7 +33,8 @@ use tokio::time::timeout;
 
 use super::agreements::{SYNCREPL, change};
 use super::redeem::{self, Account, ask, redeem, succeeded};
-use crate::cli::{FIRST_STORE, Join};
+use crate::cli::FIRST_STORE;
+use crate::cli::replica::Join;
 use crate::commands::passwd::{self, StoredPassword};
 use crate::open;
 use crate::output::Output;

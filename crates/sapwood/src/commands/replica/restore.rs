@@ -17,7 +17,7 @@ use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyDnRequest, ModifyRequest, Request};
 
 use super::agreements::ask;
-use crate::cli::RestoreChange;
+use crate::cli::replica::RestoreChange;
 use crate::commands::config;
 use crate::output::Output;
 

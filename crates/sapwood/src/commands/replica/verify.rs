@@ -10,7 +10,7 @@ use sapwood_server::consumer::{Comparison, Difference, DifferenceKind, compare};
 use sapwood_server::{Config, admin};
 
 use super::agreements::{NONE, quoted};
-use crate::cli::Verify;
+use crate::cli::replica::Verify;
 use crate::open;
 use crate::output::Output;
 use crate::progress::Progress;

@@ -24,10 +24,10 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::Recipient;
 use crate::committed::Committed;
 use crate::consumer::{connect, context_csns};
 use crate::memory::Share;
-use crate::writer::Recipient;
 
 /// Updates that wait to be forwarded.
 const WAITING_MAX: usize = 1024;
@@ -39,24 +39,24 @@ const ANSWER_SECONDS_MAX: u64 = 60;
 const HERE_SECONDS_MAX: u64 = 5;
 
 /// An update that is made elsewhere.
-pub(crate) struct Forwarded<R: Recipient> {
-    pub(crate) what: Forwardable,
+pub(super) struct Forwarded<R: Recipient> {
+    pub(super) what: Forwardable,
     /// Who is answered.
-    pub(crate) recipient: R,
-    pub(crate) reply: R::Reply,
-    pub(crate) shards: StoreSet,
+    pub(super) recipient: R,
+    pub(super) reply: R::Reply,
+    pub(super) shards: StoreSet,
 }
 
 /// What is forwarded of an update.
-pub(crate) struct Forwardable {
+pub(super) struct Forwardable {
     /// The request.
-    pub(crate) message: Vec<u8>,
+    pub(super) message: Vec<u8>,
     /// In whose name.
-    pub(crate) dn: String,
+    pub(super) dn: String,
     /// The agreement that covers the entry.
-    pub(crate) rid: u16,
+    pub(super) rid: u16,
     /// What the client is told if that has ended.
-    pub(crate) refusal: Outcome,
+    pub(super) refusal: Outcome,
 }
 
 impl<R: Recipient> Forwarded<R> {
@@ -68,7 +68,7 @@ impl<R: Recipient> Forwarded<R> {
 }
 
 /// Forwards updates. Its thread is there from the first of them on.
-pub(crate) struct Forwarder<E: Engine, R: Recipient> {
+pub(super) struct Forwarder<E: Engine, R: Recipient> {
     directory: Directory<E>,
     committed: Committed,
     running: Mutex<Option<Running<R>>>,
@@ -80,7 +80,7 @@ struct Running<R: Recipient> {
 }
 
 impl<E: Engine, R: Recipient> Forwarder<E, R> {
-    pub(crate) fn new(directory: Directory<E>, committed: Committed) -> Forwarder<E, R> {
+    pub(super) fn new(directory: Directory<E>, committed: Committed) -> Forwarder<E, R> {
         Forwarder {
             directory,
             committed,
@@ -89,7 +89,7 @@ impl<E: Engine, R: Recipient> Forwarder<E, R> {
     }
 
     /// Has an update be forwarded, and answered then.
-    pub(crate) fn forward(&self, update: Forwarded<R>) {
+    pub(super) fn forward(&self, update: Forwarded<R>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_none() {
             match self.start() {
