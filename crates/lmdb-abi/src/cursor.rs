@@ -10,10 +10,11 @@ use sapwood_store::{Tree, TreeCursor, TreeId, WriteCursor, WriteTxn};
 use crate::database::FREE;
 use crate::error::{Code, Result};
 use crate::free_list::{FreeCursor, FreeList};
+use crate::gathered::Seat;
 use crate::lent;
 use crate::txn::{Stored, Txn, Value};
 use crate::values::db_flags::{DUPFIXED, DUPSORT};
-use crate::values::write_flags::{CURRENT, NODUPDATA};
+use crate::values::write_flags::{APPENDDUP, CURRENT, NODUPDATA};
 use crate::values::{CursorOp, Shown, Val};
 
 /// What there is to an `MDB_cursor` besides the pointers that [`crate::abi`] follows.
@@ -25,6 +26,7 @@ pub(crate) struct Cursor {
     turn: u64,
     /// It has been somewhere: LMDB's `C_INITIALIZED`.
     has_stood: bool,
+    seat: Seat,
 }
 
 enum Place {
@@ -59,6 +61,7 @@ impl Cursor {
             place: Place::None,
             turn: txn.turn(),
             has_stood: false,
+            seat: Seat::default(),
         })
     }
 
@@ -115,6 +118,7 @@ impl Cursor {
         {
             return self.set(txn, tree, key);
         }
+        self.seat.leave();
         self.walk(txn, flags, op, key, value)
     }
 
@@ -170,12 +174,16 @@ impl Cursor {
     /// `MDB_SET` in a write transaction, in a database with duplicates.
     #[inline]
     fn set(&mut self, txn: &mut Txn, tree: TreeId, key: &[u8]) -> Result<Shown> {
-        let txn = txn.written()?;
-        let found = self.writing(tree, txn)?.seek_exact(txn, key)?;
+        self.has_stood = false;
+        self.writing(tree, txn.written()?)?;
+        let Place::Write(cursor) = &mut self.place else {
+            return Err(Code::EINVAL);
+        };
+        let found = txn.seek(self.dbi, key, cursor, &mut self.seat)?;
         self.has_stood = found.is_some();
         Ok(Shown {
             key: None,
-            value: Val::to(found.ok_or(Code::NOTFOUND)?),
+            value: found.ok_or(Code::NOTFOUND)?,
         })
     }
 
@@ -240,6 +248,7 @@ impl Cursor {
     fn forget_other_turns(&mut self, txn: &Txn) {
         if self.turn != txn.turn() {
             self.turn = txn.turn();
+            self.seat.leave();
             if !matches!(self.place, Place::Parked(_)) {
                 self.place = Place::None;
                 self.has_stood = false;
@@ -343,8 +352,18 @@ impl Cursor {
         }
         let count = match tree {
             Some(tree) => {
-                let txn = txn.written()?;
-                self.writing(tree, txn)?.duplicates(txn)?
+                let known = match &self.place {
+                    Place::Write(cursor) => txn.count_at(cursor, &self.seat)?,
+                    _ => None,
+                };
+                match known {
+                    Some(count) => count,
+                    None => {
+                        txn.store_gathered(self.dbi)?;
+                        let txn = txn.written()?;
+                        self.writing(tree, txn)?.duplicates(txn)?
+                    }
+                }
             }
             None if txn.is_reading() => {
                 self.with_reading(txn, |cursor| Ok(cursor.duplicates()?))?
@@ -367,14 +386,33 @@ impl Cursor {
     ) -> Result<Stored> {
         self.forget_other_turns(txn);
         if flags & CURRENT != 0 {
+            self.seat.leave();
             txn.begin_change()?;
             return self.put_current(txn, value, flags);
         }
-        let cursor = match &mut self.place {
-            Place::Write(cursor) => Some(&mut **cursor),
-            _ => None,
+        let (dbi, seat) = (self.dbi, &mut self.seat);
+        let (cursor, come_to) = match (&mut self.place, value) {
+            (Place::Write(cursor), Value::Bytes(bytes)) if is_gathered(flags) => {
+                if txn.gather(dbi, key, bytes, cursor, seat)? {
+                    self.has_stood = true;
+                    return Ok(Stored::Stood);
+                }
+                let come_to = txn.count_beside(key, cursor, seat)?;
+                (Some(&mut **cursor), come_to.map(|count| (bytes, count)))
+            }
+            (Place::Write(cursor), _) => (Some(&mut **cursor), None),
+            _ => (None, None),
         };
-        let stored = txn.put(self.dbi, key, value, flags, cursor);
+        if come_to.is_none() {
+            txn.store_gathered(dbi)?;
+        }
+        let stored = txn.put(dbi, key, value, flags, cursor);
+        match (&stored, come_to) {
+            (Ok(Stored::Stood), Some((bytes, count))) if count == 0 || flags & APPENDDUP != 0 => {
+                txn.note_last(dbi, key, bytes, count, seat)?;
+            }
+            _ => seat.leave(),
+        }
         match (&stored, value) {
             (Ok(Stored::Stood), _) => self.has_stood = true,
             (Ok(Stored::Exists(_)), _) => {
@@ -401,6 +439,7 @@ impl Cursor {
         done: &mut usize,
     ) -> Result {
         txn.begin_change()?;
+        self.seat.leave();
         self.forget_other_turns(txn);
         let stored = txn.put_multiple(self.dbi, key, size, values, flags, done);
         if let Some(last) = done
@@ -437,6 +476,7 @@ impl Cursor {
     /// `mdb_cursor_del`
     pub(crate) fn delete(&mut self, txn: &mut Txn, flags: u32) -> Result {
         txn.begin_change()?;
+        self.seat.leave();
         self.forget_other_turns(txn);
         let key = self.current_key(txn)?;
         txn.refuse_database_record(self.dbi, &key)?;
@@ -461,7 +501,7 @@ impl Cursor {
         if let Place::Write(cursor) = &self.place
             && let Some((tree, txn)) = txn.written_tree(self.dbi)?
             && tree == cursor.tree()
-            && let Some(key) = cursor.known_key(txn)?
+            && let Some((key, true)) = cursor.known_key(txn)?
         {
             return Ok(key.to_vec());
         }
@@ -471,6 +511,11 @@ impl Cursor {
             Ok(key.to_vec())
         })
     }
+}
+
+/// Whether what a cursor puts with these flags may be gathered.
+fn is_gathered(flags: u32) -> bool {
+    flags & !(NODUPDATA | APPENDDUP) == 0
 }
 
 /// From a gap to the record that follows it.

@@ -157,7 +157,8 @@ impl Handle {
     }
 }
 
-fn compare(
+/// How keys or duplicates of an order are compared.
+pub(crate) fn compare(
     comparator: Option<&'static Comparator>,
     order: KeyOrder,
     a: &[u8],

@@ -15,6 +15,7 @@ use sapwood_store::page::PAGE_BYTES;
 
 use crate::database::{Handles, MAP_SIZE_KEY, SETTINGS_TREE, main_tree};
 use crate::error::{Code, Result};
+use crate::gathered::Gathered;
 use crate::readers::{READERS_DEFAULT, Readers};
 use crate::values::env_flags::{CHANGEABLE, CHANGELESS, NOLOCK, NOSUBDIR, NOSYNC, RDONLY};
 use crate::values::{EnvInfo, Stat};
@@ -68,6 +69,8 @@ pub(crate) struct Open {
     flags: Arc<AtomicU32>,
     /// There is a write transaction in this process.
     is_writing: AtomicBool,
+    /// The room that a write transaction gathers values in, while there is none.
+    gathered: Mutex<Gathered>,
 }
 
 impl Default for Env {
@@ -119,6 +122,7 @@ impl Env {
             stored_map_bytes: AtomicU64::new(0),
             flags: self.flags.clone(),
             is_writing: AtomicBool::new(false),
+            gathered: Mutex::default(),
         };
         let map_bytes = match settings.map_bytes {
             Some(bytes) => bytes,
@@ -315,6 +319,11 @@ impl Open {
 
     pub(crate) fn set_writing(&self, yes: bool) {
         self.is_writing.store(yes, Ordering::Relaxed);
+    }
+
+    /// The room that the next write transaction gathers values in.
+    pub(crate) fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn map_bytes(&self) -> u64 {

@@ -11,6 +11,7 @@ mod database;
 mod env;
 pub mod error;
 mod free_list;
+mod gathered;
 mod lent;
 mod readers;
 pub mod tools;

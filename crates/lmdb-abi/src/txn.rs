@@ -1,6 +1,7 @@
 //! Transactions: begun, nested, reset and ended.
 
 mod databases;
+mod gathered;
 mod reader;
 mod records;
 
@@ -12,6 +13,7 @@ use sapwood_store::{Durability, Savepoint, Snapshot, WriteTxn};
 use crate::database;
 use crate::env::{Open, txn_id};
 use crate::error::{Code, Result};
+use crate::gathered::Gathered;
 use crate::lent::Lent;
 use crate::values::env_flags::{MAPASYNC, NOMETASYNC, NOSYNC, RDONLY, WRITEMAP};
 
@@ -29,6 +31,8 @@ pub(crate) struct Txn {
     has_failed: bool,
     /// What the program may have written to since the last change.
     lent: Lent,
+    /// What cursors have put and the store does not have yet.
+    gathered: Gathered,
     /// It may use more than the map: what the program has written into its values needs pages that it could not know
     /// of.
     is_stretched: bool,
@@ -90,7 +94,9 @@ impl Txn {
         };
         open.set_writing(true);
         let state = State::Writing(Some(Box::new(writing)));
-        Ok(Self::new(open, flags, state))
+        let mut txn = Self::new(open, flags, state);
+        txn.gathered = std::mem::take(&mut *open.gathered());
+        Ok(txn)
     }
 
     /// `mdb_txn_begin` within another transaction.
@@ -99,6 +105,7 @@ impl Txn {
             return Err(Code::EINVAL);
         }
         self.check()?;
+        self.store_all_gathered()?;
         if (flags | self.open.flags()) & (RDONLY | WRITEMAP) != 0 {
             return Err(Code::BAD_TXN);
         }
@@ -124,6 +131,7 @@ impl Txn {
             state,
             has_failed: false,
             lent: Lent::default(),
+            gathered: Gathered::default(),
             is_stretched: false,
             databases: Vec::new(),
             closings: open.closings(),
@@ -186,6 +194,7 @@ impl Txn {
             return Err(Code::EACCES);
         }
         self.check()?;
+        self.gathered.shown.clear();
         if self.lent.is_empty() {
             return Ok(());
         }
@@ -232,9 +241,11 @@ impl Txn {
             self.abort(parent);
             return Err(Code::BAD_TXN);
         }
-        if !self.lent.is_empty()
-            && let Err(error) = self.take_back_lent()
-        {
+        let mut stored = self.store_all_gathered();
+        if stored.is_ok() && !self.lent.is_empty() {
+            stored = self.take_back_lent();
+        }
+        if let Err(error) = stored {
             self.abort(parent);
             return Err(error);
         }
@@ -317,7 +328,9 @@ impl Txn {
         }
     }
 
-    fn end_writing(&self) {
+    fn end_writing(&mut self) {
+        self.gathered.clear();
+        *self.open.gathered() = std::mem::take(&mut self.gathered);
         if self.is_stretched {
             // It is set anew with each size that the program sets, and is too large until then.
             let _: Result = self.open.set_map_bytes(self.open.map_bytes());

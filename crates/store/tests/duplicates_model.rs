@@ -313,9 +313,21 @@ fn run(kind: TreeKind, ops: &[Op]) {
             }
             Op::PutMultiple(k, vs) if kind.duplicates.unwrap().fixed => {
                 let k = key(*k);
-                let packed: Vec<u8> = vs.iter().flat_map(|&v| both.value(&value(v))).collect();
+                let mut many: Vec<Vec<u8>> = vs.iter().map(|&v| value(v)).collect();
+                // Those that are in order, and behind the others, are stored together.
+                if vs[0].is_multiple_of(2) {
+                    many.sort();
+                    many.dedup();
+                }
                 let values = both.model.entry(k.clone()).or_default();
-                let new = vs.iter().filter(|&&v| values.insert(value(v))).count();
+                if let Some(last) = values.last().filter(|_| vs[0].is_multiple_of(4)) {
+                    many.retain(|value| value > last);
+                }
+                let new = many
+                    .iter()
+                    .filter(|&value| values.insert(value.clone()))
+                    .count();
+                let packed: Vec<u8> = many.iter().flat_map(|v| both.value(v)).collect();
                 let folded = both.key(&k);
                 assert_eq!(both.tree().put_multiple(&folded, 8, &packed).unwrap(), new);
             }
@@ -489,6 +501,12 @@ fn what_does_not_fit_is_refused() {
         tree.put(b"k", &n.to_be_bytes()).unwrap();
         if n % 997 == 0 {
             wrong_size(tree.put(b"k", b"123"));
+            wrong_size(tree.append_duplicate(b"k", &[255; 3]).map(|()| true));
+            wrong_size(tree.put_multiple(b"k", 3, &[255; 3]).map(|new| new > 0));
+            wrong_size(
+                tree.put_multiple(b"k", 3, b"\xff\xff0\xff\xff1")
+                    .map(|new| new > 0),
+            );
             assert!(!tree.delete_duplicate(b"k", b"123").unwrap());
         }
     }

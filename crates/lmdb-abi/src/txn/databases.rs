@@ -16,7 +16,7 @@ pub(super) struct Database {
     /// Of its handle.
     sequence: u32,
     pub(super) flags: u32,
-    comparators: Comparators,
+    pub(super) comparators: Comparators,
     pub(super) tree: TreePlace,
 }
 
@@ -168,6 +168,8 @@ impl Txn {
         let writing = self.writing_mut()?;
         writing.has_changed = true;
         if dbi == MAIN {
+            self.store_all_gathered()?;
+            let writing = self.writing_mut()?;
             let dropped = drop_all_named(&mut writing.txn);
             self.note_failure(dropped)?;
             self.close_named();
@@ -209,6 +211,7 @@ impl Txn {
             return Err(Code::EINVAL);
         }
         self.handle(dbi)?;
+        self.store_gathered(dbi)?;
         let (tree, comparators) = {
             let mut handles = self.open.handles();
             let handle = handles.get_mut(dbi).ok_or(Code::EINVAL)?;
@@ -234,17 +237,25 @@ impl Txn {
         Ok(handle)
     }
 
-    /// A database's flags; and its tree, for cursors of a write transaction.
+    /// A database's flags; and its tree, for cursors of a write transaction, without what has been gathered for it.
     #[inline]
     pub(crate) fn flags_and_tree(&mut self, dbi: u32) -> Result<(u32, Option<TreeId>)> {
-        let Database { flags, tree, .. } = self.database(dbi)?;
+        let Database { flags, tree, .. } = self.known_database(dbi)?;
         Ok((*flags, tree.in_txn()))
+    }
+
+    /// The database of a handle, with all that has been put into it.
+    #[inline]
+    pub(super) fn database(&mut self, dbi: u32) -> Result<&Database> {
+        self.store_gathered(dbi)?;
+        self.known_database(dbi)
     }
 
     /// The database of a handle, looked up once in a transaction.
     #[inline]
-    pub(super) fn database(&mut self, dbi: u32) -> Result<&Database> {
+    pub(super) fn known_database(&mut self, dbi: u32) -> Result<&Database> {
         if self.open.closings() != self.closings {
+            self.store_all_gathered()?;
             self.compare_handles();
         }
         let at = dbi as usize;

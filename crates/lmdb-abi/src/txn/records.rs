@@ -116,7 +116,8 @@ impl Txn {
         self.note_failure(stored).map(drop)
     }
 
-    /// `mdb_put`, and what `mdb_cursor_put` stores, which a cursor need not search for where it stands.
+    /// `mdb_put`, and what `mdb_cursor_put` stores, which a cursor need not search for where it stands. (Nothing that
+    /// stands there has been gathered, then.)
     pub(crate) fn put(
         &mut self,
         dbi: u32,
@@ -126,6 +127,9 @@ impl Txn {
         cursor: Option<&mut WriteCursor>,
     ) -> Result<Stored> {
         self.begin_change()?;
+        if cursor.is_none() {
+            self.store_gathered(dbi)?;
+        }
         let (db_flags, tree) = self.check_put(dbi, key, value)?;
         if flags & NOOVERWRITE != 0
             && let Some(value) = self.get_if_there(dbi, key)?

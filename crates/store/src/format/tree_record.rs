@@ -133,7 +133,6 @@ impl TreeKind {
 }
 
 /// Where a record has its kind.
-const RECORDS_AT: usize = 8;
 const KIND_AT: usize = 41;
 
 const COUNTED: u8 = 1;
@@ -220,14 +219,6 @@ impl TreeRecord {
         bytes[KIND_AT] = self.kind.encode();
         bytes[42..46].copy_from_slice(&self.heap.0.to_le_bytes());
         bytes
-    }
-
-    /// Has a stored record say that the tree has so many records.
-    #[inline]
-    pub(crate) fn store_records(stored: &mut [u8], records: u64) {
-        if let Some(place) = stored.get_mut(RECORDS_AT..RECORDS_AT + 8) {
-            place.copy_from_slice(&records.to_le_bytes());
-        }
     }
 
     /// Reads a stored record; `None` if it is not one.

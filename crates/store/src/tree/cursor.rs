@@ -117,14 +117,11 @@ impl Position {
             return Ok(None);
         }
         if view.record.kind.duplicates.is_none() {
-            self.among = duplicates::Position::First {
-                values: 1,
-                tree: None,
-            };
+            self.among = duplicates::Position::First(1);
             return view.value(&leaf, slot).map(Some);
         }
         let values = Values::of(&leaf, slot, view.record.kind)?;
-        self.among = duplicates::Position::of_first(&values);
+        self.among = duplicates::Position::First(values.len());
         view.first_of(&leaf, &values).map(Some)
     }
 }

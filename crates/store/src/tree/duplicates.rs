@@ -74,6 +74,15 @@ impl<'p> Values<'p> {
         }
     }
 
+    /// Those of one length that stand in the leaf, one behind the other.
+    pub(super) fn packed(&self) -> &'p [u8] {
+        match self {
+            Self::One(value) => value,
+            Self::Page(page) => page.values,
+            Self::Tree(_) => &[],
+        }
+    }
+
     /// Whether those that stand in the leaf are all there.
     pub(super) fn are_whole(&self) -> bool {
         matches!(self, Self::Tree(_)) || (0..self.len() as usize).all(|at| self.get(at).is_some())

@@ -78,11 +78,11 @@ impl Entries {
         entry.key_len = key.len() as u16;
     }
 
-    /// Appends all entries of a page. The first entry of a branch, which has no key, gets `first_key`.
-    pub(super) fn load(&mut self, node: &Node<'_>, first_key: &[u8]) -> Result<()> {
+    /// Appends the entries of a page from a slot on. The first entry of a branch, which has no key, gets `first_key`.
+    pub(super) fn load(&mut self, node: &Node<'_>, from: usize, first_key: &[u8]) -> Result<()> {
         self.bytes.reserve(PAGE_BYTES);
-        self.entries.reserve(node.len() + 1);
-        for slot in 0..node.len() {
+        self.entries.reserve(node.len() - from + 1);
+        for slot in from..node.len() {
             let cell = node.cell(slot)?;
             let key_at = self.bytes.len();
             if slot == 0 && !self.kind.is_leaf() {

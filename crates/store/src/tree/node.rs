@@ -334,6 +334,11 @@ impl<'p> Node<'p> {
         prefix.unwrap_or_default()
     }
 
+    /// Whether it takes an entry of this key, if it has room.
+    pub(crate) fn takes(&self, key: &[u8]) -> bool {
+        self.kind.is_whole() || key.starts_with(self.prefix())
+    }
+
     /// The heads of a page with slots.
     #[inline]
     fn heads(&self) -> &'p [[u8; HEAD_BYTES]] {

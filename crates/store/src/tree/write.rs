@@ -34,7 +34,7 @@ pub struct TreeMut<'a, P: ?Sized> {
     pages: &'a mut P,
     record: &'a mut TreeRecord,
     orders: Orders,
-    pub(crate) way: Way,
+    pub(crate) way: Box<Way>,
 }
 
 /// The way of a change, on which the next one may end, too: puts in ascending order mostly go on in the same leaf.
@@ -62,7 +62,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     /// [`Custom`](crate::format::tree_record::KeyOrder::Custom), or nothing is found in it.
     pub fn new(pages: &'a mut P, record: &'a mut TreeRecord) -> Self {
         let orders = Orders::new(record.kind, Comparators::default());
-        Self::with_orders(pages, record, orders, Way::default())
+        Self::with_orders(pages, record, orders, Box::default())
     }
 
     /// `way` is that of the change before, or none.
@@ -70,7 +70,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         pages: &'a mut P,
         record: &'a mut TreeRecord,
         orders: Orders,
-        way: Way,
+        way: Box<Way>,
     ) -> Self {
         Self {
             pages,
@@ -129,6 +129,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         self.check_lengths(key, value.len())?;
         let has_duplicates = self.record.kind.duplicates.is_some();
         let (mut change, compared) = Change::find_end(self, key)?;
+        change.check_packed(key)?;
         match compared {
             Some(Ordering::Less) => Err(Error::OutOfOrder),
             Some(Ordering::Equal) if !has_duplicates => Err(Error::OutOfOrder),
@@ -227,18 +228,11 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         value_len: usize,
     ) -> Result<Change<'_, P>> {
         self.check_lengths(key, value_len)?;
-        let packed = self.record.kind.packed;
         let change = match at {
             Some(at) => Change::along(self, at)?,
             None => Change::find(self, key)?,
         };
-        if packed && change.height() > 0 {
-            let leaf = change.node(0)?;
-            let (found, expected) = (key.len(), leaf.packed_size());
-            if leaf.len() > 0 && found != expected {
-                return Err(Error::ValueSize { found, expected });
-            }
-        }
+        change.check_packed(key)?;
         Ok(change)
     }
 

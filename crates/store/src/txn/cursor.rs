@@ -140,30 +140,26 @@ impl WriteCursor {
         Ok(found)
     }
 
-    /// The key it stands on, if it knows its place.
-    pub fn known_key(&self, txn: &WriteTxn) -> Result<Option<&[u8]>> {
-        let is_known = self.knows_place(txn)? && self.position.is_on_record();
-        Ok(is_known.then_some(&self.key))
-    }
-
-    /// Where a key is or would be, if the cursor stands on it or has just searched for it in vain.
-    fn place_of(&self, txn: &WriteTxn, key: &[u8]) -> Result<Option<&Position>> {
-        let is_known = match self.standing {
+    /// The key it stands on, or has just searched for in vain, and whether it is there; if it knows its place.
+    pub fn known_key(&self, txn: &WriteTxn) -> Result<Option<(&[u8], bool)>> {
+        let has_place = match self.standing {
             true => self.position.is_on_record(),
             false => self.position.missed_place().is_some(),
         };
-        let is_known = is_known && self.seen == Some(txn.open(self.tree)?.changed);
-        Ok(Some(&self.position).filter(|_| is_known && self.key == key))
+        let is_known = has_place && self.seen == Some(txn.open(self.tree)?.changed);
+        Ok(is_known.then_some((&self.key, self.standing)))
     }
 
-    fn knows_place(&self, txn: &WriteTxn) -> Result<bool> {
-        Ok(self.standing && self.seen == Some(txn.open(self.tree)?.changed))
+    /// Where a key is or would be, if the cursor knows.
+    fn place_of(&self, txn: &WriteTxn, key: &[u8]) -> Result<Option<&Position>> {
+        let is_known = self.known_key(txn)?.is_some_and(|(known, _)| known == key);
+        Ok(is_known.then_some(&self.position))
     }
 
     /// How many values the key has that it stands on: [`TreeCursor::duplicates`], mostly without looking for its place.
     pub fn duplicates(&mut self, txn: &WriteTxn) -> Result<u64> {
         match self.position.known_duplicates() {
-            Some(count) if self.knows_place(txn)? => {
+            Some(count) if matches!(self.known_key(txn)?, Some((_, true))) => {
                 txn.env().inner().check_usable().map(|()| count)
             }
             _ => self.read(txn)?.duplicates(),
@@ -271,7 +267,7 @@ impl WriteCursor {
 
     /// Whether its record is there, and if so whether the tree has duplicates.
     fn is_on_record(&mut self, txn: &WriteTxn) -> Result<Option<bool>> {
-        if self.knows_place(txn)? && self.position.is_on_record() {
+        if matches!(self.known_key(txn)?, Some((_, true))) {
             let kind = txn.view(self.tree)?.record().kind;
             return Ok(Some(kind.duplicates.is_some()));
         }

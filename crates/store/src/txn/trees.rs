@@ -26,7 +26,8 @@ pub(super) struct OpenTree {
     /// As it is in the catalog; `None` if it was created here.
     stored: Option<(Arc<[u8]>, TreeRecord)>,
     orders: Orders,
-    way: Way,
+    /// None before the first change.
+    way: Option<Box<Way>>,
     /// The transaction's count of changes after the last one to this tree.
     pub(super) changed: u64,
 }
@@ -222,7 +223,7 @@ impl WriteTxn {
             },
             stored,
             orders: Orders::default(),
-            way: Way::default(),
+            way: None,
             changed: 0,
         });
         self.renew_orders(at);
@@ -283,11 +284,10 @@ impl WriteTxn {
         // A comparator may panic: what that breaks off is not committed.
         let failed_before = std::mem::replace(failed, true);
         // A change that is broken off leaves no way.
-        let way = tree.way;
-        tree.way.is_current = false;
+        let way = tree.way.take().unwrap_or_default();
         let mut changed = TreeMut::with_orders(pages, record, tree.orders, way);
         let result = how(&mut changed);
-        tree.way = changed.way;
+        tree.way = Some(changed.way);
         self.failed = failed_before;
         match &result {
             Ok(_) => {
@@ -357,7 +357,7 @@ impl WriteTxn {
         let mut states = states.iter();
         for tree in &mut self.trees {
             tree.changed = self.changes;
-            tree.way = Way::default();
+            tree.way = None;
             let is_new = tree.stored.is_none();
             tree.state = states.next().cloned().unwrap_or_else(|| {
                 let State { name, record, .. } = &tree.state;

@@ -33,27 +33,14 @@ pub(super) enum Position {
         gap: bool,
     },
     Tree(Box<super::Position>),
-    /// At the first of so many, which may have a tree.
-    First {
-        values: u64,
-        tree: Option<TreeRecord>,
-    },
+    /// At the first of so many.
+    First(u64),
 }
 
 impl Position {
-    pub(super) fn of_first(values: &Values<'_>) -> Self {
-        Self::First {
-            values: values.len(),
-            tree: match values {
-                Values::Tree(tree) => Some(*tree),
-                _ => None,
-            },
-        }
-    }
-
     pub(super) fn is_in_gap(&self) -> bool {
         match self {
-            Self::One | Self::First { .. } => false,
+            Self::One | Self::First(_) => false,
             Self::List { gap, .. } => *gap,
             Self::Tree(position) => position.gap,
         }
@@ -105,20 +92,11 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
 }
 
 impl super::Position {
-    /// The tree of the values of the key, if there is one and it is known; and the place of the key.
-    #[inline]
-    pub(crate) fn tree_of_values(&self) -> Option<((PageNo, usize), TreeRecord)> {
-        match self.among {
-            Position::First { tree, .. } => self.key_place().zip(tree),
-            _ => None,
-        }
-    }
-
     /// How many values the key has there, if that was found out on the way.
     #[inline]
     pub(crate) fn known_duplicates(&self) -> Option<u64> {
         match self.among {
-            Position::First { values, .. } if self.leaf.is_some() => Some(values),
+            Position::First(values) if self.leaf.is_some() => Some(values),
             _ => None,
         }
     }
@@ -231,11 +209,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             Among::List { values, at, gap } => {
                 *gap = false;
                 *at = (values.len() as usize).saturating_sub(1);
-                match values {
-                    Values::One(value) => Some(*value),
-                    Values::Page(page) => Some(page.values),
-                    Values::Tree(_) => None,
-                }
+                Some(values.packed())
             }
             Among::Tree(cursor) => {
                 cursor.gap = false;
@@ -344,7 +318,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 Among::Tree(Box::new(Cursor::resume(view, position)?))
             }
             (&Position::List { at, gap }, values) => Among::List { values, at, gap },
-            (Position::First { .. }, _) => return self.enter_values(Direction::Forward),
+            (Position::First(_), _) => return self.enter_values(Direction::Forward),
             _ => return Err(damaged(self.leaf_no())),
         };
         Ok(())

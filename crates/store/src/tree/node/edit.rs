@@ -226,29 +226,20 @@ impl<'a> NodeMut<'a> {
         Ok(true)
     }
 
-    /// Adds a key behind the last one of a packed leaf, if `is_last` says of that that the key follows it; whether it
-    /// does. Answers `None`, and changes nothing, if the leaf is empty or full, or its keys have another size.
-    #[inline]
-    pub(crate) fn append_packed(
-        &mut self,
-        key: &[u8],
-        is_last: impl FnOnce(&[u8]) -> Result<bool>,
-    ) -> Result<Option<bool>> {
+    /// Adds keys of its size behind the last one of a packed leaf, as many as it has room for; how many these are.
+    pub(crate) fn extend_packed(&mut self, keys: &[u8]) -> Result<usize> {
         let (n, size) = (self.n, self.prefix_len);
         let end = NODE_HEADER_BYTES + n * size;
-        if n == 0 || key.len() != size || end + size > PAGE_BYTES {
-            return Ok(None);
-        }
-        let before = self.page.bytes().get(end - size..end);
-        if !is_last(before.unwrap_or_default())? {
-            return Ok(Some(false));
-        }
-        self.page.store(end, key).ok_or_else(|| self.corrupt())?;
-        self.n = n + 1;
+        let room = keys.len().min(PAGE_BYTES.saturating_sub(end));
+        let taken = room.checked_div(size).unwrap_or(0);
+        keys.get(..taken * size)
+            .and_then(|keys| self.page.store(end, keys))
+            .ok_or_else(|| self.corrupt())?;
+        self.n = n + taken;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
-        let run = InsertionRun::of(self.page).after(n);
-        self.set_run(run);
-        Ok(Some(true))
+        let run = InsertionRun::of(self.page);
+        self.set_run((n..self.n).fold(run, InsertionRun::after));
+        Ok(taken)
     }
 
     fn remove_packed(&mut self, slot: usize) -> Result<()> {
@@ -392,15 +383,6 @@ impl<'a> NodeMut<'a> {
                 .ok_or_else(|| self.corrupt());
         }
         Ok(self.layout(slot)?.payload)
-    }
-
-    /// The payload of an entry, to be changed.
-    #[inline]
-    pub(crate) fn payload_mut(&mut self, slot: usize) -> Result<&mut [u8]> {
-        let range = self.payload_range(slot)?;
-        let number = self.page.number();
-        let payload = self.page.bytes_mut().get_mut(range);
-        payload.ok_or_else(|| Error::corrupt(number, "cells do not fit into their page"))
     }
 
     /// Where the last insertions went.

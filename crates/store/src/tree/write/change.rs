@@ -122,6 +122,18 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok((change, Some(compared)))
     }
 
+    /// Refuses a key of another size than the others' in a tree of packed keys.
+    pub(super) fn check_packed(&self, key: &[u8]) -> Result<()> {
+        if self.tree.kind.packed && self.height() > 0 {
+            let leaf = self.node(0)?;
+            let (found, expected) = (key.len(), leaf.packed_size());
+            if leaf.len() > 0 && found != expected {
+                return Err(Error::ValueSize { found, expected });
+            }
+        }
+        Ok(())
+    }
+
     fn nowhere(tree: &'a mut TreeMut<'_, P>) -> Self {
         tree.way.is_current = false;
         Self {
@@ -284,19 +296,25 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(());
         }
 
-        let mut entries = Entries::new(self.tree.page_kind(level), level);
-        entries.load(&self.node(level)?, &[])?;
-        let end = entries.len();
-        entries.insert(slot, key, payload, mark);
+        let node = self.node(level)?;
+        let end = node.len();
+        let ends_run = slot == end && run.cut() == Some(end) && node.takes(key);
+        // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
+        let from = match ends_run && !self.tree.kind.counted {
+            true => end.saturating_sub(1),
+            false => 0,
+        };
+        let mut entries = Entries::new(node.kind(), level);
+        entries.load(&node, from, &[])?;
+        entries.insert(slot - from, key, payload, mark);
         let all = 0..entries.len();
-        if entries.fit(all.clone(), 0) {
+        if !ends_run && entries.fit(all.clone(), 0) {
             return self.write(&entries, all, number, run).map(drop);
         }
         *self.tree.pages_mut(level) += 1;
         let beside = self.pages.allocate_beside(number)?;
-        let (left, cut) = if slot == end && run.cut() == Some(end) {
-            // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
-            let records = entries.records(0..end);
+        let (left, cut) = if ends_run {
+            let records = entries.records(0..end - from);
             let page = number;
             (Child { page, records }, end)
         } else {
@@ -305,12 +323,12 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 .ok_or_else(|| Error::corrupt(number, "entries cannot be divided"))?;
             (self.write(&entries, 0..cut, number, run)?, cut)
         };
-        let right = self.write(&entries, cut..all.end, beside, run.moved(cut))?;
+        let right = self.write(&entries, cut - from..all.end, beside, run.moved(cut))?;
         if slot >= cut {
             let slot = slot - cut;
             self.way.steps[level] = Step { page: beside, slot };
         }
-        let separator = entries.separator(cut, self.orders.keys.is_bytes());
+        let separator = entries.separator(cut - from, self.orders.keys.is_bytes());
         self.insert_sibling(level, left, right, separator)
     }
 
@@ -435,11 +453,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         };
 
         let mut entries = Entries::new(kind, level);
-        entries.load(&Node::open(self.pages.page(left)?, left, kind, level)?, &[])?;
-        entries.load(
-            &Node::open(self.pages.page(right)?, right, kind, level)?,
-            &separator,
-        )?;
+        entries.load(&self.open(left, level)?, 0, &[])?;
+        entries.load(&self.open(right, level)?, 0, &separator)?;
         let n = entries.len();
 
         if entries.fit(0..n, MERGED_SPARE_BYTES) {
@@ -484,7 +499,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let number = self.way.steps[level].page;
         let node = self.node(level)?;
         let mut entries = Entries::new(node.kind(), level);
-        entries.load(&node, &[])?;
+        entries.load(&node, 0, &[])?;
         entries.replace_key(slot, separator);
         if !entries.fit(0..entries.len(), 0) {
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Change, TreeMut, Way};
+use super::{Change, TreeMut};
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::WritePages;
@@ -32,50 +32,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
         }
-        if let Some((place, values)) = at.and_then(Position::tree_of_values)
-            && self.append_packed(place, values, value)?
-        {
-            return Ok(());
-        }
         let change = self.find_at(at, key, value.len())?;
         change.put_duplicate(key, value, true).map(drop)
-    }
-
-    /// Adds a value behind those in the tree of values of an entry, whose leaf and slot are given, if they are of its
-    /// length, and their last leaf is the transaction's own and has room; whether it has.
-    fn append_packed(
-        &mut self,
-        (leaf, slot): (PageNo, usize),
-        values: TreeRecord,
-        value: &[u8],
-    ) -> Result<bool> {
-        // What leads to a page of the transaction's own is its own, too.
-        if !values.kind.packed || !self.pages.is_own(values.root) {
-            return Ok(false);
-        }
-        let mut last = values.root;
-        for level in (1..usize::from(values.height)).rev() {
-            let kind = values.page_kind(level);
-            let branch = Node::open(self.pages.page(last)?, last, kind, level)?;
-            last = branch.child(branch.len().saturating_sub(1))?.page;
-        }
-        if !self.pages.is_own(last) {
-            return Ok(false);
-        }
-        let page = self.pages.page_mut(last)?;
-        let mut node = NodeMut::open(page, last, PageKind::PackedLeaf, 0)?;
-        let order = self.orders.duplicates;
-        let is_last = |before: &[u8]| order.compare(before, value).map(Ordering::is_lt);
-        match node.append_packed(value, is_last)? {
-            None => return Ok(false),
-            Some(false) => return Err(Error::OutOfOrder),
-            Some(true) => {}
-        }
-        let kind = self.record.page_kind(0);
-        let mut leaf = NodeMut::open(self.pages.page_mut(leaf)?, leaf, kind, 0)?;
-        TreeRecord::store_records(leaf.payload_mut(slot)?, values.records + 1);
-        self.record.records += 1;
-        Ok(true)
     }
 
     /// Puts a value in the place of another one of its key, whose record a cursor may stand at: `at` is where.
@@ -110,7 +68,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         self.put(key, new).map(drop)
     }
 
-    /// Adds many values of `size` bytes each to a key; how many of them were not there.
+    /// Adds many values of `size` bytes each to a key; how many of them were not there. Those that ascend, and come
+    /// behind all others of the key, are stored together.
     pub fn put_multiple(&mut self, key: &[u8], size: usize, values: &[u8]) -> Result<usize> {
         if self.record.kind.duplicates.is_none() {
             return Err(Error::NoDuplicates);
@@ -121,11 +80,71 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
                 expected: size,
             });
         }
-        let mut new = 0;
-        for value in values.chunks_exact(size) {
-            new += usize::from(self.put(key, value)?);
+        let mut new = values.len() / size;
+        if new < 2 || !self.put_behind(key, size, values)? {
+            new = 0;
+            for value in values.chunks_exact(size) {
+                new += usize::from(self.put(key, value)?);
+            }
         }
         Ok(new)
+    }
+
+    /// Adds values of `size` bytes behind all others of their key; whether that is their place, and values of this tree
+    /// are of one length. Otherwise nothing is changed.
+    fn put_behind(&mut self, key: &[u8], size: usize, values: &[u8]) -> Result<bool> {
+        let order = self.orders.duplicates;
+        // A program's comparator may contradict itself, which would be noticed half way.
+        let is_fit = self.record.kind.has_fixed_duplicates() && !matches!(order, Order::By(_));
+        let each = values.chunks_exact(size);
+        let is_less = |(one, next)| matches!(order.compare(one, next), Ok(Ordering::Less));
+        if !is_fit || !each.clone().zip(each.clone().skip(1)).all(is_less) {
+            return Ok(false);
+        }
+        let mut change = self.find(key, size)?;
+        let mut list = Vec::with_capacity(ENTRY_BYTES_MAX + values.len());
+        list.extend((size as u16).to_le_bytes());
+        match change.place.exact.then(|| change.values()).transpose()? {
+            Some(Values::Tree(mut tree)) => {
+                if !change.sub_tree(&mut tree).append_keys(size, values)? {
+                    return Ok(false);
+                }
+                change.store_payload(key, &tree.encode(), Mark::SubTree)?;
+            }
+            old => {
+                if let Some(old) = &old {
+                    let end = Found::gap(old.len() as usize);
+                    if change.find_value(old, &values[..size])? != end {
+                        return Ok(false);
+                    }
+                    list.extend_from_slice(old.packed());
+                }
+                list.extend_from_slice(values);
+                change.store_list(key, &list, Mark::SubPage)?;
+            }
+        }
+        change.tree.records += each.len() as u64;
+        Ok(true)
+    }
+
+    /// Adds keys of `size` bytes, which ascend, behind all others of a tree of such values; whether that is their
+    /// place.
+    fn append_keys(&mut self, size: usize, keys: &[u8]) -> Result<bool> {
+        let mut rest = keys;
+        while let Some((key, others)) = rest.split_at_checked(size) {
+            match self.append(key, &[]) {
+                Err(Error::OutOfOrder) => return Ok(false),
+                appended => appended?,
+            }
+            rest = others;
+            // Where that stands there may be room for others.
+            let leaf = self.way.steps[0].page;
+            let page = self.pages.page_mut(leaf)?;
+            let taken = NodeMut::open(page, leaf, PageKind::PackedLeaf, 0)?.extend_packed(rest)?;
+            self.record.records += taken as u64;
+            rest = &rest[taken * size..];
+        }
+        Ok(true)
     }
 
     /// Removes one value of a key, or a record if it has this value. Answers whether it was there.
@@ -165,14 +184,14 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
             keys: self.orders.duplicates,
             duplicates: Order::default(),
         };
-        TreeMut::with_orders(self.pages, tree, orders, Way::default())
+        TreeMut::with_orders(self.pages, tree, orders, Box::default())
     }
 
     /// Adds a value to those of the key that the way leads to. Answers whether it was not there. If it is to come
     /// `last` and does not, that is an error.
     pub(super) fn put_duplicate(mut self, key: &[u8], value: &[u8], last: bool) -> Result<bool> {
         if !self.place.exact {
-            self.store_values(key, [value].into_iter())?;
+            self.store_list(key, value, Mark::Inline)?;
             self.tree.records += 1;
             return Ok(true);
         }
@@ -334,14 +353,26 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         key: &[u8],
         values: impl ExactSizeIterator<Item = &'v [u8]> + Clone,
     ) -> Result<()> {
-        let (payload, mark) = self.payload(values.clone());
+        let (payload, mark) = self.payload(values);
+        self.store_list(key, &payload, mark)
+    }
+
+    /// The same for values in the form in which they would stand in the leaf.
+    fn store_list(&mut self, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
         if self.fits(key, payload.len()) {
-            return self.store_payload(key, &payload, mark);
+            return self.store_payload(key, payload, mark);
         }
+        let values = self.values_of(payload, mark)?;
+        let is_fixed = self.tree.kind.has_fixed_duplicates();
         let mut tree = TreeRecord::empty(self.tree.kind.of_values());
         let mut sub_tree = self.sub_tree(&mut tree);
-        for value in values {
-            sub_tree.append(value, &[])?;
+        if is_fixed {
+            let size = values.get(0).map_or(0, <[u8]>::len);
+            sub_tree.append_keys(size, values.packed())?;
+        } else {
+            for at in 0..values.len() as usize {
+                sub_tree.append(values.get(at).unwrap_or_default(), &[])?;
+            }
         }
         self.store_payload(key, &tree.encode(), Mark::SubTree)
     }
