@@ -1,6 +1,11 @@
-//! What the reports of the benchmarks have in common: medians, figures as text, and the machine that they are from.
+//! What the benchmarks have in common: medians, figures as text, and the machine that they are from; less memory than
+//! data.
+
+mod limit;
 
 use std::fs;
+
+pub use limit::{DiskReads, Limit, forget};
 
 /// The value in the middle, or between the two in the middle; `None` if there is none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {

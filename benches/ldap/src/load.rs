@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sapwood_drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, run};
+use sapwood_figures::DiskReads;
 
 use crate::SUFFIX;
 use crate::rows::{READ, Row, Unit};
@@ -41,6 +42,7 @@ pub(crate) struct Sample {
     /// Microseconds of the client's own CPU per operation.
     pub(crate) client_cpu_us: f64,
     bytes_written: Option<u64>,
+    disk_reads: DiskReads,
     /// Checkpoints meanwhile, where there are any.
     pub(crate) checkpoints: Option<u64>,
     /// What the data take on disk before and after.
@@ -62,6 +64,16 @@ impl Sample {
     pub(crate) fn sessions_cpu_us(&self) -> f64 {
         let cpu = self.sessions_cpu.map_or(f64::NAN, |cpu| cpu.as_secs_f64());
         cpu * 1e6 / self.count as f64
+    }
+
+    /// KiB that came from the disk for each operation.
+    pub(crate) fn read_kib(&self) -> f64 {
+        self.disk_reads.bytes as f64 / 1024.0 / self.count as f64
+    }
+
+    /// Pages that were waited for in each operation.
+    pub(crate) fn waits(&self) -> f64 {
+        self.disk_reads.waits as f64 / self.count as f64
     }
 
     /// Bytes that the disk was given for each operation, if that is known.
@@ -106,6 +118,7 @@ impl Load {
             false => None,
         };
         let disk = server.disk_bytes();
+        let disk_reads = server.disk_reads();
         let time = match (row.is_write, server.product) {
             (true, Product::Slapd) => self.slapd_write_time,
             // There are no checkpoints to wait for.
@@ -140,6 +153,7 @@ impl Load {
             },
             bytes_written: written
                 .and_then(|before| Some(server.bytes_written()?.saturating_sub(before))),
+            disk_reads: server.disk_reads().since(disk_reads),
             disk_bytes: (disk, server.disk_bytes()),
         })
     }

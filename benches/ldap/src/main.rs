@@ -24,6 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use sapwood_drive::{EntryStream, Format};
+use sapwood_figures::{Limit, forget};
 
 use crate::load::Load;
 use crate::report::Report;
@@ -104,6 +105,13 @@ struct Options {
     /// Write the outcome as JSON as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Serve each directory within so much memory, page cache included, by a control group, from a cold start; imports
+    /// have all there is
+    #[arg(long, value_name = "MIB")]
+    memory_mib: Option<u64>,
+    /// Have slapd's map read without read-ahead (`envflags nordahead`)
+    #[arg(long)]
+    slapd_nordahead: bool,
 }
 
 fn main() -> Result<()> {
@@ -199,7 +207,10 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Opti
         fs::create_dir(&parent)?;
         for turn in 0..products.len() {
             let product = products[(round + turn) % products.len()];
-            let prepared = product.prepare(&parent, load.shape, options.sapwood.as_deref())?;
+            let mut prepared = product.prepare(&parent, load.shape, options.sapwood.as_deref())?;
+            if options.slapd_nordahead {
+                prepared = prepared.without_read_ahead()?;
+            }
             let (prepared, cost) = prepared.import(&ldif)?;
             eprintln!("{product}: imported in {:.2} s", cost.seconds);
             report.import(product, cost);
@@ -209,9 +220,10 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Opti
             fs::remove_dir_all(&parent)?;
         }
     }
+    let limits = Limits::new(options.memory_mib)?;
     let servers = filled
         .into_iter()
-        .map(Prepared::start)
+        .map(|prepared| limits.start(prepared))
         .collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -242,6 +254,43 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Opti
     }
     fs::remove_dir_all(folder.path.join(format!("{}", options.rounds - 1)))?;
     Ok(Some(report))
+}
+
+/// The control groups that servers run in, if they may take so much memory each.
+#[derive(Default)]
+struct Limits {
+    sapwood: Option<Limit>,
+    slapd: Option<Limit>,
+}
+
+impl Limits {
+    fn new(mib: Option<u64>) -> Result<Self> {
+        let Some(mib) = mib else {
+            return Ok(Self::default());
+        };
+        let limit = |product: Product| {
+            let limit = Limit::new(&format!("bench-{product}"), mib << 20);
+            limit.context("the system lets us make no control group that limits memory")
+        };
+        Ok(Self {
+            sapwood: Some(limit(Product::Sapwood)?),
+            slapd: Some(limit(Product::Slapd)?),
+        })
+    }
+
+    fn start(&self, prepared: Prepared) -> Result<Server> {
+        let limit = match prepared.product {
+            Product::Sapwood => &self.sapwood,
+            Product::Slapd => &self.slapd,
+        };
+        match limit {
+            None => prepared.start(),
+            Some(limit) => {
+                forget(&prepared.folder)?;
+                prepared.wrapped(limit.command().to_vec()).start()
+            }
+        }
+    }
 }
 
 /// All rounds of one row, the servers taking turns, a different one first each time.
@@ -282,11 +331,13 @@ fn measure(
                 Err(error) => return Err(error),
             };
             eprintln!(
-                "{}: {:.0}/s, {:.2} µs of CPU each, the client {:.2} µs",
+                "{}: {:.0}/s, {:.2} µs of CPU each, the client {:.2} µs; {:.1} KiB read and {:.2} pages waited for",
                 context(server),
                 sample.rate(),
                 sample.cpu_us(),
                 sample.client_cpu_us,
+                sample.read_kib(),
+                sample.waits(),
             );
             report.sample(row, server.product, sample);
         }

@@ -195,6 +195,7 @@ impl Report {
         }
         line(String::new());
         self.writes(&mut line);
+        self.reads(&mut line);
         line("| | sapwood | slapd |".to_owned());
         line("| --- | ---: | ---: |".to_owned());
         let mib = |bytes: PerProduct<f64>| bytes.map(|bytes| bytes / MIB);
@@ -265,6 +266,35 @@ impl Report {
                 sizes.sapwood.unwrap_or_default(),
                 sizes.slapd.unwrap_or_default(),
                 checkpoints.sapwood.flatten().unwrap_or_default()
+            ));
+        }
+        line(String::new());
+    }
+
+    /// What came from the disk where not all was in memory.
+    fn reads(&self, line: &mut impl FnMut(String)) {
+        let each = |of: fn(&Sample) -> f64| {
+            let rows = self.rows.iter();
+            let medians = rows.map(move |(_, samples)| samples.map(|all| median_of(all, of)));
+            medians.collect::<Vec<_>>()
+        };
+        let (kib, waits) = (each(Sample::read_kib), each(Sample::waits));
+        if kib.iter().all(|kib| kib.sapwood.unwrap_or_default() < 0.1) {
+            return;
+        }
+        line(
+            "| | KiB read per operation, sapwood | slapd | pages waited for per operation, sapwood | slapd |"
+                .to_owned(),
+        );
+        line("| --- | ---: | ---: | ---: | ---: |".to_owned());
+        for ((row, _), (kib, waits)) in self.rows.iter().zip(kib.iter().zip(&waits)) {
+            line(format!(
+                "| {} | {} | {} | {} | {} |",
+                row.name,
+                number(kib.sapwood, 1),
+                number(kib.slapd, 1),
+                number(waits.sapwood, 2),
+                number(waits.slapd, 2)
             ));
         }
         line(String::new());

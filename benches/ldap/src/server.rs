@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use sapwood_drive::disk_bytes;
+use sapwood_figures::DiskReads;
 
 use crate::SUFFIX;
 use crate::process::{Process, bound, disk_bytes_written};
@@ -110,12 +111,12 @@ pub(crate) enum Product {
 /// A server with its own folder and configuration.
 #[derive(Clone)]
 pub(crate) struct Prepared {
-    product: Product,
+    pub(crate) product: Product,
     program: PathBuf,
     /// What runs the program, if it is not run as it is: a command and its arguments.
     wrapper: Vec<String>,
     /// Its data.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The configuration file, for slapd.
     config: PathBuf,
 }
@@ -326,6 +327,15 @@ impl Prepared {
         Ok(prepared)
     }
 
+    /// The same, but slapd tells the system that accesses to its map jump.
+    pub(crate) fn without_read_ahead(self) -> Result<Self> {
+        if self.product == Product::Slapd {
+            let config = fs::read_to_string(&self.config)?;
+            fs::write(&self.config, format!("{config}envflags nordahead\n"))?;
+        }
+        Ok(self)
+    }
+
     /// Lets another program run the server.
     pub(crate) fn wrapped(self, wrapper: Vec<String>) -> Self {
         Prepared { wrapper, ..self }
@@ -411,6 +421,11 @@ impl Server {
             Product::Sapwood => self.process.threads_cpu("sessions-"),
             Product::Slapd => Ok(None),
         }
+    }
+
+    /// What it has had from the disk so far.
+    pub(crate) fn disk_reads(&self) -> DiskReads {
+        DiskReads::of(self.process.pid()).unwrap_or_default()
     }
 
     /// Bytes that its disk has been given so far.

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use heed::EnvFlags;
 
 use crate::data::{Input, Sum};
 use crate::engines;
@@ -107,6 +108,18 @@ impl Kind {
             )?)),
             _ => self.open(folder, cache_bytes),
         }
+    }
+
+    /// Whether it has a setting by which the system is told that accesses to its map jump.
+    pub(crate) fn has_read_ahead(self) -> bool {
+        self == Kind::Lmdb
+    }
+
+    /// Opens an engine that has such a setting, with it.
+    pub(crate) fn open_without_read_ahead(self, folder: &Path) -> Result<Box<dyn Engine>> {
+        ensure!(self == Kind::Lmdb, "{self} has no such setting");
+        let engine = engines::lmdb::Lmdb::open_with(folder, EnvFlags::NO_READ_AHEAD)?;
+        Ok(Box::new(engine))
     }
 
     /// Opens an engine in an empty folder that exists. A cache of the engine's own may take `cache_bytes`.

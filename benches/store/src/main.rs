@@ -7,6 +7,7 @@ mod data;
 mod engine;
 mod engines;
 mod instructions;
+mod larger;
 mod measure;
 mod report;
 mod rows;
@@ -47,8 +48,9 @@ struct Options {
     /// Rounds; the engines take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows whose name contains this, or one of several given; `age` is a row that runs only if it is named: what
-    /// the files take on the disk in the course of a long life
+    /// Only rows whose name contains this, or one of several given; two that run only if they are named: `age`, what
+    /// the files take on the disk in the course of a long life, and `larger`, reads, scans and commits within a third
+    /// of the memory that the data take
     #[arg(long, value_name = "TEXT")]
     row: Vec<String>,
     /// How long each phase of the row `age` takes, in seconds
@@ -79,12 +81,16 @@ enum Command {
     /// What callgrind runs
     #[command(hide = true)]
     Work(instructions::Work),
+    /// What runs in less memory than data
+    #[command(hide = true)]
+    LargerWork(larger::Work),
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
     match &options.command {
         Some(Command::Work(work)) => return work.run(),
+        Some(Command::LargerWork(work)) => return work.run(),
         Some(Command::Instructions { records, engines }) => {
             let folder = Folder::create(&options.folder, "bench-store-instructions")?;
             let engines = wanted(engines);
@@ -108,6 +114,11 @@ fn main() -> Result<()> {
                 cache_bytes: cache_bytes(*records),
             };
             println!("{}", age.run(&engines)?);
+            continue;
+        }
+        if options.row == ["larger"] {
+            let table = larger::run(&folder.path, &engines, *records, options.seed)?;
+            println!("{table}");
             continue;
         }
         let run = Run {

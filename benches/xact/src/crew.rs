@@ -1,13 +1,12 @@
 //! Workers as processes: started together, in a memory limit if there is one.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use rustix::fs::Advice;
+use sapwood_figures::Limit;
 
 use crate::outcome::Outcome;
 use crate::worker::{Phase, Work};
@@ -19,40 +18,6 @@ pub(crate) struct Crew {
     pub(crate) peers: PathBuf,
     /// The control group that workers enter.
     pub(crate) limit: Option<Limit>,
-}
-
-/// A control group that limits memory, the page cache of its members included. It is removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Limit {
-    folder: PathBuf,
-}
-
-impl Limit {
-    /// Makes a group for so many bytes, of version 1 or 2 of control groups; `None` where the system does not let us.
-    pub(crate) fn new(bytes: u64) -> Option<Self> {
-        let name = format!("sapwood-xact-bench-{}", std::process::id());
-        for (parent, file) in [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ] {
-            let folder = Path::new(parent).join(&name);
-            if fs::create_dir(&folder).is_err() {
-                continue;
-            }
-            let limit = Self { folder };
-            if fs::write(limit.folder.join(file), bytes.to_string()).is_ok() {
-                return Some(limit);
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Limit {
-    fn drop(&mut self) {
-        // It stays, empty, if a worker has not quite ended.
-        let _ = fs::remove_dir(&self.folder);
-    }
 }
 
 impl Crew {
@@ -118,11 +83,10 @@ impl Crew {
         let mut command = match &self.limit {
             None => Command::new(&program),
             Some(limit) => {
-                // The shell enters the group and becomes the worker.
-                let mut shell = Command::new("sh");
-                let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
-                shell.args(["-c", enter]).arg(&limit.folder).arg(&program);
-                shell
+                let [shell, arguments @ ..] = limit.command();
+                let mut command = Command::new(shell);
+                command.args(arguments).arg(&program);
+                command
             }
         };
         if !work.engine.is_peer() {
@@ -141,20 +105,4 @@ fn phase_name(phase: Phase) -> String {
     phase
         .to_possible_value()
         .map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// Writes the files of a folder to the disk and lets the system forget what it caches of them, so that the next worker
-/// begins cold.
-pub(crate) fn forget(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            forget(&path)?;
-            continue;
-        }
-        let file = fs::File::open(&path).with_context(|| path.display().to_string())?;
-        file.sync_all()?;
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
-    }
-    Ok(())
 }

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use anyhow::Result;
+use sapwood_figures::Limit;
 
 use crate::Options;
-use crate::crew::{Crew, Limit};
+use crate::crew::Crew;
 use crate::outcome::{Outcome, median};
 use crate::report::Report;
 use crate::trees::{SEARCHES, measure};
@@ -36,7 +37,7 @@ struct Row {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let scratch = options.scratch()?;
     let mut crew = options.crew()?;
-    crew.limit = Limit::new(options.memory_mib << 20);
+    crew.limit = Limit::new("xact-bench", options.memory_mib << 20);
     let memory = crew.limit_text(options.memory_mib);
     let mut report = Report::new("layouts", options.docs.as_deref());
     report.machine(format_args!(

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use sapwood_figures::Limit;
 use sapwood_xact::{CacheObliviousTree, Memory, Plain};
 
 use crate::Options;
-use crate::crew::{Crew, Limit};
+use crate::crew::Crew;
 use crate::keys::{self, VALUE_BYTES};
 use crate::outcome::{Outcome, median};
 use crate::report::Report;
@@ -31,7 +32,7 @@ const PHASES: [(Phase, &str); 3] = [
 pub(crate) fn run(options: &Options) -> Result<()> {
     let scratch = options.scratch()?;
     let mut crew = options.crew()?;
-    crew.limit = Limit::new(options.memory_mib << 20);
+    crew.limit = Limit::new("xact-bench", options.memory_mib << 20);
     let memory = crew.limit_text(options.memory_mib);
     let mut report = Report::new("pairs", options.docs.as_deref());
     report.machine("Keys of 128 bytes; seconds, and in brackets the page faults that had to read from the disk");

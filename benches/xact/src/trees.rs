@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use sapwood_figures::{Limit, forget};
 
 use crate::Options;
-use crate::crew::{Crew, Limit, forget};
+use crate::crew::Crew;
 use crate::outcome::{Outcome, median};
 use crate::plot::{Line, Plot};
 use crate::report::Report;
@@ -60,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let memory_bytes = options.memory_mib << 20;
     let mut crew = options.crew()?;
-    crew.limit = Limit::new(memory_bytes);
+    crew.limit = Limit::new("xact-bench", memory_bytes);
     let memory = crew.limit_text(options.memory_mib);
     for round in 0..options.rounds {
         let wanted = candidates.iter_mut().filter(|one| options.wants(&one.name));

@@ -383,6 +383,11 @@ impl<E: Engine> Directory<E> {
         self.shared.engine.stores()
     }
 
+    /// Whether there is less memory than data, so that whoever reads waits for the disk.
+    pub fn exceeds_memory(&self) -> bool {
+        self.shared.engine.exceeds_memory()
+    }
+
     /// The stores that an update concerns, by its DNs. Further stores are found when it is applied.
     pub fn shards(&self, request: &UpdateRequest) -> StoreSet {
         if self.stores() == 1 {

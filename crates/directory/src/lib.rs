@@ -77,9 +77,9 @@ pub use directory::{
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
 pub use import::{
-    IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
-    ImportOptions, ImportPhase, ImportProfile, ImportProgress, ImportRejection, ImportReport,
-    ImportSource, NoEntry, Reshape,
+    IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
+    ImportProfile, ImportProgress, ImportRejection, ImportReport, ImportSource, NoEntry, Reshape,
+    import_memory_bytes_default,
 };
 pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;

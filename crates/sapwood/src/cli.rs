@@ -184,7 +184,7 @@ pub(crate) struct Import {
     /// Where bad entries go [default: <first file>.rejected in the current folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) reject_file: Option<PathBuf>,
-    /// Memory for sorting, in MiB [default: 256]
+    /// Memory for sorting, in MiB [default: 256, or a third of what there is]
     #[arg(long = "memory", alias = "memory-mib", value_name = "MIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub(crate) memory_mib: Option<u32>,
     /// Add the entries over LDAP to a server that runs, any server

@@ -32,7 +32,8 @@ pub struct Config {
     /// The server's name among others, as Get Server ID tells it; empty for the host's name.
     #[serde(default)]
     pub server_id: String,
-    /// Runtimes that serve connections, each a thread; 0 means one per core.
+    /// Runtimes that serve connections, each a thread; 0 means one per core, or more of them while the
+    /// data take more memory than there is.
     #[serde(default)]
     pub threads: usize,
     /// The administrator, who may do everything.

@@ -53,6 +53,8 @@ use crate::writer::{Writer, WriterThreads};
 
 /// Seconds that connections have when the server stops, to finish updates under way and to take their last answers.
 pub const STOP_SECONDS_MAX: u64 = 10;
+/// So many threads serve connections at least where there is less memory than data: most of them wait for the disk.
+const THREADS_WAITING: usize = 16;
 /// One thread makes long requests ready for so many that serve connections, and one more those that are not much longer
 /// than others: all of them get half of the processors at most while short ones want the rest.
 const PREPARER_PART: usize = 2;
@@ -208,10 +210,13 @@ impl<E: Engine> Server<E> {
         } else {
             None
         };
-        let threads = if config.threads == 0 {
-            thread::available_parallelism().map_or(1, usize::from)
-        } else {
-            config.threads
+        let threads = match config.threads {
+            0 => {
+                let cores = thread::available_parallelism().map_or(1, usize::from);
+                let waiting = directory.exceeds_memory().then_some(THREADS_WAITING);
+                cores.max(waiting.unwrap_or_default())
+            }
+            threads => threads,
         };
 
         let mut urls = Vec::new();

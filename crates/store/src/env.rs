@@ -87,6 +87,12 @@ impl Env {
         self.owner.stores.len()
     }
 
+    /// Whether the data file of one of the stores takes more memory than there is, so that reads wait for the disk: see
+    /// [`Options::memory_bytes`].
+    pub fn exceeds_memory(&self) -> bool {
+        self.owner.stores.iter().any(|store| store.exceeds_memory())
+    }
+
     /// A handle to another store of the environment, by its number from 0 on; `None` if there are fewer. ([`Env::open`]
     /// gives one to the first.)
     ///
@@ -346,6 +352,12 @@ impl Inner {
         if let Some(wal) = self.wal.as_ref().filter(|wal| wal.is_segment_due()) {
             let _: sapwood_wal::Result<()> = wal.make_segment();
         }
+    }
+
+    /// Whether the data file takes more memory than there is.
+    pub(crate) fn exceeds_memory(&self) -> bool {
+        self.data
+            .exceed_memory(self.region.room.load(Ordering::Acquire))
     }
 
     /// Fails if somebody else has cut the data file. A thread that reads a page which is gone gets a SIGBUS.

@@ -54,6 +54,7 @@ pub use format::meta::FORMAT_VERSION;
 pub use log::archive::Until;
 pub use sapwood_wal::Error as LogError;
 pub use sapwood_wal::process::PROCESSES_MAX;
+pub use sapwood_wal::storage::memory_bytes;
 pub use stat::{Reader, Segments, Stat};
 pub use tree::{Change, Comparator, Comparators, KnownTree, LeafPlace};
 pub use txn::bulk_load::{BulkLoad, BulkTree};

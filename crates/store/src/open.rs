@@ -430,7 +430,7 @@ impl Opened {
             regions: regions.clone(),
             stores: Arc::clone(&stores),
             membership: membership.clone(),
-            data: store.data,
+            data: store.data.within(options.memory_bytes, regions.len()),
             wal: self.wal.clone(),
             identity: store.identity,
             options: options.clone(),

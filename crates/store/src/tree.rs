@@ -4,6 +4,7 @@
 //! [`TreeMut`], which changes the record in place; the one that owns the transaction stores the record. A tree logs
 //! nothing and seals nothing but the extents of its large values.
 
+mod ahead;
 mod catalog;
 mod changes;
 mod check;
@@ -31,6 +32,7 @@ use crate::limits::HEIGHT_MAX;
 use duplicates::{Values, damaged};
 use node::{Cell, Found, Mark, Node};
 
+pub(crate) use ahead::read_records_ahead;
 pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
@@ -290,6 +292,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 }
                 for ((node, slot), number) in steps.iter().flatten().zip(&mut numbers) {
                     *number = node.child(*slot)?.page;
+                    // What is above, all searches go through.
+                    if level == 1 && self.height() > 2 {
+                        self.pages.read_ahead(*number, 1);
+                    }
                     match self.shared_pointers(*number, level - 1)? {
                         Some(pointers) => pointers.fetch_head(),
                         None => lines.fetch_slots(self.pages.page(*number)?, level - 1),

@@ -28,8 +28,12 @@ pub(crate) struct Lmdb {
 
 impl Lmdb {
     pub(crate) fn open(folder: &Path) -> Result<Self> {
+        Self::open_with(folder, EnvFlags::empty())
+    }
+
+    pub(crate) fn open_with(folder: &Path, flags: EnvFlags) -> Result<Self> {
         Ok(Self {
-            open: Some(open(folder)?),
+            open: Some(open(folder, flags)?),
             folder: folder.to_owned(),
         })
     }
@@ -42,8 +46,10 @@ impl Lmdb {
     }
 }
 
-fn open(folder: &Path) -> Result<(Env, Database<Bytes, Bytes>)> {
+fn open(folder: &Path, flags: EnvFlags) -> Result<(Env, Database<Bytes, Bytes>)> {
     let mut options = EnvOpenOptions::new();
+    // SAFETY: none that is set here takes a lock or a sync away.
+    unsafe { options.flags(flags) };
     let mut map_bytes = MAP_BYTES;
     let env = loop {
         options.map_size(map_bytes);
@@ -114,7 +120,7 @@ impl Engine for Lmdb {
             env.prepare_for_closing().wait();
         }
         fs::rename(copy, data)?;
-        self.open = Some(open(&self.folder)?);
+        self.open = Some(open(&self.folder, EnvFlags::empty())?);
         Ok(true)
     }
 }

@@ -187,6 +187,10 @@ impl Engine for Embedded {
         self.stores.count()
     }
 
+    fn exceeds_memory(&self) -> bool {
+        self.env().exceeds_memory()
+    }
+
     fn snapshot(&self) -> Result<EmbeddedSnapshot> {
         EmbeddedSnapshot::new(&self.stores)
     }

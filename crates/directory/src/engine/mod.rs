@@ -149,6 +149,11 @@ pub trait Engine: Send + Sync + 'static {
         1
     }
 
+    /// Whether there is less memory than data, so that reads wait for the disk.
+    fn exceeds_memory(&self) -> bool {
+        false
+    }
+
     /// A snapshot of the newest visible commit. With an engine whose reads may answer [`Error::NotHere`], this may
     /// block for a round to another machine. A thread that others wait for lets another thread call it.
     fn snapshot(&self) -> Result<Self::Snapshot>;

@@ -176,6 +176,10 @@ impl<E: Engine> Engine for Shy<E> {
         self.engine.stores()
     }
 
+    fn exceeds_memory(&self) -> bool {
+        self.engine.exceeds_memory()
+    }
+
     fn snapshot(&self) -> Result<Self::Snapshot> {
         Ok(self.shy(self.engine.snapshot()?, false))
     }

@@ -37,8 +37,12 @@ use crate::engine::{Cursor, Direction, Engine, Range, Read as _, StoreSet, Table
 use crate::error::{Error, Result};
 use crate::sources::PasswordHasher;
 
-/// What the sorts of an import use unless [`ImportOptions::memory_bytes`] says otherwise.
-pub const IMPORT_MEMORY_BYTES_DEFAULT: usize = 256 << 20;
+/// What the sorts of an import had better use, in bytes: 256 MiB, or a third of what this process may take if that is
+/// less.
+pub fn import_memory_bytes_default() -> usize {
+    let third = usize::try_from(sapwood_store::memory_bytes() / 3).unwrap_or(usize::MAX);
+    third.clamp(IMPORT_MEMORY_BYTES_MIN, 256 << 20)
+}
 
 /// The least the sorts of an import use.
 pub const IMPORT_MEMORY_BYTES_MIN: usize = 4 << 20;

@@ -14,8 +14,8 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sapwood_directory::{
-    IMPORT_MEMORY_BYTES_DEFAULT, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
-    ImportProfile, ImportProgress, ImportRejection, ImportReport, ImportSource, Reshape,
+    ImportFormat, ImportObserver, ImportOptions, ImportPhase, ImportProfile, ImportProgress,
+    ImportRejection, ImportReport, ImportSource, Reshape, import_memory_bytes_default,
 };
 use sapwood_ldap::ber;
 use sapwood_server::{Config, admin};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
     let options = ImportOptions {
         memory_bytes: args
             .memory_mib
-            .map_or(IMPORT_MEMORY_BYTES_DEFAULT, |mib| (mib as usize) << 20),
+            .map_or_else(import_memory_bytes_default, |mib| (mib as usize) << 20),
         // Files there have no names: nothing is left of them, however the import ends.
         folder: folder.clone(),
         threads,

@@ -12,10 +12,16 @@ use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::pages::ReadPages;
 use crate::format::pointer::Segment;
+use crate::format::pointer_leaf::PointerLeaf;
 use crate::heap::Record;
 use crate::ids::{CommitNo, PageNo};
+use crate::tree::node::Node;
+use crate::tree::read_records_ahead;
 
 use super::COPIED_PAGES;
+
+/// So many leaves are copied at once, since the records of each are looked at: up to 252.
+const COPIED_LEAVES: u32 = 32;
 
 /// Pages to be copied.
 pub(super) struct Copied {
@@ -116,22 +122,38 @@ impl Copied {
         for (first, count) in self.plain.runs(COPIED_PAGES) {
             each(first, pages.extent(first, count)?)?;
         }
-        for (leaf, _) in self.leaves.runs(1) {
-            each(leaf, seen_leaf(pages, leaf, commit)?.bytes())?;
+        for (first, count) in self.leaves.runs(COPIED_LEAVES) {
+            pages.read_ahead(first, count.into());
+            let leaves = (first.0..first.0 + u64::from(count)).map(PageNo);
+            for leaf in leaves.clone() {
+                let pointers = pointer_leaf(pages, leaf)?;
+                read_records_ahead(pages, &Node::of_pointers(pointers, leaf)?)?;
+            }
+            for leaf in leaves {
+                each(leaf, seen_leaf(pages, leaf, commit)?.bytes())?;
+            }
         }
-        let mut parts = self.segments.iter();
-        parts.try_for_each(|part| part.copy(pages, each))
+        for (at, part) in self.segments.iter().enumerate() {
+            if let Some(Part { segment, .. }) = self.segments.get(at + 1) {
+                pages.read_ahead(segment.first, segment.pages.into());
+            }
+            part.copy(pages, each)?;
+        }
+        Ok(())
     }
 }
 
 /// A leaf of places as a commit has it, whose places lead to records of that commit or earlier ones.
 fn seen_leaf(pages: &MappedPages, leaf: PageNo, commit: CommitNo) -> Result<Box<Page>> {
-    let places = pages
-        .shared_pointers(leaf)?
-        .filter(|places| places.is(leaf));
-    let places = places.ok_or_else(|| Error::corrupt(leaf, "is not a leaf of places"))?;
-    places.to_page(|key, newest| {
+    pointer_leaf(pages, leaf)?.to_page(|key, newest| {
         let (at, record) = Record::find(pages, newest, key, commit)?;
         Ok((at, record.commit))
     })
+}
+
+fn pointer_leaf(pages: &MappedPages, leaf: PageNo) -> Result<&PointerLeaf> {
+    let places = pages
+        .shared_pointers(leaf)?
+        .filter(|places| places.is(leaf));
+    places.ok_or_else(|| Error::corrupt(leaf, "is not a leaf of places"))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Check, Sample, each_record};
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
+use crate::format::pages::ReadPages;
 use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::tree_record::TreeRecord;
 use crate::heap::{
@@ -145,7 +146,11 @@ impl Check<'_> {
     /// Checks all segments, and what is in them.
     pub(super) fn segments(&mut self, pages: &MappedPages, segments: &TreeRecord) -> Result<()> {
         let heaps = Heaps::read(pages, segments, self)?;
-        for (segment, used) in heaps.segments() {
+        let all: Vec<_> = heaps.segments().collect();
+        for (at, &(segment, used)) in all.iter().enumerate() {
+            if let Some((next, _)) = all.get(at + 1) {
+                pages.read_ahead(next.first, next.pages.into());
+            }
             if !self.in_use(segment.first, segment.pages) {
                 continue;
             }

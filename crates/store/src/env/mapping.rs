@@ -9,8 +9,9 @@ mod records;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::ptr::NonNull;
+use std::sync::Once;
 
-use sapwood_wal::storage::{File, Map, Window};
+use sapwood_wal::storage::{File, Map, Window, memory_bytes, read_ahead};
 
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, PAGE_NO_MAX, Page};
@@ -36,6 +37,10 @@ pub(crate) struct DataFile {
     pub(crate) file: Arc<dyn File>,
     map: Map,
     number: FileNo,
+    /// How many pages fit into memory.
+    memory_pages: u64,
+    /// The system has been told that they do not.
+    advised: Once,
 }
 
 impl DataFile {
@@ -44,8 +49,13 @@ impl DataFile {
         loop {
             match file.map(reserve) {
                 Ok(map) => {
-                    let number = FileNo::next();
-                    return Ok(Self { file, map, number });
+                    return Ok(Self {
+                        file,
+                        map,
+                        number: FileNo::next(),
+                        memory_pages: memory_bytes() / 4 * 3 / PAGE_BYTES as u64,
+                        advised: Once::new(),
+                    });
                 }
                 Err(_) if reserve > RESERVE_BYTES_MIN => reserve /= 2,
                 Err(error) => return Err(error.into()),
@@ -58,13 +68,31 @@ impl DataFile {
         PAGE_NO_MAX.min((self.map.reserved() / PAGE_BYTES) as u64)
     }
 
-    /// The first `pages` pages.
+    /// The same file, in so much memory at most, which it shares with those of other stores.
+    pub(crate) fn within(mut self, memory_bytes: u64, stores: usize) -> Self {
+        let pages = self.memory_pages.min(memory_bytes / PAGE_BYTES as u64);
+        self.memory_pages = pages / stores as u64;
+        self
+    }
+
+    /// Whether so many pages take more memory than there is.
+    pub(crate) fn exceed_memory(&self, pages: u64) -> bool {
+        pages > self.memory_pages
+    }
+
+    /// The first `pages` pages. If they do not fit into memory, the system is told to bring those that are wanted, and
+    /// no others around them.
     ///
     /// # Safety
     /// The file has that many pages, and pages that are looked at stand still meanwhile: they belong to a commit that
     /// is pinned, or to the write transaction whose turn it is to look.
     pub(crate) unsafe fn pages(&self, pages: u64) -> MappedPages {
+        let exceed_memory = self.exceed_memory(pages);
+        if exceed_memory {
+            self.advised.call_once(|| self.map.expect_jumps());
+        }
         MappedPages {
+            exceed_memory,
             base: self.map.as_ptr(),
             reserved: self.map.reserved() as u64,
             pages: pages.min(self.pages_max()),
@@ -88,6 +116,7 @@ pub struct MappedPages {
     pub(crate) plain: Option<Box<PlainPages>>,
     /// Records and pointers of a write transaction that are not in the file yet.
     pub(crate) records: Option<Box<TxnRecords>>,
+    exceed_memory: bool,
     /// The commit whose records are read.
     as_of: CommitNo,
     /// How many pages the file has by now, where pointers may lead to the records of later commits.
@@ -158,9 +187,23 @@ impl MappedPages {
         if !is_behind_metas || (end > limit && end > self.room_bytes()) {
             return Err(outside_of_store(at));
         }
+        if bytes > PAGE_BYTES {
+            self.ask_for(at.offset(), bytes as u64);
+        }
         // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a pointer leads to as long as
         // there is somebody who may look for it.
         Ok(unsafe { std::slice::from_raw_parts(self.base.add(at.offset() as usize), bytes) })
+    }
+
+    /// Asks the disk for bytes of the file, if pages may have to come from there.
+    #[cold]
+    #[inline(never)]
+    fn ask_for(&self, offset: u64, bytes: u64) {
+        let left = self.reserved.saturating_sub(offset);
+        if self.exceed_memory && left > 0 {
+            let at = self.base.wrapping_add(offset as usize);
+            read_ahead(at, bytes.min(left) as usize);
+        }
     }
 
     #[cold]
@@ -213,6 +256,7 @@ impl ReadPages for MappedPages {
     #[inline]
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
         let at = self.at(first, u64::from(pages))?;
+        self.read_ahead(first, u64::from(pages));
         // SAFETY: as for a page.
         Ok(unsafe { std::slice::from_raw_parts(at, pages as usize * PAGE_BYTES) })
     }
@@ -252,7 +296,24 @@ impl ReadPages for MappedPages {
     #[inline]
     fn fetch_record(&self, at: RecordPointer) {
         if at.offset() < self.pages * PAGE_BYTES as u64 {
-            prefetch::record(self.base.wrapping_add(at.offset() as usize));
+            let first = self.base.wrapping_add(at.offset() as usize);
+            if self.exceed_memory {
+                self.ask_for(at.offset(), prefetch::RECORD_BYTES as u64);
+            }
+            prefetch::record(first);
+        }
+    }
+
+    #[inline]
+    fn exceed_memory(&self) -> bool {
+        self.exceed_memory
+    }
+
+    #[inline]
+    fn read_ahead(&self, first: PageNo, pages: u64) {
+        if self.exceed_memory {
+            let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES as u64);
+            self.ask_for(bytes(first.0), bytes(pages));
         }
     }
 

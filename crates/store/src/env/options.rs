@@ -32,6 +32,7 @@ pub struct Options {
     pub(crate) alone_when_closed: bool,
     pub(crate) archive: Option<Arc<Archive>>,
     pub(crate) parked_age_max: u64,
+    pub(crate) memory_bytes: u64,
     pub(crate) guards: Guards,
 }
 
@@ -60,6 +61,7 @@ impl Default for Options {
             alone_when_closed: false,
             archive: None,
             parked_age_max: u64::MAX,
+            memory_bytes: u64::MAX,
             guards: Guards::default(),
         }
     }
@@ -206,6 +208,15 @@ impl Options {
     /// it.
     pub fn parked_age_max(mut self, commits: u64) -> Self {
         self.parked_age_max = commits;
+        self
+    }
+
+    /// How much memory data files may take at most, in bytes, if that is less than three quarters of what the machine
+    /// or a control group lets this process have. Of longer ones only pages that are wanted are read, and scans, checks
+    /// and backups read ahead by themselves; of others the system reads with a page that is wanted as many around it as
+    /// the disk is set to.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
         self
     }
 

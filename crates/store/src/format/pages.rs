@@ -52,6 +52,19 @@ pub trait ReadPages {
         let _ = at;
     }
 
+    /// Whether there is less memory than pages, so that one that is wanted may have to come from the disk.
+    #[inline]
+    fn exceed_memory(&self) -> bool {
+        false
+    }
+
+    /// Where [they exceed memory](ReadPages::exceed_memory), asks the disk for pages that are about to be read, without
+    /// waiting for them.
+    #[inline]
+    fn read_ahead(&self, first: PageNo, pages: u64) {
+        let _ = (first, pages);
+    }
+
     /// The commit whose records are read: of each key the newest that is not later.
     fn as_of(&self) -> CommitNo {
         CommitNo(u64::MAX)

@@ -20,6 +20,9 @@ const BRANCH_LINES: usize = 12;
 const CELL_LINES: usize = 3;
 const RECORD_LINES: usize = 6;
 
+/// How much of a record out of line is fetched, in bytes.
+pub(crate) const RECORD_BYTES: usize = RECORD_LINES * LINE_BYTES;
+
 /// Bytes of a page's slot: a head and an offset.
 const SLOT_BYTES: u64 = 6;
 /// What stands before the slots, as far as the prefixes of most pages go.

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::ahead::Ahead;
 use super::{View, extent_commit, verify_extent};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
@@ -63,6 +64,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
                 ..TreeRecord::empty(tree.kind)
             },
             whole: true,
+            ahead: Ahead::default(),
         };
         if let Err(problem) = self.pages.check_process() {
             walk.problem(problem);
@@ -100,6 +102,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             as_of: self.pages.as_of().min(parent),
             found: self.record,
             whole: true,
+            ahead: Ahead::default(),
         };
         if let Err(problem) = self.pages.check_process() {
             walk.problem(problem);
@@ -115,6 +118,7 @@ struct Walk<'a, 's, P: ?Sized> {
     as_of: CommitNo,
     found: TreeRecord,
     whole: bool,
+    ahead: Ahead,
 }
 
 /// The keys of a page one after the other, with where each ends.
@@ -279,6 +283,9 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
                     continue;
                 }
             };
+            if level == 1 {
+                self.ahead.go_on(&self.view, node, slot);
+            }
             let from = if slot == 0 { from } else { keys.get(slot) };
             let to = keys.get(slot + 1).or(to);
             let was_whole = std::mem::replace(&mut self.whole, true);

@@ -5,6 +5,7 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use super::ahead::Ahead;
 use super::{Step, Steps, View};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
@@ -55,6 +56,7 @@ pub struct Cursor<'p, P: ?Sized> {
     gap: bool,
     /// Where among the values of its key.
     among: Among<'p, P>,
+    ahead: Ahead,
     key: Vec<u8>,
 }
 
@@ -135,6 +137,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             slot: 0,
             gap: false,
             among: Among::One,
+            ahead: Ahead::default(),
             key: Vec::new(),
         }
     }
@@ -204,6 +207,13 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     pub(crate) fn has_duplicates(&self) -> bool {
         self.view.record.kind.duplicates.is_some()
+    }
+
+    /// Says that whoever has the cursor is going to read on to the end of the tree, or goes on with that: where data
+    /// take more memory than there is, the cursor asks the disk for much at once, and not ever more the further it
+    /// gets.
+    pub fn read_far(&mut self) {
+        self.ahead.begin_far();
     }
 
     /// Goes to the first record. Like all movements, answers whether the cursor stands on a record now.
@@ -460,6 +470,9 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
                 Direction::Back => slot.checked_sub(1),
             };
             if let Some(slot) = next {
+                if level == 1 && direction == Direction::Forward {
+                    self.ahead.go_on(&self.view, &node, slot);
+                }
                 self.steps[level].slot = slot;
                 return self.descend(level, node.child(slot)?.page, direction);
             }

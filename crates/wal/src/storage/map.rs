@@ -70,6 +70,15 @@ impl Map {
     }
 }
 
+/// As [`Map::prefetch`], of what lies from an address in a map on. An address of something else does no harm.
+pub fn read_ahead(at: *const u8, length: usize) {
+    let before = at.addr() % MAP_GRANULE_BYTES;
+    if let Some(start) = NonNull::new(at.cast_mut().wrapping_sub(before)) {
+        // SAFETY: the advice changes no memory, whatever is there or is not.
+        unsafe { sys::will_need(start, length.saturating_add(before)) }
+    }
+}
+
 /// A writable mapping of a part of a file, for the one that alone may write there.
 pub struct Window {
     base: NonNull<u8>,

@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use folder::{Folder, PRIVATE_PERMISSIONS};
-pub use map::{Map, Watch, Window};
+pub use map::{Map, Watch, Window, read_ahead};
 pub use memory::Memory;
 pub use private::PrivateCopy;
 
-pub use crate::sys::{Identity, OpenMode, creating_with};
+pub use crate::sys::{Identity, OpenMode, creating_with, memory_bytes};
 
 /// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
 pub const MAP_GRANULE_BYTES: usize = 4096;

@@ -126,6 +126,11 @@ pub(crate) unsafe fn will_jump(_: NonNull<u8>, _: usize) {}
 /// None is needed: nothing can be mapped.
 pub(crate) unsafe fn will_need(_: NonNull<u8>, _: usize) {}
 
+/// No limit is known.
+pub fn memory_bytes() -> u64 {
+    u64::MAX
+}
+
 /// The number by which the system knows the calling thread.
 pub fn thread_number() -> u32 {
     0

@@ -15,7 +15,7 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::*;
-pub use system::{creating_with, fork_count, thread_number};
+pub use system::{creating_with, fork_count, memory_bytes, thread_number};
 #[cfg(not(shuttle))]
 pub use system::{wait_while, wake_all, wake_one};
 

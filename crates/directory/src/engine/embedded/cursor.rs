@@ -148,6 +148,10 @@ impl<'t> Scan<'t> {
         };
         let Some(tree) = tree else { return Ok(scan) };
         let mut cursor = tree.cursor();
+        if tree.record().kind.out_of_line {
+            // Entries are scanned by those who go through all of them, in steps.
+            cursor.read_far();
+        }
         let mut standing = match (near, direction) {
             (Bound::Unbounded, Direction::Forward) => cursor.first()?,
             (Bound::Unbounded, Direction::Backward) => cursor.last()?,

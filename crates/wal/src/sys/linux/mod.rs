@@ -3,6 +3,7 @@
 // Mapping memory is what cannot be said in safe Rust; each function states what keeps the mapping sound.
 #![allow(unsafe_code)]
 
+mod memory;
 mod processes;
 
 use std::ffi::CStr;
@@ -21,6 +22,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 #[cfg(not(shuttle))]
 use rustix::thread::futex::{self, Timespec};
 
+pub use memory::memory_bytes;
 pub use processes::fork_count;
 pub(crate) use processes::{ByteLocks, boot_id, count_forks, own_namespace, start_time};
 
