@@ -186,6 +186,7 @@ impl Running {
                 out_bytes: 0,
             };
             let bounds = (self.deadline_micros, u32::MAX);
+            let budget = (budget, usize::MAX);
             return match expansion.go_on(snapshot, &self.requester, bounds, budget)? {
                 Step::Fetch => Err(engine::Error::NotHere.into()),
                 _ => Ok(None),

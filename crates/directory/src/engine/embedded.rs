@@ -195,6 +195,7 @@ impl Engine for Embedded {
         EmbeddedSnapshot::new(&self.stores)
     }
 
+    #[inline]
     fn end(snapshot: EmbeddedSnapshot) -> RetiredEmbedded {
         RetiredEmbedded {
             first: snapshot.first.end(),
@@ -202,9 +203,14 @@ impl Engine for Embedded {
         }
     }
 
+    #[inline]
     fn snapshot_after(&self, retired: RetiredEmbedded) -> Result<(EmbeddedSnapshot, bool)> {
         let (first, others) = self.stores.read()?;
         let (first, mut is_same) = StoreView::after(retired.first, first);
+        if others.is_empty() {
+            let others = Vec::new();
+            return Ok((EmbeddedSnapshot { first, others }, is_same));
+        }
         let others = others.into_iter().zip(retired.others);
         let others = others.map(|(snapshot, retired)| {
             let (view, is_same_here) = StoreView::after(retired, snapshot);
@@ -454,6 +460,7 @@ impl StoreView {
         }
     }
 
+    #[inline]
     fn end(self) -> RetiredView {
         RetiredView {
             commit: self.snapshot.commit(),
@@ -462,6 +469,7 @@ impl StoreView {
     }
 
     /// The view of a new snapshot, and whether it is of the same commit as the retired one.
+    #[inline]
     fn after(retired: RetiredView, snapshot: store::Snapshot) -> (StoreView, bool) {
         let RetiredView { commit, mut trees } = retired;
         let is_same = snapshot.commit() == commit;

@@ -21,7 +21,7 @@ use super::value_order::ValueOrder;
 use super::{Limits, Running, SearchOptions, Source};
 use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
-use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
+use crate::engine::{Engine, EntryId, Index, POSTINGS_FEW_MAX, Range, Read, Table};
 use crate::error::{Error, Result};
 use crate::locate::{Locator, Manner};
 use crate::matching::evaluate::Interrupted;
@@ -655,6 +655,25 @@ fn choose<E: Engine>(
         plan::Planned::Untold => None,
         plan::Planned::Interrupted => return Ok(None),
     };
+    let term = match term {
+        // Referral objects that are covered are told of whether they match or not.
+        Some(term) if !running.manage_dsa_it && !running.domain_scope => Some(with(
+            term,
+            snapshot
+                .learned()
+                .referrals(|| class_term(planner, referral_class(planner.schema)))?,
+        )),
+        term => term,
+    };
+    let cardinality = term.as_ref().map(Term::cardinality);
+    // So few ids are known already. To find out how many entries there are otherwise would cost more than they can.
+    let is_known = cardinality.is_some_and(|ids| ids <= POSTINGS_FEW_MAX as u64);
+    let term = match term {
+        Some(term) if is_known && !term.may_have_ranges() => {
+            return Ok(Some(Source::Postings(term)));
+        }
+        term => term,
+    };
     let is_root = covered.base().is_root();
     let below_base = || match is_root {
         true => Ok(planner.state.contexts.len() as u64),
@@ -672,18 +691,7 @@ fn choose<E: Engine>(
         _ => Range::between(&from, &to),
     };
     let entries = planner.view.estimate(Table::Entry, range)?;
-    if let Some(term) = term {
-        let term = match running.manage_dsa_it || running.domain_scope {
-            true => term,
-            // Referral objects that are covered are told of whether they match or not.
-            false => with(
-                term,
-                snapshot
-                    .learned()
-                    .referrals(|| class_term(planner, referral_class(planner.schema)))?,
-            ),
-        };
-        let cardinality = term.cardinality();
+    if let (Some(term), Some(cardinality)) = (term, cardinality) {
         // Reading all entries in order costs about half as much for each as finding them one by one.
         let is_few = cardinality <= walked.unwrap_or(entries / 2);
         if is_few && !term.may_have_ranges() {

@@ -42,6 +42,10 @@ type Bounds = (Option<u64>, u32);
 /// Values that an entry has by its URLs, and bytes of them: of more, the first are told.
 const VALUES_MAX: usize = 100_000;
 const BYTES_MAX: usize = 8 << 20;
+/// What a value takes besides while others are found, in bytes.
+const VALUE_OVERHEAD_BYTES: usize = 64;
+/// Bytes that are held without room for a message.
+const FREE_BYTES: usize = 16 << 10;
 /// Entries that are looked at for one URL.
 const CANDIDATES_MAX: u32 = 1_000_000;
 /// Members that are looked for one by one. A filter that asks for more has all of them found.
@@ -190,6 +194,17 @@ impl Expansion {
         self.under_way.is_some()
     }
 
+    /// Whether what was found takes memory that the room for a message is for.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.held_bytes() > FREE_BYTES
+    }
+
+    fn held_bytes(&self) -> usize {
+        let under_way = self.under_way.as_ref().map(|under_way| &under_way.found);
+        let each = under_way.into_iter().chain(&self.found);
+        each.map(Found::held_bytes).sum()
+    }
+
     /// Forgets what was found.
     pub(super) fn forget(&mut self) {
         self.under_way = None;
@@ -267,13 +282,14 @@ impl Expansion {
         Ok(is_begun)
     }
 
-    /// Goes on finding values, as somebody.
+    /// Goes on finding values, as somebody, with so much room for a message. What is found takes memory that counts as
+    /// if it stood in that room already.
     pub(crate) fn go_on<E: Engine>(
         &mut self,
         snapshot: &Snapshot<E>,
         requester: &Arc<Requester>,
         bounds: Bounds,
-        budget: Budget,
+        (budget, room): (Budget, usize),
     ) -> Result<Step> {
         let each = Budget {
             work: budget.work / TASKS_PER_STEP,
@@ -281,12 +297,16 @@ impl Expansion {
             ..budget
         };
         for _ in 0..TASKS_PER_STEP {
+            let wanted = 2 * self.held_bytes();
+            if wanted > room && self.is_under_way() && self.is_gathering() {
+                return Ok(Step::Room(wanted));
+            }
             let Some(under_way) = &mut self.under_way else {
                 break;
             };
             match under_way.step(snapshot, requester, bounds, each)? {
                 Step::More => {}
-                Step::Done(_) => self.found = self.under_way.take().map(|ended| ended.found),
+                Step::Done(_) => self.found = self.under_way.take().map(UnderWay::into_found),
                 step => return Ok(step),
             }
         }
@@ -446,6 +466,14 @@ fn filter_of(group: &GroupUrl) -> Option<FilterBuf> {
 }
 
 impl UnderWay {
+    /// What was found, when all searches are done.
+    fn into_found(self) -> Found {
+        Found {
+            had: HashSet::new(),
+            ..self.found
+        }
+    }
+
     /// Goes on with the first search that is not done; [`Step::Done`] when all are.
     fn step<E: Engine>(
         &mut self,
@@ -600,6 +628,10 @@ impl Found {
                 self.closed.insert(number);
             }
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes + self.had.len() * VALUE_OVERHEAD_BYTES
     }
 
     fn is_full(&self) -> bool {

@@ -10,6 +10,7 @@
 //! | `attribute_scope` | finds the entries that the base names |
 //! | `aliases` | follows aliases in scope |
 //! | `walk` | goes through the candidates |
+//! | `beside` | what is done with an entry beside sending it |
 //! | `expansion` | finds the values of dynamic groups and lists, whose URLs are in `group_urls` |
 //! | `synthetic` | goes through the entries of a synthetic context |
 //! | `page` | the place where a page has ended |
@@ -29,6 +30,7 @@ mod aliases;
 mod attribute_scope;
 mod base;
 mod begin;
+mod beside;
 mod counting;
 mod dereference;
 mod digests;
@@ -79,6 +81,7 @@ use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
 use begin::{Begun, Planned, Planning};
+use beside::Beside;
 use counting::Counting;
 pub use dereference::Dereferences;
 use dereference::Dereferencing;
@@ -422,7 +425,11 @@ impl<E: Engine> Search<E> {
     /// Whether the values of an entry are being gathered, in memory that the room for its message is for: until that is
     /// appended, the search had better go on before others.
     pub fn is_gathering(&self) -> bool {
-        matches!(&self.stage, Stage::Running(running) if running.gathered.is_some())
+        let Stage::Running(running) = &self.stage else {
+            return false;
+        };
+        let expansion = running.expansion.as_ref();
+        running.gathered.is_some() || expansion.is_some_and(|expansion| expansion.is_gathering())
     }
 
     /// Whether it has to be stepped to learn that it goes through its candidates.
@@ -609,7 +616,8 @@ impl Running {
             && expansion.is_under_way()
         {
             let bounds = (self.limits.deadline_micros, self.limits.candidates_left(0));
-            return expansion.go_on(snapshot, &self.requester, bounds, budget);
+            let room = budget.out_bytes.saturating_sub(sink.bytes());
+            return expansion.go_on(snapshot, &self.requester, bounds, (budget, room));
         }
         if self.counting.is_some() && self.counts_without_looking(snapshot)? {
             return Ok(Step::Done(self.done(Outcome::SUCCESS, None)));
@@ -753,6 +761,31 @@ impl Running {
                 question.tell(snapshot, asker, about, work)
             }
         });
+        let beside = Beside {
+            counter: self
+                .counting
+                .as_deref_mut()
+                .map(|counting| &mut counting.counted),
+            collector: self.collector.as_deref_mut(),
+            usability: self
+                .tells_usability
+                .then_some(&usability as &beside::Usability<'_>),
+            rights: rights
+                .as_ref()
+                .map(|rights| rights as &beside::EntryRights<'_>),
+            dereferencing: self.dereferencing.as_deref().map(|dereferencing| {
+                let reading = dereference::Reading {
+                    view: snapshot.view(),
+                    schema,
+                    state,
+                    grants: asker.grants(),
+                    collective: self.collective.as_ref(),
+                    manage_dsa_it: self.manage_dsa_it,
+                };
+                (dereferencing, reading)
+            }),
+            value_order: self.value_order.as_deref(),
+        };
         let mut visitor = walk::Visitor {
             schema,
             state,
@@ -781,29 +814,7 @@ impl Running {
                 self.gathered.take(),
             ),
             sink,
-            usability: self
-                .tells_usability
-                .then_some(&usability as &walk::Usability<'_>),
-            collector: self.collector.as_deref_mut(),
-            value_order: self.value_order.as_deref(),
-            counter: self
-                .counting
-                .as_deref_mut()
-                .map(|counting| &mut counting.counted),
-            dereferencing: self.dereferencing.as_deref().map(|dereferencing| {
-                let reading = dereference::Reading {
-                    view: snapshot.view(),
-                    schema,
-                    state,
-                    grants: asker.grants(),
-                    collective: self.collective.as_ref(),
-                    manage_dsa_it: self.manage_dsa_it,
-                };
-                (dereferencing, reading)
-            }),
-            rights: rights
-                .as_ref()
-                .map(|rights| rights as &walk::EntryRights<'_>),
+            beside: beside.unless_empty(),
             sent: self.sent,
             sent_max,
             full,

@@ -2,12 +2,10 @@
 
 use std::ops::Bound;
 
-use sapwood_ldap::controls::{AccountUsability, account_usability_response, dereference_response};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
 use crate::access::{Decider, Visible};
-use crate::attributes::KnownAttribute;
 use crate::collective::Collective;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
@@ -23,33 +21,16 @@ use crate::operational::Vocabulary;
 use crate::plan::Term;
 use crate::plan::stream::{Lists, Next, Pace, Stream};
 use crate::referral;
-use crate::schema::{AttributeTypeId, OperationalAttribute, Schema};
-use crate::search::dereference::{self, Dereferencing};
-use crate::search::effective_rights::RightsTold;
+use crate::schema::{OperationalAttribute, Schema};
+use crate::search::beside::{Beside, Sending};
 use crate::search::expansion::Expansion;
 use crate::search::page::{LEVELS_MAX, Level, Position};
 use crate::search::scope::Covered;
-use crate::search::value_order::ValueOrder;
-use crate::search::{Budget, Collector, Flow, Source, sees};
+use crate::search::{Budget, Flow, Source, sees};
 use crate::state::State;
-
-/// Work of putting the values of an entry in order, for each byte of its message, in about as many nanoseconds.
-const ORDERED_BYTE_WORK: u64 = 4;
 
 /// Work of making a byte of an entry with its collective attributes, in about as many nanoseconds.
 const MERGED_BYTE_WORK: u64 = 1;
-
-/// Work of finding out whether the password of an entry can be used, in about as many nanoseconds: what governs it is
-/// looked for.
-const USABILITY_WORK: u64 = 20_000;
-
-/// Whether the password of an entry can be used; none where nobody asks that of it.
-pub(super) type Usability<'v> = dyn Fn(EntryId) -> Result<Option<AccountUsability>> + 'v;
-
-/// What an entry tells of somebody's rights, which has attributes of these types that who asks may read; what it takes
-/// is taken from the work that is left.
-pub(super) type EntryRights<'v> =
-    dyn Fn((EntryId, &[AttributeTypeId]), &mut u64) -> Result<Option<RightsTold>> + 'v;
 
 /// Looks at candidates and sends those that match.
 pub(crate) struct Visitor<'v, R: Read, S: Sink> {
@@ -81,18 +62,8 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
     pub(super) sink: &'v mut S,
-    /// Says whether the password of an entry can be used, if each entry tells that.
-    pub(super) usability: Option<&'v Usability<'v>>,
-    /// Takes what matches, which is not sent then.
-    pub(super) collector: Option<&'v mut Collector>,
-    /// Has the names that an entry has as values followed, if each entry tells of them.
-    pub(super) dereferencing: Option<(&'v Dereferencing, dereference::Reading<'v, R>)>,
-    /// The order in which values are sent, where there is any.
-    pub(super) value_order: Option<&'v ValueOrder>,
-    /// Counts what matches, which is not sent then.
-    pub(super) counter: Option<&'v mut u32>,
-    /// Says what somebody may do with an entry, if each entry tells that.
-    pub(super) rights: Option<&'v EntryRights<'v>>,
+    /// What is done with what matches beside sending it, or instead of that.
+    pub(super) beside: Option<Beside<'v, R>>,
     pub(super) sent: u32,
     /// When so many are sent, the next that matches is told `full` of.
     pub(super) sent_max: u32,
@@ -460,16 +431,16 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         if expansion.begins(vocabulary, (id, &entry))? {
             return Ok(Flow::Interrupted);
         }
-        match expansion.take_record(vocabulary, (id, &entry))? {
-            None => self.look_at(id, record),
-            Some(expanded) => {
-                let flow = self.look_at(id, &expanded);
-                if let Some(expansion) = &mut self.expansion {
-                    expansion.put_back(id, expanded);
-                }
-                flow
+        let expanded = expansion.take_record(vocabulary, (id, &entry))?;
+        let flow = self.look_at(id, expanded.as_deref().unwrap_or(record));
+        if let Some(expansion) = &mut self.expansion {
+            match (&flow, expanded) {
+                (Ok(Flow::Next), _) => expansion.forget(),
+                (_, Some(expanded)) => expansion.put_back(id, expanded),
+                (_, None) => {}
             }
         }
+        flow
     }
 
     /// The same with its collective attributes.
@@ -575,12 +546,9 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             candidate.examine(vocabulary)?;
             self.known.note(id);
         }
-        if let Some(counter) = &mut self.counter {
-            **counter = counter.saturating_add(1);
-            return Ok(Flow::Next);
-        }
-        if let Some(collector) = &mut self.collector {
-            collector.take(self.schema, id, &mut candidate, self.evaluator.work_left())?;
+        if let Some(beside) = &mut self.beside
+            && beside.takes(self.schema, id, &mut candidate, self.evaluator.work_left())?
+        {
             return Ok(Flow::Next);
         }
         if let Some(expansion) = &mut self.expansion
@@ -602,86 +570,20 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
                 }
             }
         }
-        let mut dereferenced = None;
-        if let Some((dereferencing, reading)) = &self.dereferencing {
-            let of = (id, &mut candidate);
-            if !dereferencing.go_on(reading, of, self.evaluator.work_left())? {
-                self.evaluator.keep_match();
-                return Ok(Flow::Interrupted);
-            }
-            dereferenced = dereferencing.value();
-        }
-        let besides = dereferenced
-            .as_ref()
-            .map_or(0, |value| value.len() + dereference::ENVELOPE_BYTES_MAX);
-        let (sink, out_bytes) = (&*self.sink, self.budget.out_bytes.saturating_sub(besides));
-        if let Some(bytes) = self.sender.bytes_beyond(sink, out_bytes, &mut candidate)? {
-            self.evaluator.keep_match();
-            return Ok(Flow::Room(bytes + besides));
-        }
-        if !(self.sender).prepare(&mut candidate, &mut self.evaluator)? {
-            self.evaluator.keep_match();
-            return Ok(Flow::Interrupted);
-        }
-        let rights = match self.rights {
-            None => None,
-            Some(rights) => {
-                let seen = candidate.seen();
-                let reads = |known| seen.as_ref().is_none_or(|seen| seen.reads_type(known));
-                let mut types = Vec::new();
-                for attribute in candidate.entry().attributes() {
-                    let number = attribute
-                        .map_err(|damaged| candidate.damaged(damaged))?
-                        .number();
-                    let known = self.state.attributes.get(number);
-                    types.extend(
-                        known
-                            .map(KnownAttribute::attribute_type)
-                            .filter(|id| reads(*id)),
-                    );
-                }
-                rights((id, &types), self.evaluator.work_left())?
-            }
+        let sending = Sending {
+            schema: self.schema,
+            state: self.state,
+            evaluator: &mut self.evaluator,
+            sender: &mut self.sender,
+            sink: self.sink,
+            out_bytes: self.budget.out_bytes,
         };
-        let from = self.sink.bytes();
-        match self.usability {
-            None => self.sender.send(&mut candidate, self.sink)?,
-            Some(usability) => {
-                let password = self.schema.well_known().user_password;
-                let seen = candidate.seen();
-                let told = match seen.is_none_or(|seen| seen.compares_type(password)) {
-                    true => usability(id)?,
-                    false => None,
-                };
-                let left = self.evaluator.work_left();
-                *left = left.saturating_sub(USABILITY_WORK);
-                self.sender.send(&mut candidate, self.sink)?;
-                if let Some(told) = told {
-                    let mut value = Vec::new();
-                    told.encode(&mut value);
-                    self.sink
-                        .add_control(from, account_usability_response(&value));
-                }
-            }
-        }
-        if let Some(value_order) = self.value_order
-            && value_order.is_about(id, superior)
-        {
-            let (schema, about) = (self.schema, (id, superior));
-            let left = self.evaluator.work_left();
-            *left = left.saturating_sub(ORDERED_BYTE_WORK * (self.sink.bytes() - from) as u64);
-            self.sink.order_values(from, &mut |description, values| {
-                value_order.sort(schema, about, description, values);
-            });
-        }
-        if let Some((dereferencing, _)) = &self.dereferencing {
-            dereferencing.end();
-        }
-        if let Some(value) = dereferenced {
-            self.sink.add_control(from, dereference_response(&value));
-        }
-        if let Some(told) = rights {
-            self.sink.tell_attributes(from, &told.attributes());
+        let stopped = match &mut self.beside {
+            None => sending.send(&mut candidate)?,
+            Some(beside) => beside.send(sending, (id, superior), &mut candidate)?,
+        };
+        if let Some(stopped) = stopped {
+            return Ok(stopped);
         }
         self.sent += 1;
         Ok(Flow::Next)

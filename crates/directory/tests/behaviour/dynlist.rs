@@ -6,15 +6,17 @@ use crate::made::{Directory, engine, engine_in};
 use sapwood_directory::access::parse_rules;
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    CompareOptions, Config, Identity, Policy, SearchOptions, Settings, UpdateRequest,
+    Budget, CompareOptions, Config, Identity, Policy, Search, SearchOptions, Settings, Step,
+    UpdateRequest, Wire,
 };
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::SUFFIX;
 use sapwood_testkit::directories::*;
 
-use crate::query::{Query, query, search};
+use crate::query::{Query, asked, query, search};
 
 const OVERLAY: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
@@ -481,4 +483,43 @@ fn the_time_limit_of_a_search_ends_what_it_finds() {
         search(&directory, &late).code,
         ResultCode::TimeLimitExceeded
     );
+}
+
+#[test]
+fn what_is_found_takes_room_for_the_message_before_that_is_made() {
+    const ROOM: usize = 8 << 10;
+    let directory = directory(&["groupOfURLs memberURL member"]);
+    for n in 0..200 {
+        let lines = format!("objectClass: person\ncn: {n}\nsn: x");
+        succeed(&directory, add(&dn(&n.to_string()), &lines));
+    }
+    succeed(&directory, group("x", &[ALL_X]));
+    let base = of("x");
+    let of_group = query(&base, Scope::Base, "(objectClass=*)");
+    let (mut out, mut room, mut is_taken_early) = (Vec::new(), ROOM, false);
+    asked(&of_group, |request| {
+        let snapshot = directory.snapshot().unwrap();
+        let requester = directory.requester(admin());
+        let mut search = Search::new(snapshot, &requester, request, SearchOptions::default());
+        loop {
+            let budget = Budget {
+                entries: 4,
+                work: 1 << 10,
+                out_bytes: out.len() + room,
+            };
+            match search.step(&mut Wire::new(&mut out, 1, Controls::EMPTY), budget) {
+                Ok(Step::More) => {}
+                Ok(Step::Fetch) => search.snapshot().fetch().unwrap(),
+                Ok(Step::Room(bytes)) => {
+                    assert!(bytes > room);
+                    is_taken_early |= search.is_gathering() && out.is_empty();
+                    room = bytes;
+                }
+                Ok(Step::Done(outcome)) => break assert_eq!(outcome.code, ResultCode::Success),
+                step => panic!("{step:?}"),
+            }
+        }
+    });
+    assert!(is_taken_early);
+    assert_eq!(members(&directory, "x").len(), 202);
 }
