@@ -58,7 +58,16 @@ impl<R: Read> Locator<'_, R> {
         dn: &str,
         manner: Manner,
     ) -> Result<std::result::Result<Child, Outcome>> {
-        let mut normal = NormalDn::new();
+        self.locate_named(dn, manner, &mut NormalDn::new())
+    }
+
+    /// The same; `normal` becomes the DN of the entry in normal form.
+    pub(crate) fn locate_named(
+        &self,
+        dn: &str,
+        manner: Manner,
+        normal: &mut NormalDn,
+    ) -> Result<std::result::Result<Child, Outcome>> {
         if let Err(invalid) = normal.parse(self.schema, dn.as_bytes()) {
             let diagnostic = format!("{dn:?} is not a DN: {invalid}");
             return Ok(Err(Outcome::new(ResultCode::InvalidDnSyntax, diagnostic)));
@@ -66,12 +75,12 @@ impl<R: Read> Locator<'_, R> {
         let mut written = Cow::Borrowed(dn);
         let mut passed: Vec<Followed> = Vec::new();
         while passed.len() <= ALIASES_MAX {
-            let walk = names::walk(self.view, &self.state.contexts, &normal)?;
+            let walk = names::walk(self.view, &self.state.contexts, normal)?;
             let walk = match self.viewer {
                 Some(viewer) => {
                     let leads_by = |flags| manner.leads_by(self.schema, flags);
                     let reading = (self.view, self.schema);
-                    let seen = |walk| as_seen(reading, walk, &normal, viewer, leads_by);
+                    let seen = |walk| as_seen(reading, walk, normal, viewer, leads_by);
                     walk.map(seen).transpose()?.flatten()
                 }
                 None => walk,
@@ -79,10 +88,10 @@ impl<R: Read> Locator<'_, R> {
             let Some(walk) = walk else {
                 return Ok(Err(match passed.last() {
                     Some(alias) => self.names_nothing(alias)?,
-                    None => self.outside(&written, &normal),
+                    None => self.outside(&written, normal),
                 }));
             };
-            match self.stops(&walk, &written, &normal, manner)? {
+            match self.stops(&walk, &written, normal, manner)? {
                 Stop::Arrived(child) => return Ok(Ok(child)),
                 Stop::Ended(outcome) => {
                     let misled = passed.last().filter(|alias| {

@@ -1,5 +1,6 @@
 //! What rules ask of an entry beyond its place in the tree: by its DN's text, or by its content.
 
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 use sapwood_ldap::filter::FilterBuf;
@@ -143,19 +144,21 @@ pub(super) fn entry_matches<R: Evaluate>(
 }
 
 impl Condition {
-    /// Whether an entry meets it. What that takes is added to `work`, in about as many nanoseconds.
+    /// Whether an entry meets it, whose DN's text is made once. What that takes is added to `work`, in about as many
+    /// nanoseconds.
     pub(super) fn holds<R: Evaluate>(
         &self,
-        (asked, synthetic): (&Asked<'_, R>, Option<(&Context, &Synthetic)>),
+        (asked, text): (&Asked<'_, R>, &OnceCell<String>),
+        synthetic: Option<(&Context, &Synthetic)>,
         state: &State,
         work: &mut u64,
     ) -> Result<bool> {
         let reading = (asked.view, asked.schema);
+        let text = || text.get_or_init(|| asked.dn.to_text()).as_str();
         Ok(match self {
             Condition::Matches(regex) => {
-                let text = asked.dn.to_text();
-                *work = work.saturating_add(MATCHING_WORK * text.len() as u64);
-                regex.is_match(&text)
+                *work = work.saturating_add(MATCHING_WORK * text().len() as u64);
+                regex.is_match(text())
             }
             Condition::Filter(filter) => match synthetic {
                 Some(synthetic) => {
@@ -168,22 +171,24 @@ impl Condition {
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
             Condition::Dn(expansion, scope, who) => {
                 let mut dn = NormalDn::new();
-                let text = expansion.of(asked.dn, false);
+                let text = expansion.fill(text(), Written::AsItIs);
                 text.is_some_and(|text| dn.parse(asked.schema, text.as_bytes()).is_ok())
                     && EntryTest::of(*scope, dn).holds(who)
             }
-            Condition::Text(expansion, style, text) => {
-                let is_regex = *style == TextStyle::Regex;
-                let Some(pattern) = expansion.of(asked.dn, is_regex) else {
+            Condition::Text(expansion, style, compared) => {
+                let (written, compiling) = match style {
+                    TextStyle::Regex => (Written::InRegex, COMPILING_WORK),
+                    TextStyle::Exact | TextStyle::Expand => (Written::AsItIs, 0),
+                };
+                let Some(pattern) = expansion.fill(text(), written) else {
                     return Ok(false);
                 };
-                let compiling = if is_regex { COMPILING_WORK } else { 0 };
                 *work = work.saturating_add(compiling * pattern.len() as u64);
-                text_is(*style, text, &pattern)
+                text_is(*style, compared, &pattern)
             }
             Condition::Group(expansion, test) => {
                 let mut dn = NormalDn::new();
-                let text = expansion.of(asked.dn, false);
+                let text = expansion.fill(text(), Written::AsItIs);
                 text.is_some_and(|text| dn.parse(asked.schema, text.as_bytes()).is_ok())
                     && test.holds(reading, state, &dn, work)?
             }

@@ -1,46 +1,84 @@
 //! The rights on the entries of a search.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::Requester;
 use super::condition::Asked;
 use super::evaluate::Evaluate;
 use super::grants::{EntryGrants, Grants, Met, RuleFor};
-use crate::engine::EntryId;
+use crate::engine::{CommitNo, EntryId};
 use crate::error::Result;
-use crate::names::Superior;
+use crate::names::{IdHasher, Superior};
 use crate::schema::{NormalDn, Schema};
 
-/// The most decisions that a search caches. Entries that the same rules cover share one.
+/// The most decisions that a requester caches. Entries that the same rules cover share one.
 const KNOWN_MAX: usize = 64;
+/// The most entries of whose children a requester caches the decision.
+const PARENTS_MAX: usize = 128;
+
+/// Decisions on entries, which all searches of a requester share.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    /// By what the rules and their conditions make of an entry.
+    known: Vec<(Box<[bool]>, Arc<EntryGrants>)>,
+    /// The commit that `of_children` is about. Entries may be renamed by the next one.
+    commit: Option<CommitNo>,
+    /// Those that all children of an entry share.
+    of_children: HashMap<EntryId, Arc<EntryGrants>, BuildHasherDefault<IdHasher>>,
+}
+
+impl Decisions {
+    /// The decision for the children of an entry, on a commit.
+    fn of_children(&self, commit: Option<CommitNo>, parent: EntryId) -> Option<&Arc<EntryGrants>> {
+        let is_same = commit.is_some() && self.commit == commit;
+        is_same.then(|| self.of_children.get(&parent)).flatten()
+    }
+
+    /// Keeps the decision for the children of an entry. Those of an older commit make way.
+    fn keep(&mut self, commit: CommitNo, parent: EntryId, decided: &Arc<EntryGrants>) {
+        if self.commit.is_none_or(|before| before < commit) {
+            self.of_children.clear();
+            self.commit = Some(commit);
+        }
+        if self.commit == Some(commit) {
+            if self.of_children.len() == PARENTS_MAX {
+                self.of_children.clear();
+            }
+            self.of_children.insert(parent, decided.clone());
+        }
+    }
+}
+
+/// A decision, and the entry all of whose children share it, if there is one.
+type Decided = (Option<EntryId>, Arc<EntryGrants>);
 
 /// Decides the rights on the entries of a search, one after the other. Entries that the same rules cover share a
 /// decision. Siblings mostly do, so that their names need not be read.
 pub(crate) struct Decider {
     requester: Arc<Requester>,
-    known: Vec<(Box<[bool]>, EntryGrants)>,
-    siblings: Option<Siblings>,
+    /// The commit that the search reads, if its number tells all that may have changed.
+    commit: Option<CommitNo>,
+    /// The decision that was made last.
+    last: Option<Decided>,
     normal: NormalDn,
     text: String,
+    case: Vec<bool>,
     /// The work of conditions since [`take_work`](Self::take_work).
     work: u64,
 }
 
-/// Children of one entry that share a decision.
-struct Siblings {
-    parent: EntryId,
-    decision: usize,
-}
-
 impl Decider {
-    /// A decider for the searches of a requester.
-    pub(crate) fn new(requester: Arc<Requester>) -> Decider {
+    /// A decider for a search of a requester, on a commit if its number tells all that may have changed.
+    pub(crate) fn new(requester: Arc<Requester>, commit: Option<CommitNo>) -> Decider {
         Decider {
             requester,
-            known: Vec::new(),
-            siblings: None,
+            commit,
+            last: None,
             normal: NormalDn::new(),
             text: String::new(),
+            case: Vec::new(),
             work: 0,
         }
     }
@@ -61,27 +99,41 @@ impl Decider {
     ) -> Result<Option<(&Grants, &EntryGrants)>> {
         let is_own = Some(id) == self.requester.grants().entry;
         let parent = superior.map(|superior| superior.id);
-        let siblings = self.siblings.as_ref();
-        let known = siblings.filter(|known| !is_own && Some(known.parent) == parent);
-        let decision = match known {
-            Some(siblings) => siblings.decision,
-            None => match self.decide_by_name((view, schema), id, rdn, superior)? {
-                Some(decision) => decision,
-                None => return Ok(None),
-            },
-        };
-        let on_entry = self.known.get(decision);
-        Ok(on_entry.map(|(_, on_entry)| (self.requester.grants(), on_entry)))
+        let shared = parent.filter(|_| !is_own);
+        let is_last = matches!(&self.last, Some((Some(of), _)) if Some(*of) == shared);
+        if !is_last {
+            let decided = match shared.and_then(|parent| self.of_children(parent)) {
+                Some(decided) => (shared, decided),
+                None => match self.decide_by_name((view, schema), id, rdn, superior)? {
+                    Some(decided) => decided,
+                    None => return Ok(None),
+                },
+            };
+            self.last = Some(decided);
+        }
+        let last = self.last.as_ref();
+        Ok(last.map(|(_, on_entry)| (self.requester.grants(), &**on_entry)))
     }
 
-    /// The index of the decision for an entry that shares none with its siblings, found by its name.
+    /// The decision that the children of an entry share, if another search has made it.
+    fn of_children(&self, parent: EntryId) -> Option<Arc<EntryGrants>> {
+        let decisions = self.decisions();
+        decisions.of_children(self.commit, parent).cloned()
+    }
+
+    fn decisions(&self) -> MutexGuard<'_, Decisions> {
+        let decisions = self.requester.decisions.lock();
+        decisions.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The decision for an entry, found by its name; `None` if that cannot be read.
     fn decide_by_name<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
         id: EntryId,
         rdn: &[u8],
         superior: Option<&Superior>,
-    ) -> Result<Option<usize>> {
+    ) -> Result<Option<Decided>> {
         let grants = self.requester.grants();
         let is_own = Some(id) == grants.entry;
         self.text.clear();
@@ -105,20 +157,20 @@ impl Decider {
         if self.normal.parse(schema, self.text.as_bytes()).is_err() {
             return Ok(None);
         }
-        let decision = self.decision((view, schema), id, is_own)?;
-        if let Some(parent) = are_alike {
-            self.siblings = Some(Siblings { parent, decision });
+        let decided = self.decision((view, schema), id, is_own)?;
+        if let (Some(commit), Some(parent)) = (self.commit, are_alike) {
+            self.decisions().keep(commit, parent, &decided);
         }
-        Ok(Some(decision))
+        Ok(Some((are_alike, decided)))
     }
 
-    /// The index of the decision for the entry whose name is in `normal`.
+    /// The decision for the entry whose name is in `normal`.
     fn decision<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
         id: EntryId,
         is_own: bool,
-    ) -> Result<usize> {
+    ) -> Result<Arc<EntryGrants>> {
         let grants = self.requester.grants();
         let dn = &self.normal;
         let asked = Asked {
@@ -128,7 +180,8 @@ impl Decider {
             id,
         };
         let met = Met::new(grants, &asked);
-        let mut case = Vec::with_capacity(1 + grants.rules.len() + grants.conditions.len());
+        let case = &mut self.case;
+        case.clear();
         case.push(is_own);
         for rule in &grants.rules {
             case.push(met.is_about(rule)?);
@@ -144,20 +197,23 @@ impl Decider {
             }
         }
         self.work = self.work.saturating_add(met.work.get());
-        if let Some(at) = self.known.iter().position(|(known, _)| **known == case[..]) {
-            return Ok(at);
+        let same = |(known, _): &&(Box<[bool]>, _)| **known == self.case[..];
+        if let Some((_, decided)) = self.decisions().known.iter().find(same) {
+            return Ok(decided.clone());
         }
-        let rules = grants.rules.iter().zip(&case[1..]);
+        let rules = grants.rules.iter().zip(&self.case[1..]);
         let rules: Vec<&RuleFor> = rules
             .filter(|(_, is_about)| **is_about)
             .map(|(rule, _)| rule)
             .collect();
         let decided = grants.by_rules(&rules, is_own, |at| met.meets(at))?;
-        if self.known.len() == KNOWN_MAX {
-            self.known.clear();
-            self.siblings = None;
+        let decided = Arc::new(decided);
+        let mut decisions = self.decisions();
+        if decisions.known.len() == KNOWN_MAX {
+            decisions.known.clear();
         }
-        self.known.push((case.into(), decided));
-        Ok(self.known.len() - 1)
+        let known = (self.case.as_slice().into(), decided.clone());
+        decisions.known.push(known);
+        Ok(decided)
     }
 }

@@ -695,6 +695,8 @@ pub(super) struct Met<'m, 'a, R: Evaluate> {
     /// The result of [`AccessRules::list_of`] for the entry.
     list: OnceCell<Option<usize>>,
     known: RefCell<Vec<Option<bool>>>,
+    /// The text of the entry's DN.
+    text: OnceCell<String>,
     /// The work of these evaluations, about one unit a nanosecond.
     pub(super) work: Cell<u64>,
 }
@@ -707,6 +709,7 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
             synthetic: None,
             list: OnceCell::new(),
             known: RefCell::new(vec![None; grants.conditions.len()]),
+            text: OnceCell::new(),
             work: Cell::new(0),
         }
     }
@@ -729,8 +732,8 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         }
         let mut work = self.work.get();
         let condition_asked = &self.grants.conditions[condition];
-        let about = (self.asked, self.synthetic);
-        let meets = condition_asked.holds(about, &self.grants.state, &mut work)?;
+        let about = (self.asked, &self.text);
+        let meets = condition_asked.holds(about, self.synthetic, &self.grants.state, &mut work)?;
         self.work.set(work);
         self.known.borrow_mut()[condition] = Some(meets);
         Ok(meets)

@@ -50,6 +50,7 @@ pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::{Asked, matches_filter};
 pub(crate) use self::decider::Decider;
+use self::decider::Decisions;
 pub(crate) use self::evaluate::{Evaluate, Find};
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted};
@@ -132,6 +133,8 @@ pub struct Requester {
     /// A cache, used if rules depend on data: the same requester with its grants on a commit, and the version of the
     /// rules.
     known: Mutex<Option<(u64, CommitNo, Arc<Requester>)>>,
+    /// Another: the rights on entries that searches have met.
+    decisions: Mutex<Decisions>,
 }
 
 /// The facts of a connection that rules may depend on.
@@ -182,6 +185,7 @@ impl Requester {
             grants,
             is_replica: false,
             known: Mutex::default(),
+            decisions: Mutex::default(),
         }
     }
 

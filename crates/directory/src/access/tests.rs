@@ -297,7 +297,7 @@ proptest! {
         };
         let types = TYPES.iter().map(|name| Asked::Type(name));
         let all: Vec<Asked> = [Asked::Entry, Asked::Children].into_iter().chain(types).collect();
-        let mut decider = Decider::new(requester.clone());
+        let mut decider = Decider::new(requester.clone(), None);
         for id in order {
             let (dn, parent) = ENTRIES[id as usize - 1];
             let rdn = match parent {

@@ -6,7 +6,7 @@ use super::{Credentials, Directory, Snapshot};
 use crate::access::{
     Asked, Connection, Everywhere, Identity, Policy, PolicyError, Requester, Rights, SearchLimits,
 };
-use crate::engine::{Engine, EntryId};
+use crate::engine::{CommitNo, Engine, EntryId};
 use crate::error::Result;
 use crate::names;
 
@@ -76,11 +76,15 @@ impl<E: Engine> Snapshot<E> {
         if access.is_current(requester) && !requester.grants().needs_data() {
             return Ok(requester.clone());
         }
-        // A snapshot has the commit number of the first store; the other stores may have changed since.
-        let commit = (directory.stores() == 1).then(|| self.commit());
         let data = (self.view(), self.state());
         let rules = access.rules();
-        rules.renewed_once(self.schema(), requester, data, commit)
+        rules.renewed_once(self.schema(), requester, data, self.whole_commit())
+    }
+
+    /// The commit it shows, if its number tells all that may have changed: it is that of the first store, and other
+    /// stores may have changed since.
+    pub(crate) fn whole_commit(&self) -> Option<CommitNo> {
+        (self.directory().stores() == 1).then(|| self.commit())
     }
 
     /// Whether the requester, who is mostly anonymous, may bind as an entry by its password. The work of the rules is

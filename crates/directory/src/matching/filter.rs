@@ -91,6 +91,22 @@ pub(crate) struct Item {
     forms: OnceCell<Box<[Vec<u8>]>>,
 }
 
+impl Node {
+    /// Whether it may depend on the name of an entry.
+    pub(crate) fn asks_for_name(&self) -> bool {
+        match self {
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(Node::asks_for_name),
+            Node::Not(node) => node.asks_for_name(),
+            Node::Constant(_) => false,
+            Node::Item(item) => match &item.target {
+                Target::Stored(stored) => stored.in_dn.is_some(),
+                Target::Virtual(_) => true,
+            },
+            Node::AnyOf(_) | Node::InChain(_) => true,
+        }
+    }
+}
+
 impl Item {
     fn node(target: Target, test: Test) -> Node {
         Node::Item(Box::new(Item::new(target, test)))

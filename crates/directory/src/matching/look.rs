@@ -64,7 +64,7 @@ impl Look<'_> {
         // To make it ready is linear in its length.
         *work = work.saturating_sub(COMPILING_WORK * filter.as_ber().len() as u64);
         let node = self.compile(filter);
-        self.at(view, id, |candidate| {
+        self.at(view, id, node.asks_for_name(), |candidate| {
             let mut evaluator = Evaluator::new(self.schema, *work, Interrupted::default());
             let truth = evaluator.evaluate(&node, candidate)?;
             *work = *evaluator.work_left();
@@ -81,7 +81,7 @@ impl Look<'_> {
         work: u64,
         interrupted: &mut Interrupted,
     ) -> Result<Option<bool>> {
-        self.at(view, id, |candidate| {
+        self.at(view, id, node.asks_for_name(), |candidate| {
             self.goes_on_asserting_of(candidate, node, work, interrupted)
         })
     }
@@ -129,7 +129,7 @@ impl Look<'_> {
         let selection = Selection::new(self.schema, self.attributes, selected, false, self.sight);
         let mut sender = Sender::new(&selection, self.schema, self.attributes, None);
         let vocabulary = self.vocabulary();
-        self.at(view, id, |candidate| {
+        self.at(view, id, true, |candidate| {
             candidate.examine(vocabulary)?;
             sender.put_bare(candidate, out)
         })
@@ -142,10 +142,12 @@ impl Look<'_> {
         }
     }
 
+    /// Looks at an entry, with its name if that is needed.
     fn at<R: Read, T>(
         &self,
         view: &R,
         id: EntryId,
+        is_named: bool,
         look: impl FnOnce(&mut Candidate<'_, R>) -> Result<T>,
     ) -> Result<T> {
         let record = view
@@ -154,9 +156,11 @@ impl Look<'_> {
         let entry = Entry::new(&record)
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let mut names = DnCache::default();
-        let superior = names
-            .superior(view, entry.parent())?
-            .map(|superior| &**superior);
+        let superior = match is_named || self.collective.is_some() {
+            true => names.superior(view, entry.parent())?,
+            false => None,
+        };
+        let superior = superior.map(|superior| &**superior);
         let (mut entry, mut merged) = (entry, Vec::new());
         if let Some(collective) = &self.collective
             && collective.read((view, self.vocabulary()), id, &entry, superior, &mut merged)?

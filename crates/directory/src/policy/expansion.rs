@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::entry_test::EntryTest;
 use super::regex::{self, Regex};
-use crate::schema::NormalDn;
 
 /// A text in which `$1` and its like stand for what a rule's DN matched.
 #[derive(Debug)]
@@ -129,15 +128,6 @@ impl Expansion {
             [Part::Text(text)] => Some(text),
             _ => None,
         }
-    }
-
-    /// The text for an entry. `None` when it names what is not there.
-    pub(crate) fn of(&self, dn: &NormalDn, for_regex: bool) -> Option<String> {
-        let written = match for_regex {
-            true => Written::InRegex,
-            false => Written::AsItIs,
-        };
-        self.fill(&dn.to_text(), written)
     }
 
     /// How it begins, whatever it is filled with.

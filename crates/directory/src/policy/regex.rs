@@ -5,7 +5,9 @@
 //! prefer the longer match of a group: that differs only where alternatives of different lengths compete within one
 //! match, as in `(a|ab)(c|bcd)?`. Back-references, which no automaton can follow, are refused.
 
-use regex_automata::hybrid::dfa::DFA;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::meta;
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
@@ -15,6 +17,8 @@ use regex_automata::{Anchored, Input, MatchKind};
 const PATTERN_BYTES_MAX: usize = 1 << 12;
 /// Bytes of an automaton.
 const AUTOMATON_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the states that an automaton keeps for the next text.
+const STATES_BYTES_MAX: usize = 1 << 18;
 /// The largest number of repetitions (POSIX: RE_DUP_MAX).
 const REPETITIONS_MAX: u32 = 255;
 /// Groups within groups, and repetitions of repetitions.
@@ -29,8 +33,28 @@ pub(crate) const MATCHING_WORK: u64 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Regex {
     any: meta::Regex,
-    longest: DFA,
+    longest: Arc<Longest>,
     groups: meta::Regex,
+}
+
+/// Finds where the longest match ends. Its states are made when a text first leads to them.
+#[derive(Debug)]
+struct Longest {
+    automaton: DFA,
+    /// The states so far, while nobody is using them.
+    states: Mutex<Option<Box<Cache>>>,
+}
+
+impl Longest {
+    fn end(&self, input: &Input<'_>) -> Option<usize> {
+        let states = || self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = states().take();
+        let mut cache = kept.unwrap_or_else(|| Box::new(self.automaton.create_cache()));
+        let found = self.automaton.try_search_fwd(&mut cache, input);
+        *states() = Some(cache);
+        // It gives up on no octet, and clears its cache as often as it has to.
+        found.ok().flatten().map(|end| end.offset())
+    }
 }
 
 /// The places of a match and of its groups.
@@ -50,6 +74,7 @@ impl Regex {
             .configure(
                 DFA::config()
                     .match_kind(MatchKind::All)
+                    .cache_capacity(STATES_BYTES_MAX)
                     .skip_cache_capacity_check(true),
             )
             .thompson(nfa)
@@ -58,7 +83,10 @@ impl Regex {
             .map_err(|error| wrong(&error))?;
         Ok(Regex {
             any: automaton(&translated)?,
-            longest,
+            longest: Arc::new(Longest {
+                automaton: longest,
+                states: Mutex::default(),
+            }),
             groups: automaton(&format!("(?:{translated})\\z"))?,
         })
     }
@@ -72,12 +100,7 @@ impl Regex {
     pub(crate) fn spans(&self, text: &str) -> Option<Spans> {
         let start = self.any.find(text)?.start();
         let from = Input::new(text).range(start..).anchored(Anchored::Yes);
-        let mut cache = self.longest.create_cache();
-        let end = match self.longest.try_search_fwd(&mut cache, &from) {
-            Ok(Some(end)) => end.offset(),
-            // It gives up on no octet, and clears its cache as often as it has to.
-            _ => return None,
-        };
+        let end = self.longest.end(&from)?;
         let text = text.as_bytes().get(..end)?;
         let within = Input::new(text).range(start..).anchored(Anchored::Yes);
         let mut found = self.groups.create_captures();

@@ -28,13 +28,13 @@ use crate::matching::evaluate::Interrupted;
 use crate::matching::filter::Compiler;
 use crate::matching::in_chain::{CHAIN_ENTRIES_MAX, CHAINS_MAX};
 use crate::matching::selection::Selection;
-use crate::names::{self, Child};
+use crate::names::Child;
 use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::plan::classes::{class_term, subentry_term};
 use crate::plan::stream::Lists;
 use crate::plan::{self, Planner, Progress, Term};
-use crate::schema::Schema;
+use crate::schema::{NormalDn, Schema};
 use crate::state::State;
 
 /// Work of planning before the first step, in about as many nanoseconds: hardly any filter needs more.
@@ -232,7 +232,7 @@ impl<'r> Draft<'r> {
             sent_before: 0,
             looked_at: 0,
             decider: (sight == Sight::Decided && !is_synthetic)
-                .then(|| Box::new(Decider::new(requester.clone()))),
+                .then(|| Box::new(Decider::new(requester.clone(), snapshot.whole_commit()))),
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,
@@ -322,9 +322,10 @@ impl<'r> Draft<'r> {
         manner: Manner,
     ) -> Result<Begun<Child>> {
         let requester = &self.running.requester;
-        let found = locator(snapshot, Some(requester)).locate(dn, manner)?;
+        let mut normal = NormalDn::new();
+        let found = locator(snapshot, Some(requester)).locate_named(dn, manner, &mut normal)?;
         Ok(match found {
-            Ok(base) => may_begin_at(snapshot, requester, base.id)?.map(|()| base),
+            Ok(base) => may_begin_at(snapshot, requester, (base.id, &normal))?.map(|()| base),
             Err(outcome) => Err(outcome),
         })
     }
@@ -551,17 +552,16 @@ fn locator<'s, E: Engine>(
     }
 }
 
-/// Whether a search may begin at an entry that may be disclosed.
+/// Whether a search may begin at an entry that may be disclosed, whose DN in normal form is given.
 pub(super) fn may_begin_at<E: Engine>(
     snapshot: &Snapshot<E>,
     requester: &Requester,
-    base: EntryId,
+    (base, dn): (EntryId, &NormalDn),
 ) -> Result<Begun<()>> {
-    let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
     let asked = Asked {
         view: snapshot.view(),
         schema: snapshot.schema(),
-        dn: &dn,
+        dn,
         id: base,
     };
     let rights = requester.grants().rights(&asked, Slot::ENTRY)?;

@@ -646,14 +646,16 @@ impl Running {
         }
         // Asked before anything is changed: not all that it reads may be here.
         let base = self.covered.base();
-        if !is_synthetic
-            && !base.is_root()
-            && let Err(outcome) = begin::may_begin_at(snapshot, &requester, base)?
-        {
-            return Ok(Err(outcome));
+        if !is_synthetic && !base.is_root() {
+            let dn = names::normal_dn_of(snapshot.view(), snapshot.schema(), base)?;
+            if let Err(outcome) = begin::may_begin_at(snapshot, &requester, (base, &dn))? {
+                return Ok(Err(outcome));
+            }
         }
         self.requester = requester;
-        self.decider = (!is_synthetic).then(|| Box::new(Decider::new(self.requester.clone())));
+        let commit = snapshot.whole_commit();
+        self.decider =
+            (!is_synthetic).then(|| Box::new(Decider::new(self.requester.clone(), commit)));
         self.selection.have_decided();
         self.filter.forget_chains();
         if let Some(dereferencing) = &self.dereferencing {
