@@ -371,7 +371,7 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         }
         let known = (self.schema, &self.state.attributes);
         let granted = (grants, on_entry.as_ref());
-        let filter = filter.as_filter();
+        let filter = (filter.as_filter(), &mut None);
         Ok(*work > 0 && self.view.evaluate(known, granted, id, filter, work)? == Some(true))
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use sapwood_ldap::filter_text;
 
-use super::condition::Condition;
+use super::condition::{Condition, RuleFilter};
 use super::evaluate::Evaluate;
 use super::grants::{Bounds, Clause, Grants, RuleFor};
 use super::limits::CompiledLimits;
@@ -513,7 +513,7 @@ impl CompiledRule {
         }
         if let Some(filter) = &rule.to.filter {
             let filter = filter_text::parse(filter).map_err(|error| error.to_string())?;
-            needs.push(Condition::Filter(Arc::new(filter)));
+            needs.push(Condition::Filter(Arc::new(RuleFilter::new(filter))));
         }
         let mut by = Vec::with_capacity(rule.by.len());
         for clause in &rule.by {

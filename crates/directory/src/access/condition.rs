@@ -1,12 +1,12 @@
 //! What rules ask of an entry beyond its place in the tree: by its DN's text, or by its content.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::filter_text;
 
-use super::evaluate::Evaluate;
+use super::evaluate::{Evaluate, Ready};
 use super::grants::Grants;
 use super::group::GroupTest;
 use super::set::Set;
@@ -38,7 +38,7 @@ pub(super) enum Condition {
     /// Its DN matches.
     Matches(Arc<Regex>),
     /// Its content does.
-    Filter(Arc<FilterBuf>),
+    Filter(Arc<RuleFilter>),
     /// It is this one.
     Own(EntryId),
     /// It is the n-th entry above another one, or the other is the n-th above it if the number is negative.
@@ -51,6 +51,46 @@ pub(super) enum Condition {
     Group(Arc<Expansion>, Arc<GroupTest>),
     /// There is something in the set of who has this name.
     Set(Arc<Set>, Arc<str>),
+}
+
+/// A filter that an entry has to match. It is made ready once for all entries of a state of the directory.
+#[derive(Debug)]
+pub(super) struct RuleFilter {
+    filter: FilterBuf,
+    /// What was made of it, while nobody is using that, and the state that it is for.
+    ready: Mutex<Option<(Arc<State>, Ready)>>,
+}
+
+impl RuleFilter {
+    pub(super) fn new(filter: FilterBuf) -> RuleFilter {
+        RuleFilter {
+            filter,
+            ready: Mutex::default(),
+        }
+    }
+
+    fn is_met<R: Evaluate>(
+        &self,
+        (view, schema): (&R, &Schema),
+        state: &Arc<State>,
+        id: EntryId,
+        work: &mut u64,
+    ) -> Result<bool> {
+        if id.is_root() {
+            return Ok(false);
+        }
+        let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept().take();
+        let before = before.filter(|(of, _)| Arc::ptr_eq(of, state));
+        let (known, granted) = ((schema, &state.attributes), (above_rules(), None));
+        let mut ready = before.map(|(_, ready)| ready);
+        let mut left = u64::MAX;
+        let filter = (self.filter.as_filter(), &mut ready);
+        let truth = view.evaluate(known, granted, id, filter, &mut left)?;
+        *kept() = ready.map(|ready| (state.clone(), ready));
+        *work = work.saturating_add(u64::MAX - left);
+        Ok(truth == Some(true))
+    }
 }
 
 /// Work of making a pattern ready, for each byte of it.
@@ -97,7 +137,7 @@ pub(crate) fn matches_filter<R: Evaluate>(
         (schema, &state.attributes),
         (above_rules(), None),
         id,
-        filter.as_filter(),
+        (filter.as_filter(), &mut None),
         work,
     )
 }
@@ -150,7 +190,7 @@ impl Condition {
         &self,
         (asked, text): (&Asked<'_, R>, &OnceCell<String>),
         synthetic: Option<(&Context, &Synthetic)>,
-        state: &State,
+        state: &Arc<State>,
         work: &mut u64,
     ) -> Result<bool> {
         let reading = (asked.view, asked.schema);
@@ -163,9 +203,10 @@ impl Condition {
             Condition::Filter(filter) => match synthetic {
                 Some(synthetic) => {
                     let known = (asked.schema, above_rules());
-                    (asked.view).evaluate_synthetic(known, synthetic, filter.as_filter(), work)?
+                    let filter = filter.filter.as_filter();
+                    (asked.view).evaluate_synthetic(known, synthetic, filter, work)?
                 }
-                None => matches(reading, state, asked.id, filter, work)?,
+                None => filter.is_met(reading, state, asked.id, work)?,
             },
             Condition::Own(id) => asked.id == *id,
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
@@ -193,7 +234,7 @@ impl Condition {
                     && test.holds(reading, state, &dn, work)?
             }
             Condition::Set(set, user) => {
-                let reading = (asked.view, asked.schema, state);
+                let reading = (asked.view, asked.schema, &**state);
                 set.is_met(reading, Some(asked), user, work)?
             }
         })

@@ -1,5 +1,7 @@
 //! What access rules ask of those who know how to evaluate filters.
 
+use std::any::Any;
+
 use sapwood_ldap::filter::Filter;
 
 use super::grants::{EntryGrants, Grants};
@@ -23,18 +25,22 @@ pub(crate) trait Find: Read {
     ) -> Result<Option<Vec<EntryId>>>;
 }
 
+/// What evaluating a filter has made of it, to be used for the next entry of the same state of the directory.
+pub(crate) type Ready = Box<dyn Any + Send>;
+
 /// A view that tells whether an entry matches a filter. Searches evaluate filters, and ask access rules what they may
 /// look at; rules ask for filters, and know nothing of searches.
 pub(crate) trait Evaluate: Find {
     /// Whether a filter is true of an entry for somebody to whom this is granted, on all entries and on this one;
     /// without the latter, nothing is hidden. Collective attributes are left out. `None` when that takes more work
-    /// than `work`, which becomes what is left of it.
+    /// than `work`, which becomes what is left of it. With the filter comes what was made of it before, for the same
+    /// grants; that becomes what is made of it now.
     fn evaluate(
         &self,
         known: (&Schema, &AttributeTable),
         granted: (&Grants, Option<&EntryGrants>),
         id: EntryId,
-        filter: Filter<'_>,
+        filter: (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>>;
 

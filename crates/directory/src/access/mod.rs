@@ -51,7 +51,7 @@ pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::{Asked, matches_filter};
 pub(crate) use self::decider::Decider;
 use self::decider::Decisions;
-pub(crate) use self::evaluate::{Evaluate, Find};
+pub(crate) use self::evaluate::{Evaluate, Find, Ready};
 pub use self::explain::{Explanation, Tried, TriedRule};
 pub(crate) use self::grants::{EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted};
 pub use self::limits::SearchLimits;

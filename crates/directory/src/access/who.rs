@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Connection;
 use super::compile::{Asker, Data, Need};
-use super::condition::{Condition, naming_filter, text_is};
+use super::condition::{Condition, RuleFilter, naming_filter, text_is};
 use super::evaluate::Evaluate;
 use super::found::is_url;
 use super::group::{GroupTest, Members};
@@ -274,7 +274,7 @@ impl CompiledWho {
             },
             CompiledWho::DnAttribute(attribute) if is_bound => {
                 let filter = naming_filter(attribute, asker.text()).map_err(Error::Config)?;
-                Condition::Filter(Arc::new(filter))
+                Condition::Filter(Arc::new(RuleFilter::new(filter)))
             }
             CompiledWho::Group {
                 dn,

@@ -7,7 +7,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
-use crate::access::{EntryGrants, Evaluate, Grants, Sight};
+use crate::access::{EntryGrants, Evaluate, Grants, Ready, Sight};
 use crate::attributes::AttributeTable;
 use crate::collective::Collective;
 use crate::engine::{EntryId, Read, Table};
@@ -47,9 +47,16 @@ pub(crate) struct Look<'l> {
 }
 
 impl Look<'_> {
-    /// The filter of an assertion control, made ready.
+    /// Makes a filter ready.
     pub(crate) fn compile(&self, filter: Filter<'_>) -> Node {
         Compiler::new(self.schema, self.attributes, (self.grants, self.sight)).compile(filter)
+    }
+
+    /// The same. What it takes is taken from `work`.
+    pub(crate) fn compile_within(&self, filter: Filter<'_>, work: &mut u64) -> Node {
+        // It is linear in its length.
+        *work = work.saturating_sub(COMPILING_WORK * filter.as_ber().len() as u64);
+        self.compile(filter)
     }
 
     /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3). `None` when that takes more work than
@@ -58,15 +65,12 @@ impl Look<'_> {
         &self,
         view: &R,
         id: EntryId,
-        filter: Filter<'_>,
+        node: &Node,
         work: &mut u64,
     ) -> Result<Option<bool>> {
-        // To make it ready is linear in its length.
-        *work = work.saturating_sub(COMPILING_WORK * filter.as_ber().len() as u64);
-        let node = self.compile(filter);
         self.at(view, id, node.asks_for_name(), |candidate| {
             let mut evaluator = Evaluator::new(self.schema, *work, Interrupted::default());
-            let truth = evaluator.evaluate(&node, candidate)?;
+            let truth = evaluator.evaluate(node, candidate)?;
             *work = *evaluator.work_left();
             Ok(truth.map(|truth| truth == Truth::True))
         })
@@ -183,7 +187,7 @@ impl<R: Read> Evaluate for R {
         (schema, attributes): (&Schema, &AttributeTable),
         (grants, on_entry): (&Grants, Option<&EntryGrants>),
         id: EntryId,
-        filter: Filter<'_>,
+        (filter, ready): (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>> {
         let look = Look {
@@ -197,7 +201,17 @@ impl<R: Read> Evaluate for R {
             on_entry,
             collective: None,
         };
-        look.asserts(self, id, filter, work)
+        let kept = ready.take().and_then(|ready| ready.downcast().ok());
+        let node: Box<Node> = match kept {
+            Some(node) => node,
+            None => Box::new(look.compile_within(filter, work)),
+        };
+        let asserts = look.asserts(self, id, &node, work)?;
+        // A chain of names keeps what it has found on the way.
+        if !node.asks_for_name() {
+            *ready = Some(node);
+        }
+        Ok(asserts)
     }
 
     fn evaluate_synthetic(

@@ -46,7 +46,8 @@ impl<T: Write> Run<'_, T> {
         let on_entry = self.granted(id, Rights::SEARCH)?;
         let mut work = self.assertion_work;
         let look = self.look(on_entry.as_ref(), collective);
-        let asserts = look.asserts(self.txn, id, filter, &mut work)?;
+        let node = look.compile_within(filter, &mut work);
+        let asserts = look.asserts(self.txn, id, &node, &mut work)?;
         self.assertion_work = work;
         match asserts {
             Some(true) => Ok(()),
