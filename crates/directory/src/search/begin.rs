@@ -19,7 +19,7 @@ use super::page::{self, Level, Position};
 use super::scope::Covered;
 use super::value_order::ValueOrder;
 use super::{Limits, Running, SearchOptions, Source};
-use crate::access::{Asked, Decider, Identity, Requester, Rights, Sight, Slot};
+use crate::access::{Asked, Decider, Everywhere, Identity, Requester, Rights, Sight, Slot};
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, POSTINGS_FEW_MAX, Range, Read, Table};
 use crate::error::{Error, Result};
@@ -292,24 +292,39 @@ impl<'r> Draft<'r> {
         if dn.is_empty() {
             return Ok(Ok(Child::ROOT));
         }
-        if self.is_decided() {
-            return self.locate_as(snapshot, dn, manner);
-        }
-        if let Some(base) = snapshot.learned().base(dn, manner) {
+        if self.may_use_known(manner)
+            && let Some(base) = snapshot.learned().base(dn, manner)
+        {
             return Ok(Ok(base));
         }
-        let found = locator(snapshot, None).locate(dn, manner)?;
+        let found = match self.is_decided() {
+            true => self.locate_as(snapshot, dn, manner)?,
+            false => locator(snapshot, None).locate(dn, manner)?,
+        };
         // Searches for one entry hardly ever are for the same.
         if let Ok(base) = found
             && self.request.scope != Scope::Base
+            && self.may_use_known(manner)
         {
             snapshot.learned().learn_base(dn, manner, base);
         }
         Ok(found)
     }
 
-    /// Whether each entry is decided by itself. What others have found out counts for nothing then.
-    pub(super) fn is_decided(&self) -> bool {
+    /// Whether what others have found holds for who asks, too.
+    pub(super) fn may_use_known(&self, manner: Manner) -> bool {
+        !self.is_decided() || self.begins_anywhere() && !manner.follow_aliases
+    }
+
+    /// Whether a search may begin at every entry that does not lead elsewhere.
+    pub(super) fn begins_anywhere(&self) -> bool {
+        let grants = self.running.requester.grants();
+        let begins = Rights::DISCLOSE | Rights::SEARCH;
+        !self.is_decided() || grants.everywhere(Slot::ENTRY, begins) == Everywhere::Always
+    }
+
+    /// Whether each entry is decided by itself.
+    fn is_decided(&self) -> bool {
         self.running.decider.is_some()
     }
 

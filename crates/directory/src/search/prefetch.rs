@@ -134,11 +134,12 @@ impl<E: Engine> Searches<E> {
 
     fn lookup(&mut self, draft: &Draft<'_>, at: usize) -> Lookup {
         let dn = draft.request.base;
-        if draft.is_decided() {
+        if !draft.begins_anywhere() {
             return Lookup::Walk;
         }
-        let known = self.found.as_ref();
-        if let Some(base) = known.and_then(|found| found.of(dn, draft.manner())) {
+        let manner = draft.manner();
+        let known = self.found.as_ref().filter(|_| draft.may_use_known(manner));
+        if let Some(base) = known.and_then(|found| found.of(dn, manner)) {
             return Lookup::Known(base);
         }
         if self.siblings.read(self.snapshot.schema(), dn).is_err() {
@@ -202,7 +203,7 @@ impl<E: Engine> Searches<E> {
     fn locate(&mut self, draft: &Draft<'_>) -> Result<Begun<Child>> {
         let found = draft.locate(&self.snapshot)?;
         if let Ok(base) = found
-            && !draft.is_decided()
+            && draft.may_use_known(draft.manner())
         {
             self.found = Some(Found::new(draft.request.base, draft.manner(), base));
         }
