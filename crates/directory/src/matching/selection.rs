@@ -1,6 +1,7 @@
 //! Which attributes of an entry are sent, and sending them (RFC 4511 §4.5.1.8, RFC 3673, RFC 4529).
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::ber;
@@ -748,19 +749,34 @@ impl<'s> Sender<'s> {
         seen: Option<Seen<'_>>,
         sink: &mut impl EntrySink,
     ) -> std::result::Result<(), Damaged> {
+        // Attributes that stand side by side are sent by one copy.
+        let ber = record.ber();
+        let (mut beside, mut end) = (0..0, 0);
+        let copied = |range: Range<usize>| ber.get(range).ok_or(Damaged);
         for attribute in record.attributes() {
             let attribute = attribute?;
+            let start = end;
+            end += attribute.ber().len();
             if !self.selection.wants(record, all, &attribute, seen) {
                 continue;
             }
-            if let Some(single) = self.selection.single_values(seen, attribute.number()) {
+            let single = self.selection.single_values(seen, attribute.number());
+            if single.is_none() && !self.selection.types_only {
+                if beside.end != start {
+                    sink.put_ber(copied(beside)?);
+                    beside = start..start;
+                }
+                beside.end = end;
+                continue;
+            }
+            sink.put_ber(copied(std::mem::replace(&mut beside, end..end))?);
+            if let Some(single) = single {
                 self.put_single(&attribute, single, sink);
-            } else if !self.selection.types_only {
-                sink.put_ber(attribute.ber());
             } else if let Some(known) = self.attributes.get(attribute.number()) {
                 sink.put_attribute(known.text().as_bytes(), []);
             }
         }
+        sink.put_ber(copied(beside)?);
         Ok(())
     }
 
