@@ -796,8 +796,7 @@ impl Running {
             domain_scope: self.domain_scope,
             subentries: self.subentries,
             as_stored: self.as_stored,
-            usual: (self.subentries.is_none() && self.decider.is_none())
-                .then_some(EntryFlags::PLAIN),
+            usual: self.subentries.is_none().then_some(EntryFlags::PLAIN),
             decider: self.decider.as_deref_mut(),
             filter: &self.filter,
             covered: &mut self.covered,

@@ -44,7 +44,7 @@ pub(crate) struct Visitor<'v, R: Read, S: Sink> {
     pub(super) as_stored: bool,
     /// The flags of entries that are results if they match; with any others [`Treatment`] says.
     pub(super) usual: Option<EntryFlags>,
-    /// Decides what is seen of each entry, where that is not known for all of them. None is usual then.
+    /// Decides what is seen of each entry, where that is not known for all of them.
     pub(super) decider: Option<&'v mut Decider>,
     pub(super) filter: &'v Node,
     pub(super) covered: &'v mut Covered,
@@ -86,7 +86,7 @@ fn pass_over(error: Error) -> Result<Flow> {
 }
 
 /// Restricts a candidate to what is granted on it; false when nothing is.
-#[cold]
+#[inline(never)]
 fn restrict<'c, R: Read>(
     candidate: &mut Candidate<'c, R>,
     id: EntryId,
@@ -494,18 +494,18 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         let flags = entry.flags();
         let place = EntryPlace::Tree(superior, self.collective);
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, place);
+        if let Some(decider) = &mut self.decider
+            && !restrict(
+                &mut candidate,
+                id,
+                decider,
+                (self.view, self.schema),
+                superior,
+            )?
+        {
+            return Ok(Flow::Next);
+        }
         if Some(flags) != self.usual {
-            if let Some(decider) = &mut self.decider
-                && !restrict(
-                    &mut candidate,
-                    id,
-                    decider,
-                    (self.view, self.schema),
-                    superior,
-                )?
-            {
-                return Ok(Flow::Next);
-            }
             let treatment = match self.as_stored && self.subentries.is_none() {
                 true => Treatment::Result,
                 false => Treatment::of(
