@@ -235,7 +235,7 @@ impl Condition {
             }
             Condition::Set(set, user) => {
                 let reading = (asked.view, asked.schema, &**state);
-                set.is_met(reading, Some(asked), user, work)?
+                set.is_met(reading, Some((asked, text())), user, work)?
             }
         })
     }

@@ -11,7 +11,7 @@ use super::grants::{EntryGrants, Grants, Met, RuleFor};
 use crate::engine::{CommitNo, EntryId};
 use crate::error::Result;
 use crate::names::{IdHasher, Superior};
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{Schema, Siblings};
 
 /// The most decisions that a requester caches. Entries that the same rules cover share one.
 const KNOWN_MAX: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) struct Decider {
     commit: Option<CommitNo>,
     /// The decision that was made last.
     last: Option<Decided>,
-    normal: NormalDn,
+    names: Siblings,
     text: String,
     case: Vec<bool>,
     /// The work of conditions since [`take_work`](Self::take_work).
@@ -76,7 +76,7 @@ impl Decider {
             requester,
             commit,
             last: None,
-            normal: NormalDn::new(),
+            names: Siblings::default(),
             text: String::new(),
             case: Vec::new(),
             work: 0,
@@ -141,21 +141,20 @@ impl Decider {
             return Ok(None);
         };
         self.text.push_str(rdn);
-        let mut are_alike = None;
         if let Some(superior) = superior {
-            if self.normal.parse(schema, superior.dn.as_bytes()).is_err() {
-                return Ok(None);
-            }
-            let mut tests = grants.rules.iter().filter_map(|rule| rule.entries.as_ref());
-            let is_alone = is_own
-                || !grants.conditions.is_empty()
-                || tests.any(|test| test.tells_children_apart(&self.normal));
-            are_alike = (!is_alone).then_some(superior.id);
             self.text.push(',');
             self.text.push_str(&superior.dn);
         }
-        if self.normal.parse(schema, self.text.as_bytes()).is_err() {
+        if self.names.read(schema, &self.text).is_err() {
             return Ok(None);
+        }
+        let mut are_alike = None;
+        if let Some(superior) = superior.filter(|_| !is_own && grants.conditions.is_empty()) {
+            let mut parent = self.names.normal().clone();
+            parent.truncate(parent.len().saturating_sub(1));
+            let mut tests = grants.rules.iter().filter_map(|rule| rule.entries.as_ref());
+            let is_alone = tests.any(|test| test.tells_children_apart(&parent));
+            are_alike = (!is_alone).then_some(superior.id);
         }
         let decided = self.decision((view, schema), id, is_own)?;
         if let (Some(commit), Some(parent)) = (self.commit, are_alike) {
@@ -164,7 +163,7 @@ impl Decider {
         Ok(Some((are_alike, decided)))
     }
 
-    /// The decision for the entry whose name is in `normal`.
+    /// The decision for the entry whose name was read last.
     fn decision<R: Evaluate>(
         &mut self,
         (view, schema): (&R, &Schema),
@@ -172,7 +171,7 @@ impl Decider {
         is_own: bool,
     ) -> Result<Arc<EntryGrants>> {
         let grants = self.requester.grants();
-        let dn = &self.normal;
+        let dn = self.names.normal();
         let asked = Asked {
             view,
             schema,

@@ -87,20 +87,20 @@ impl Set {
         })
     }
 
-    /// Whether there is something in it, for an entry and for who asks, whose name is `user`. What that takes is added
-    /// to `work`.
+    /// Whether there is something in it, for an entry with the text of its DN and for who asks, whose name is `user`.
+    /// What that takes is added to `work`.
     pub(super) fn is_met<R: Evaluate>(
         &self,
         reading: (&R, &Schema, &State),
-        asked: Option<&Asked<'_, R>>,
+        asked: Option<(&Asked<'_, R>, &str)>,
         user: &str,
         work: &mut u64,
     ) -> Result<bool> {
         let mut asking = Asking {
             reading,
-            asked,
+            asked: asked.map(|(asked, _)| asked),
             user,
-            this: asked.map(|asked| asked.dn.to_text()).unwrap_or_default(),
+            this: asked.map_or("", |(_, text)| text),
             values_left: VALUES_MAX,
             work: 0,
         };
@@ -140,7 +140,8 @@ struct Asking<'a, R: Evaluate> {
     /// The entry; none for an expression that does not ask for it.
     asked: Option<&'a Asked<'a, R>>,
     user: &'a str,
-    this: String,
+    /// The text of its DN.
+    this: &'a str,
     values_left: usize,
     work: u64,
 }
@@ -208,14 +209,14 @@ impl<R: Evaluate> Asking<'_, R> {
         steps: &[Step],
     ) -> std::result::Result<Texts, Stop> {
         let mut texts = match origin {
-            OriginOf::This => Texts::from([self.this.clone().into_bytes()]),
+            OriginOf::This => Texts::from([self.this.as_bytes().to_vec()]),
             // Who is anonymous has no name.
             OriginOf::User if self.user.is_empty() => Texts::new(),
             OriginOf::User => Texts::from([self.user.as_bytes().to_vec()]),
             OriginOf::Text(Text::Constant(text)) => Texts::from([text.clone().into_bytes()]),
             OriginOf::Text(Text::Expanded(text, written)) => {
                 // What the name does not have is no text.
-                let text = text.fill(&self.this, *written);
+                let text = text.fill(self.this, *written);
                 text.into_iter().map(String::into_bytes).collect()
             }
             OriginOf::Set(set) => self.set(set)?,

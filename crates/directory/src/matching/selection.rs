@@ -522,6 +522,7 @@ impl<'s> Sender<'s> {
         begin: impl FnOnce(&[u8]) -> E,
     ) -> Result<()> {
         self.dn.clear();
+        self.dn.reserve(candidate.dn_bytes());
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
         if selection.is_shaped() {
