@@ -64,6 +64,39 @@ fn step<E: Engine>(search: &mut Search<E>) -> (Vec<String>, Option<ResultCode>) 
 }
 
 #[test]
+fn what_was_decided_for_the_children_of_an_entry_ends_with_its_name() {
+    const HIDDEN: &str = "ou=hidden,dc=example,dc=com";
+    let directory = directory();
+    let hide = Rule::to(What::entries(DnScope::Children, HIDDEN)).by(Who::Anyone, Rights::NONE);
+    set(&directory, [hide, users_read()]);
+    // All searches share what is known of who asks.
+    let who = directory.requester(user(&directory, CARL));
+    let count = || {
+        let filter = filter_text::parse("(|(uid=anne)(uid=bert))").unwrap();
+        let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
+        let snapshot = directory.snapshot().unwrap();
+        let mut search = Search::new(snapshot, &who, &request, SearchOptions::default());
+        let mut count = 0;
+        loop {
+            let (more, ended) = step(&mut search);
+            count += more.len();
+            match ended {
+                None => {}
+                Some(code) => {
+                    assert_eq!(code, ResultCode::Success);
+                    break count;
+                }
+            }
+        }
+    };
+    assert_eq!([count(), count()], [2, 2]);
+    succeed(&directory, rename(PEOPLE, "ou=hidden", false, None));
+    assert_eq!([count(), count()], [0, 0]);
+    succeed(&directory, rename(HIDDEN, "ou=People", false, None));
+    assert_eq!([count(), count()], [2, 2]);
+}
+
+#[test]
 fn searches_under_way_heed_new_rules() {
     let directory = directory();
     let anne = user(&directory, ANNE);
