@@ -189,8 +189,8 @@ impl PasswordChange {
         }
     }
 
-    /// What is asked of the new value, in clear text or stored, and whether it is so. Who does not know the old password
-    /// is not to be told, as [`check_new`](Self::check_new) says.
+    /// What is asked of the new value, in clear text or stored, and whether it is so. Who does not know the old
+    /// password is not to be told, as [`check_new`](Self::check_new) says.
     #[must_use]
     pub fn details(&self, given: &[u8], hasher: &dyn PasswordHasher) -> PasswordValidationDetails {
         let policy = &self.policy;

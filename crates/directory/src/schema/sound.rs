@@ -26,8 +26,8 @@ pub struct SoundPattern {
 }
 
 impl SoundPattern {
-    /// Prepares an assertion; none where the words of values of this rule do not sound, or the assertion has none: it is
-    /// one of equality then.
+    /// Prepares an assertion; none where the words of values of this rule do not sound, or the assertion has none: it
+    /// is one of equality then.
     ///
     /// # Errors
     /// When the value is not of the assertion syntax: the filter item is then Undefined.

@@ -20,7 +20,8 @@ impl<E: Engine> Directory<E> {
     /// Has the rule make what it makes of the entries that are there; answers of how many.
     ///
     /// # Errors
-    /// When the engine fails, the template or the entry below which others are made is not there, or one cannot be made.
+    /// When the engine fails, the template or the entry below which others are made is not there, or one cannot be
+    /// made.
     pub fn make_managed(&self, rule: &ManagedRule) -> Result<usize> {
         for needed in [&rule.template, &rule.below] {
             let found = find(self.waiting_snapshot()?, (needed, "(objectClass=*)"), 1)?;

@@ -44,6 +44,7 @@ mod root;
 mod rules;
 mod schema;
 mod search;
+mod several_providers;
 mod stores;
 mod subentries;
 mod synchronisation;

@@ -1,6 +1,6 @@
 //! `managed`: an entry that a filter is true of has another one made of it, as the managed entries of 389 Directory
-//! Server are, mostly a group of its own. What is made says in its mepManagedBy of which entry, and that one names it in
-//! mepManagedEntry. The two belong together while both say so.
+//! Server are, mostly a group of its own. What is made says in its mepManagedBy of which entry, and that one names it
+//! in mepManagedEntry. The two belong together while both say so.
 //!
 //! That names follow entries that are renamed is the business of referential integrity, which comes with this rule.
 
