@@ -179,7 +179,8 @@ impl MappedPages {
     }
 
     /// The bytes of the file from a place on.
-    #[inline]
+    // In the way of every entry that is read.
+    #[inline(always)]
     fn record_at(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         let end = at.offset().saturating_add(bytes as u64);
         let limit = self.pages * PAGE_BYTES as u64;
@@ -281,7 +282,7 @@ impl ReadPages for MappedPages {
         self.records.as_deref()?.pointer(leaf, slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         match self
             .records
