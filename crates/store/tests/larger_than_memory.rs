@@ -4,6 +4,8 @@
 //!
 //! A disk that was told to read nothing ahead, or a file system that keeps all in memory, has nothing to tell.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::ops::Bound;
 use std::path::Path;
