@@ -85,7 +85,7 @@ pub use index_change::IndexStatus;
 pub use index_definition::IndexDefinition;
 pub use operational::EntryVersion;
 pub use options::Options;
-pub use outcome::{AwaitedChange, Outcome, Settlement};
+pub use outcome::{AgreementNo, AwaitedChange, Outcome, Settlement};
 pub use password_policy::{
     AccountChange, BindFailure, BindVerdict, PasswordChange,
     read_values as read_password_policy_values,

@@ -1,6 +1,6 @@
 //! How an operation ended: what becomes the LDAPResult of its response.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 
 use sapwood_ldap::controls::PasswordPolicyError;
 use sapwood_ldap::result::{RESULT_TEXT_BYTES_MAX, ResultCode, near_superior, shortened_to};
@@ -32,9 +32,25 @@ pub struct Outcome {
     /// Of a tree delete that takes more than one commit: so many entries were deleted, and the same request deletes
     /// more of them. Its target is still there.
     pub unfinished: Option<NonZeroU32>,
-    /// Of an update of what is copied from another server, which is to be forwarded there: the number of the agreement.
-    /// The code is [`ResultCode::Referral`].
-    pub forwards_to: Option<u16>,
+    /// Of an update of what is copied from another server, which is to be forwarded there. The code is
+    /// [`ResultCode::Referral`].
+    pub forwards_to: Option<AgreementNo>,
+}
+
+/// The number of an agreement (rid), so that no outcome is larger for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgreementNo(NonZeroU16);
+
+impl AgreementNo {
+    /// That of an agreement.
+    pub(crate) fn new(rid: u16) -> AgreementNo {
+        AgreementNo(NonZeroU16::MIN.saturating_add(rid))
+    }
+
+    /// The rid.
+    pub fn rid(self) -> u16 {
+        self.0.get() - 1
+    }
 }
 
 /// What the end of a transaction says of its updates (RFC 5805 §2.3), which are told apart by their message ids.

@@ -434,7 +434,7 @@ impl<R: Recipient> Gathered<R> {
     fn forwarded(&mut self, outcomes: &[Outcome]) -> ForwardedUpdates {
         let mut forwarded = ForwardedUpdates::new();
         for (at, outcome) in outcomes.iter().enumerate() {
-            if let Some(rid) = outcome.forwards_to
+            if let Some(agreement) = outcome.forwards_to
                 && let Some(Update { requester, request }) = self.updates.get_mut(at)
                 && let (UpdateRequest::Message(message), Identity::User { dn, .. }) =
                     (request, requester.identity())
@@ -442,7 +442,7 @@ impl<R: Recipient> Gathered<R> {
                 let what = Forwardable {
                     message: std::mem::take(message),
                     dn: dn.clone(),
-                    rid,
+                    rid: agreement.rid(),
                     refusal: outcome.clone(),
                 };
                 forwarded.insert(at, what);

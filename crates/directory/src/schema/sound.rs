@@ -136,7 +136,7 @@ impl Word<'_> {
             let mut own = self.letters.iter().copied();
             with.chars().all(|c| own.next() == Some(c))
         };
-        let first = usize::from(silent.iter().any(|with| begins(&with)));
+        let first = usize::from(silent.iter().any(begins));
         let mut place = first;
         while let Some(&letter) = self.letters.get(place) {
             let (before, after) = (self.at(place.checked_sub(1)), self.at(Some(place + 1)));

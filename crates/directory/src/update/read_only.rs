@@ -8,7 +8,7 @@ use super::Run;
 use super::rules::Origin;
 use crate::config::Agreement;
 use crate::engine::Write;
-use crate::outcome::{Outcome, Stop};
+use crate::outcome::{AgreementNo, Outcome, Stop};
 use crate::schema::NormalDn;
 
 impl<T: Write> Run<'_, T> {
@@ -56,7 +56,7 @@ impl<T: Write> Run<'_, T> {
         let outcome = Outcome::new(ResultCode::Referral, diagnostic);
         Err(Outcome {
             referrals: Some(urls.into()),
-            forwards_to: agreement.forwards.then_some(agreement.rid),
+            forwards_to: (agreement.forwards).then(|| AgreementNo::new(agreement.rid)),
             ..outcome
         }
         .into())
