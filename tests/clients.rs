@@ -729,6 +729,60 @@ fn programs_of_the_jndi_tutorial() {
     assert!(succeeded(java.output().unwrap()).contains("all is well"));
 }
 
+/// Name forms and structure rules are added by ldapmodify, and hold for adds, renames and imports.
+#[test]
+fn entries_are_named_and_placed_as_rules_say() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let admin = (ADMIN, PASSWORD);
+    let run = |tool, args: &[&str], input: &str| {
+        ldap_util(tool, &server, Transport::Ldap, admin, args, input)
+    };
+    let rules = "dn: cn=Subschema\nchangetype: modify\nadd: nameForms\n\
+        nameForms: ( 1.2.3.1 NAME 'domainForm' OC domain MUST dc )\n\
+        nameForms: ( 1.2.3.2 NAME 'personForm' OC person MUST cn )\n-\nadd: dITStructureRules\n\
+        dITStructureRules: ( 1 FORM domainForm )\ndITStructureRules: ( 2 FORM personForm SUP 1 )\n";
+    expect(run("ldapmodify", &[], rules), 0, "");
+    let shown = [
+        "-LLL",
+        "-b",
+        "cn=Subschema",
+        "-s",
+        "base",
+        "dITStructureRules",
+    ];
+    expect(
+        run("ldapsearch", &shown, ""),
+        0,
+        "( 2 FORM personForm SUP 1 )",
+    );
+    let domain = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n");
+    let person = |dn: &str| format!("dn: {dn}\nobjectClass: person\ncn: ann\nsn: x\n\n");
+    let ann = format!("cn=ann,{SUFFIX}");
+    expect(run("ldapadd", &[], &(domain + &person(&ann))), 0, "");
+    let asked = ["-LLL", "-b", &ann, "governingStructureRule"];
+    expect(
+        run("ldapsearch", &asked, ""),
+        0,
+        "governingStructureRule: 2",
+    );
+    // LDAP_NAMING_VIOLATION.
+    let other = person(&format!("sn=x,{SUFFIX}"));
+    expect(run("ldapadd", &[], &other), 64, "named by cn (personForm)");
+    let below = person(&format!("cn=ann,{ann}"));
+    expect(
+        run("ldapadd", &[], &below),
+        64,
+        "its structure rules are 2 (below 1)",
+    );
+    server.stop();
+    let file = folder.name_beside("more.ldif");
+    std::fs::write(&file, other + &below).unwrap();
+    let imported = folder.sapwood("import", &[&file]);
+    let said = text(&imported.stdout) + &text(&imported.stderr);
+    assert!(said.contains("0 entries added, 2 rejected"), "{said}");
+}
+
 /// What a subentry holds is found and shown at each entry of its subtree, and an export holds it once.
 #[test]
 fn collective_attributes_are_seen_by_ldapsearch() {

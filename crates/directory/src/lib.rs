@@ -49,6 +49,7 @@ mod sources;
 mod stamp;
 mod state;
 mod steps;
+mod structure;
 mod subtree;
 mod synthetic;
 mod target;

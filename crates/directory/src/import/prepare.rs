@@ -463,6 +463,7 @@ impl<'w, E: Engine> Worker<'w, E> {
         let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = parsed.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+            schema.check_name_form(class, rdn)?;
         }
         // If the source brings none at all, they are made when the entry has its place.
         let brings_operational = draft.has_operational(schema);

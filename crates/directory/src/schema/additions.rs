@@ -7,10 +7,14 @@
 //! macro <name> <OID>
 //! attributeTypes ( <description> )
 //! objectClasses ( <description> )
+//! dITContentRules ( <description> )
+//! nameForms ( <description> )
+//! dITStructureRules ( <description> )
 //! ```
 //!
 //! An entry is one below `cn=schema,cn=config`; what comes before the first one is of `cn=schema,cn=config` itself.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use sapwood_ldap::schema::{Definition, Macros};
@@ -28,21 +32,33 @@ pub(crate) const ADDITIONS_BYTES_MAX: usize = 64 << 20;
 const NAME_BYTES_MAX: usize = 100;
 
 /// What an attribute of the subschema subentry defines, as far as it can be added to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     AttributeTypes,
     ObjectClasses,
+    ContentRules,
+    NameForms,
+    StructureRules,
 }
 
 impl Kind {
-    /// Both.
-    pub(crate) const ALL: [Kind; 2] = [Kind::AttributeTypes, Kind::ObjectClasses];
+    /// All of them.
+    pub(crate) const ALL: [Kind; 5] = [
+        Kind::AttributeTypes,
+        Kind::ObjectClasses,
+        Kind::ContentRules,
+        Kind::NameForms,
+        Kind::StructureRules,
+    ];
 
     /// The attribute of the subschema subentry.
     pub(crate) fn attribute(self) -> &'static str {
         match self {
             Kind::AttributeTypes => "attributeTypes",
             Kind::ObjectClasses => "objectClasses",
+            Kind::ContentRules => "dITContentRules",
+            Kind::NameForms => "nameForms",
+            Kind::StructureRules => "dITStructureRules",
         }
     }
 
@@ -51,6 +67,10 @@ impl Kind {
         match self {
             Kind::AttributeTypes => "olcAttributeTypes",
             Kind::ObjectClasses => "olcObjectClasses",
+            Kind::ContentRules => "olcDitContentRules",
+            // OpenLDAP has neither.
+            Kind::NameForms => "sapwoodNameForms",
+            Kind::StructureRules => "sapwoodDitStructureRules",
         }
     }
 
@@ -59,17 +79,23 @@ impl Kind {
         match definition {
             Definition::AttributeType(_) => Some(Kind::AttributeTypes),
             Definition::ObjectClass(_) => Some(Kind::ObjectClasses),
+            Definition::ContentRule(_) => Some(Kind::ContentRules),
+            Definition::NameForm(_) => Some(Kind::NameForms),
+            Definition::StructureRule(_) => Some(Kind::StructureRules),
             _ => None,
         }
     }
 }
 
-/// The OID of a definition.
-pub(crate) fn oid_of(definition: &Definition) -> &str {
+/// The OID of a definition, of a content rule that of its class, or the number of a structure rule.
+pub(crate) fn oid_of(definition: &Definition) -> Cow<'_, str> {
     match definition {
-        Definition::AttributeType(known) => &known.oid,
-        Definition::ObjectClass(known) => &known.oid,
-        _ => "",
+        Definition::AttributeType(known) => known.oid.as_str().into(),
+        Definition::ObjectClass(known) => known.oid.as_str().into(),
+        Definition::ContentRule(known) => known.oid.as_str().into(),
+        Definition::NameForm(known) => known.oid.as_str().into(),
+        Definition::StructureRule(known) => known.id.to_string().into(),
+        _ => "".into(),
     }
 }
 
@@ -87,7 +113,7 @@ pub(crate) struct SchemaEntry {
     pub(crate) name: String,
     /// Names that stand for OIDs.
     pub(crate) macros: Vec<(String, String)>,
-    /// Attribute types and object classes; no macros are left in them.
+    /// Definitions of all kinds; no macros are left in them.
     pub(crate) definitions: Vec<Definition>,
 }
 
@@ -231,6 +257,9 @@ impl Schema {
         match kind {
             Kind::AttributeTypes => self.content.base.has_type(oid),
             Kind::ObjectClasses => self.content.base.has_class(oid),
+            Kind::ContentRules | Kind::NameForms | Kind::StructureRules => {
+                self.content.base.has_rule(kind, oid)
+            }
         }
     }
 
@@ -242,7 +271,7 @@ impl Schema {
     /// The definitions of the program that none of these additions takes the place of.
     pub(crate) fn built_in(&self, kind: Kind, additions: &Additions) -> Vec<Definition> {
         let mut all = self.content.base.definitions(kind);
-        all.retain(|known| additions.find(kind, oid_of(known)).is_none());
+        all.retain(|known| additions.find(kind, &oid_of(known)).is_none());
         all
     }
 

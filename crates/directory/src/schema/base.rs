@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::Definition;
 
-use super::additions::{self, Additions, Kind};
+use super::additions::{self, Additions, Kind, oid_of};
+use super::governing::Governing;
 use super::load::{
     Defined, SchemaError, attribute_of, link_classes, link_types, name_table, replace_built_in,
     well_known,
@@ -21,6 +22,8 @@ use super::{
 pub(super) struct Base {
     types: Vec<Defined<language::AttributeType>>,
     classes: Vec<Defined<language::ObjectClass>>,
+    /// Content rules, name forms and structure rules.
+    rules: Vec<Defined<Definition>>,
     options: Vec<String>,
     numbers: Mutex<Numbers>,
     /// The last schema that was made, as long as somebody has it.
@@ -40,11 +43,13 @@ impl Base {
     pub(super) fn new(
         types: Vec<Defined<language::AttributeType>>,
         classes: Vec<Defined<language::ObjectClass>>,
+        rules: Vec<Defined<Definition>>,
         options: Vec<String>,
     ) -> Arc<Base> {
         Arc::new(Base {
             types,
             classes,
+            rules,
             options,
             numbers: Mutex::default(),
             made: Mutex::default(),
@@ -64,6 +69,9 @@ impl Base {
             Definition::ObjectClass(known) => Some(known),
             _ => None,
         });
+        let more_rules = additions::defined(&additions, |definition| {
+            is_governing(definition).then_some(definition)
+        });
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let types = numbered(&self.types, more_types, &mut numbers.types, |definition| {
             &definition.oid
@@ -82,6 +90,11 @@ impl Base {
         let class_names = name_table(&classes, |definition| (&definition.oid, &definition.names))?;
         let types = link_types(types, &type_names)?;
         let classes = link_classes(classes, &class_names, &type_names)?;
+        let mut rules = self.rules.clone();
+        rules.iter_mut().for_each(|known| known.built_in = true);
+        rules.extend(more_rules);
+        let rules = each_once(rules)?;
+        let governing = Governing::new(&rules, (&type_names, &class_names), &classes)?;
         let well_known = well_known(&type_names, &class_names)?;
         let operational = OperationalAttribute::resolve(|oid| attribute_of(&type_names, oid))?;
         Ok(Schema {
@@ -90,6 +103,7 @@ impl Base {
                 classes,
                 type_names,
                 class_names,
+                governing,
                 options: self.options.clone(),
                 well_known,
                 operational,
@@ -111,6 +125,11 @@ impl Base {
                 let classes = self.classes.iter().map(|known| known.definition.clone());
                 classes.map(Definition::ObjectClass).collect()
             }
+            Kind::ContentRules | Kind::NameForms | Kind::StructureRules => {
+                let rules = self.rules.iter().map(|known| &known.definition);
+                let rules = rules.filter(|known| Kind::of(known) == Some(kind));
+                rules.cloned().collect()
+            }
         }
     }
 
@@ -125,7 +144,10 @@ impl Base {
                 let mut classes = self.classes.iter();
                 classes.any(|known| known.built_in && known.definition == *definition)
             }
-            _ => false,
+            _ => {
+                let mut rules = self.rules.iter();
+                rules.any(|known| known.built_in && known.definition == *definition)
+            }
         }
     }
 
@@ -135,11 +157,54 @@ impl Base {
         types.any(|known| known.definition.oid.eq_ignore_ascii_case(oid))
     }
 
+    /// The same of a content rule, a name form or a structure rule.
+    pub(super) fn has_rule(&self, kind: Kind, oid: &str) -> bool {
+        self.rules.iter().any(|known| {
+            let definition = &known.definition;
+            Kind::of(definition) == Some(kind) && oid_of(definition).eq_ignore_ascii_case(oid)
+        })
+    }
+
     /// The same of a class.
     pub(super) fn has_class(&self, oid: &str) -> bool {
         let mut classes = self.classes.iter();
         classes.any(|known| known.definition.oid.eq_ignore_ascii_case(oid))
     }
+}
+
+/// Whether a definition is a content rule, a name form or a structure rule.
+pub(super) fn is_governing(definition: &Definition) -> bool {
+    matches!(
+        Kind::of(definition),
+        Some(Kind::ContentRules | Kind::NameForms | Kind::StructureRules)
+    )
+}
+
+/// Such definitions, each once: those of files and additions take the places of others.
+pub(super) fn each_once(
+    defined: Vec<Defined<Definition>>,
+) -> Result<Vec<Defined<Definition>>, SchemaError> {
+    let mut places: HashMap<(Option<Kind>, String), usize> = HashMap::new();
+    let mut kept: Vec<Defined<Definition>> = Vec::with_capacity(defined.len());
+    for next in defined {
+        let oid = oid_of(&next.definition).to_ascii_lowercase();
+        let key = (Kind::of(&next.definition), oid);
+        match places.get(&key) {
+            None => {
+                places.insert(key, kept.len());
+                kept.push(next);
+            }
+            Some(place) if kept[*place].built_in && !next.built_in => kept[*place] = next,
+            Some(place) => {
+                return Err(SchemaError::Duplicate {
+                    at: next.at,
+                    name: key.1,
+                    first: kept[*place].at.clone(),
+                });
+            }
+        }
+    }
+    Ok(kept)
 }
 
 /// Definitions in the order of their numbers.

@@ -101,7 +101,8 @@ impl Schema {
             self.check_allowed(attribute.attribute_type, &classes, structural_class, mode)?;
             self.check_values(attribute)?;
         }
-        self.check_required(entry, &classes)?;
+        let present = self.check_required(entry, &classes)?;
+        self.check_content_rule(structural_class, &classes, &present)?;
         Ok(CheckedEntry {
             structural_class,
             classes,
@@ -228,7 +229,7 @@ impl Schema {
                 || class.may().contains(attribute)
                 || class.id() == self.well_known().extensible_object
         });
-        if allowed {
+        if allowed || self.content_rule_allows(structural_class, attribute) {
             return Ok(());
         }
         Err(Violation::class(format!(
@@ -299,7 +300,7 @@ impl Schema {
         &self,
         entry: &[AttributeValues<'_>],
         classes: &[ObjectClassId],
-    ) -> Result<(), Violation> {
+    ) -> Result<TypeSet, Violation> {
         let mut present = TypeSet::default();
         for attribute in entry {
             present.insert(attribute.attribute_type);
@@ -315,7 +316,7 @@ impl Schema {
                 }
             }
         }
-        Ok(())
+        Ok(present)
     }
 
     /// Checks the values of one attribute on their own: syntax, single value, duplicates.

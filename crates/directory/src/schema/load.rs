@@ -9,7 +9,7 @@ use sapwood_ldap::ldif::{Block, Body, Options};
 use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::{AttributeUsage, Definition, Macros, ObjectClassKind};
 
-use super::base::{Base, gone_type};
+use super::base::{Base, each_once, gone_type, is_governing};
 use super::lookup::NameTable;
 use super::operational::OperationalAttribute;
 use super::options::can_be_registered;
@@ -133,6 +133,8 @@ pub enum SchemaError {
 pub struct SchemaBuilder {
     types: Vec<Defined<language::AttributeType>>,
     classes: Vec<Defined<language::ObjectClass>>,
+    /// Content rules, name forms and structure rules.
+    rules: Vec<Defined<Definition>>,
     macros: Macros,
     options: Vec<String>,
 }
@@ -185,9 +187,9 @@ impl SchemaBuilder {
     }
 
     /// Adds the definitions of a file: `attributetype ( ... )` directives as in OpenLDAP's `.schema` files, or LDIF
-    /// with values of attributeTypes and objectClasses (also olcAttributeTypes and olcObjectClasses). `file` is its
-    /// name, for messages. What the file says of matching rules, syntaxes, name forms and rules of content and
-    /// structure is read past: the former are built in.
+    /// with values of attributeTypes and objectClasses (also olcAttributeTypes and olcObjectClasses), and of name forms
+    /// and rules of content and structure. `file` is its name, for messages. What the file says of matching rules and
+    /// syntaxes is read past: they are built in.
     ///
     /// # Errors
     /// When the text does not parse, or is longer than [`SCHEMA_FILE_BYTES_MAX`](language::SCHEMA_FILE_BYTES_MAX).
@@ -346,6 +348,12 @@ impl SchemaBuilder {
                 built_in,
                 is_gone: false,
             }),
+            definition if is_governing(&definition) => self.rules.push(Defined {
+                definition,
+                at,
+                built_in,
+                is_gone: false,
+            }),
             _ => {}
         }
     }
@@ -357,7 +365,8 @@ impl SchemaBuilder {
     pub fn build(self) -> Result<Schema, SchemaError> {
         let types = replace_built_in(self.types, &|definition| &definition.oid)?;
         let classes = replace_built_in(self.classes, &|definition| &definition.oid)?;
-        Base::new(types, classes, self.options).schema(Arc::default())
+        let rules = each_once(self.rules)?;
+        Base::new(types, classes, rules, self.options).schema(Arc::default())
     }
 
     /// A builder without definitions.
@@ -365,6 +374,7 @@ impl SchemaBuilder {
         SchemaBuilder {
             types: Vec::new(),
             classes: Vec::new(),
+            rules: Vec::new(),
             macros: Macros::default(),
             options: Vec::new(),
         }
@@ -376,7 +386,8 @@ impl SchemaBuilder {
         let types = types.map(|known| Definition::AttributeType(known.definition));
         let classes = self.classes.drain(..);
         let classes = classes.map(|known| Definition::ObjectClass(known.definition));
-        types.chain(classes).collect()
+        let rules = self.rules.drain(..).map(|known| known.definition);
+        types.chain(classes).chain(rules).collect()
     }
 }
 

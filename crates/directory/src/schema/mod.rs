@@ -13,6 +13,7 @@ mod assertion;
 mod base;
 mod check;
 mod class;
+mod governing;
 mod load;
 mod lookup;
 mod name;
@@ -35,6 +36,7 @@ use sapwood_ldap::attribute::is_numeric_oid;
 pub use assertion::{Assertion, SubstringPattern};
 pub use check::{AttributeValues, CheckMode, CheckedEntry, Violation};
 pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
+pub(crate) use governing::Governed;
 pub use load::{SchemaBuilder, SchemaError, Source};
 pub(crate) use name::Siblings;
 pub use name::{InvalidName, NormalDn};
@@ -65,6 +67,8 @@ struct Content {
     classes: Vec<ObjectClass>,
     type_names: NameTable,
     class_names: NameTable,
+    /// Content rules, name forms and structure rules.
+    governing: governing::Governing,
     /// The attribute options that are registered.
     options: Vec<String>,
     well_known: WellKnown,

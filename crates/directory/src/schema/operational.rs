@@ -207,7 +207,7 @@ operational_attributes! {
 
     // The schema (RFC 4512 §4.2).
     GoverningStructureRule: "2.5.21.10", "governingStructureRule", equal!("integerMatch" "27"), One, DIRECTORY,
-        Directory, Synthetic;
+        Directory, Computed;
     ObjectClasses: "2.5.21.6", "objectClasses", described!("37"), Many, DIRECTORY, Clients, Synthetic;
     AttributeTypes: "2.5.21.5", "attributeTypes", described!("3"), Many, DIRECTORY, Clients, Synthetic;
     MatchingRules: "2.5.21.4", "matchingRules", described!("30"), Many, DIRECTORY, Clients, Synthetic;
@@ -253,7 +253,7 @@ impl OperationalAttribute {
         OperationalAttribute::of_sources(&[Source::Changed]);
 
     /// Those that are computed when they are read.
-    pub(crate) const COMPUTED: [OperationalAttribute; 13] =
+    pub(crate) const COMPUTED: [OperationalAttribute; 14] =
         OperationalAttribute::of_sources(&[Source::Computed]);
 
     /// The `N` attributes whose values come from these sources.

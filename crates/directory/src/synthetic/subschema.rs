@@ -1,6 +1,7 @@
 //! The subschema subentry (RFC 4512 §4.2): the schema as clients discover it.
 
 use super::{Content, Definition, Follows, Server};
+use crate::schema::additions::Kind;
 
 pub(super) const CONTEXT: Definition = Definition {
     // Of one RDN, of type cn.
@@ -32,6 +33,9 @@ fn make(server: &Server<'_>) -> Vec<Vec<Content>> {
         ("subtreeSpecification", one("{ }")),
         ("attributeTypes", schema.attribute_type_values().collect()),
         ("objectClasses", schema.object_class_values().collect()),
+        ("dITContentRules", schema.governing_values(Kind::ContentRules)),
+        ("nameForms", schema.governing_values(Kind::NameForms)),
+        ("dITStructureRules", schema.governing_values(Kind::StructureRules)),
         ("matchingRules", schema.matching_rule_values().collect()),
         (
             "matchingRuleUse",

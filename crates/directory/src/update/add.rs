@@ -82,6 +82,7 @@ impl<T: Write> Run<'_, T> {
         let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = name.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+            schema.check_name_form(class, rdn)?;
         }
         if let Some(hasher) = &self.options.passwords {
             draft.check_passwords(schema, &**hasher)?;

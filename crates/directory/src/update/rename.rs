@@ -182,6 +182,7 @@ impl<T: Write> Run<'_, T> {
         self.ask_rules(&mut draft, Touched::default(), (id, parent), Some(old))?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
+        schema.check_name_form(draft.structural_class(schema)?, new_rdn)?;
         if self.keeps_values_apart() {
             let change = RegisterChange {
                 csn: drawn.csn,

@@ -55,6 +55,7 @@ virtual_attributes! {
     PwdLastSuccess pwd_last_success
     PwdAccountTmpLockoutEnd pwd_account_tmp_lockout_end
     CollectiveAttributeSubentries collective_attribute_subentries
+    GoverningStructureRule governing_structure_rule
 }
 
 /// Bytes of a time with microseconds and what is around a value.

@@ -23,6 +23,7 @@ mod dynlist;
 mod engine;
 mod filter_model;
 mod given_numbers;
+mod governing;
 mod import;
 mod in_chain;
 mod indexes;

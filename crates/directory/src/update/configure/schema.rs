@@ -222,8 +222,8 @@ impl<T: Write> Run<'_, T> {
             return Ok(Attribute::Change);
         }
         let diagnostic = format!(
-            "{name} cannot be changed: attribute types and object classes can be added to the schema; syntaxes and \
-             matching rules are built in"
+            "{name} cannot be changed: attribute types, object classes, name forms, and rules of content and structure \
+             can be added to the schema; syntaxes and matching rules are built in"
         );
         Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic))
     }
@@ -542,7 +542,7 @@ impl Editor<'_> {
         let (number, text) = ordered(value);
         let definition = self.parse(text)?;
         let oid = oid_of(&definition);
-        if let Some((entry, _)) = self.additions.find(self.kind, oid) {
+        if let Some((entry, _)) = self.additions.find(self.kind, &oid) {
             let why = match self.additions.entries[entry].name.as_str() {
                 "" => format!("{oid} is defined already"),
                 name => format!("{oid} is defined already, in cn={name},{SCHEMA}"),
@@ -588,7 +588,7 @@ impl Editor<'_> {
             return Ok(());
         }
         let definition = self.parse(text)?;
-        let found = self.additions.find(self.kind, oid_of(&definition));
+        let found = self.additions.find(self.kind, &oid_of(&definition));
         match found.filter(|(entry, _)| self.scope.has(*entry)) {
             Some(found) if number.is_some() && by_number != Some(found) => Err(missing()),
             Some((entry, place)) => {
@@ -597,7 +597,7 @@ impl Editor<'_> {
             }
             None => {
                 let is_same =
-                    |known: &&Definition| oid_of(known).eq_ignore_ascii_case(oid_of(&definition));
+                    |known: &&Definition| oid_of(known).eq_ignore_ascii_case(&oid_of(&definition));
                 match built_in.iter().find(is_same) {
                     Some(known) => Err(self.is_built_in(known)),
                     None => Err(missing()),
@@ -621,21 +621,21 @@ impl Editor<'_> {
             wanted.any(|known| oid_of(known).eq_ignore_ascii_case(oid))
         };
         let built_in = self.built_in();
-        if let Some(kept) = built_in.iter().find(|known| !has(oid_of(known))) {
+        if let Some(kept) = built_in.iter().find(|known| !has(&oid_of(known))) {
             return Err(self.is_built_in(kept));
         }
         let (kind, scope) = (self.kind, self.scope);
         for (at, entry) in self.additions.entries.iter_mut().enumerate() {
             if scope.has(at) {
                 // Of an entry's own definitions the new ones take the place, in their order.
-                let stays = |known: &Definition| scope == Scope::Subschema && has(oid_of(known));
+                let stays = |known: &Definition| scope == Scope::Subschema && has(&oid_of(known));
                 entry
                     .definitions
                     .retain(|known| Kind::of(known) != Some(kind) || stays(known));
             }
         }
         for definition in wanted {
-            match self.additions.find(kind, oid_of(&definition)) {
+            match self.additions.find(kind, &oid_of(&definition)) {
                 Some((entry, place)) if scope.has(entry) => {
                     let known = &mut self.additions.entries[entry].definitions[place];
                     if scope != Scope::Subschema {

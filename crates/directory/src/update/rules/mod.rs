@@ -28,6 +28,7 @@ use self::member_of::MemberOf;
 use self::numbers::Numbers;
 use self::password_policy::PasswordRule;
 use self::refint::Refint;
+use self::structure::Structure;
 use self::unique::Unique;
 use self::value_sort::ValueSort;
 use super::draft::Draft;
@@ -215,6 +216,7 @@ rules! {
     Automember automember
     Linked linked
     Managed managed
+    Structure structure
     PasswordRule password_policy
     ComingSchema coming_schema
     #[cfg(test)] Probe probe
@@ -413,6 +415,8 @@ impl RuleSet {
             rules => Some(Managed::new(schema, state, rules).map(AnyRule::Managed)),
         };
         let made = made.chain(following).chain(managed);
+        let structure = schema.has_structure_rules();
+        let made = made.chain(structure.then_some(Ok(AnyRule::Structure(Structure))));
         let passwords = state.settings.password_policy.is_some();
         let passwords = passwords.then_some(Ok(AnyRule::PasswordRule(PasswordRule)));
         let made = made.chain(passwords);
