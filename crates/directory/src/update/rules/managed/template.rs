@@ -130,12 +130,12 @@ impl Template {
             None => Ok(Vec::new()),
         };
         let (rdn, fixed, mapped) = (of(RDN)?, of(FIXED)?, of(MAPPED)?);
-        Ok(Template::of(schema, (&rdn, &fixed, &mapped)))
+        Ok(Template::of(schema, [&rdn, &fixed, &mapped]))
     }
 
     fn of(
         schema: &Schema,
-        (rdn, fixed, mapped): (&[Vec<u8>], &[Vec<u8>], &[Vec<u8>]),
+        [rdn, fixed, mapped]: [&[Vec<u8>]; 3],
     ) -> std::result::Result<Template, String> {
         if fixed.len() + mapped.len() > LINES_MAX {
             return Err(format!("{LINES_MAX} attributes at most"));
