@@ -219,7 +219,7 @@ impl Governing {
                 let mut names = form.names.iter().chain([&form.oid]);
                 names.any(|name| name.eq_ignore_ascii_case(&rule.form))
             };
-            let form = forms.iter().find(|(form, _)| is_named(*form));
+            let form = forms.iter().find(|(form, _)| is_named(form));
             if rule.obsolete {
                 continue;
             }

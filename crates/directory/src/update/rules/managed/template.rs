@@ -318,7 +318,7 @@ mod tests {
         };
         let of = |rdn: &[&str], fixed: &[&str], mapped: &[&str]| {
             let (rdn, fixed, mapped) = (bytes(rdn), bytes(fixed), bytes(mapped));
-            Template::of(&schema, (&rdn, &fixed, &mapped)).map(drop)
+            Template::of(&schema, [&rdn, &fixed, &mapped]).map(drop)
         };
         let group = ["objectClass: posixGroup"];
         let mapped = ["cn: $uid", "gidNumber: $gidNumber"];
