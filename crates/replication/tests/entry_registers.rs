@@ -135,7 +135,7 @@ proptest! {
     /// Servers hear each other's entries, and in the end all of them.
     #[test]
     fn all_become_the_same(changes in prop::collection::vec(change(), 0..40)) {
-        let mut all = vec![Entry::new(), Entry::new(), Entry::new()];
+        let mut all = [Entry::new(), Entry::new(), Entry::new()];
         for (at, (server, change)) in changes.iter().enumerate() {
             if let Change::Hear(from) = change {
                 all[*server] = all[*server].joined(&all[*from].clone());

@@ -62,7 +62,7 @@ fn an_index_finds_what_is_found_without_it() {
         }
     }
     for _ in 0..60 {
-        let (number, value) = (random.below(40) as usize, text(&mut random));
+        let (number, value) = (random.below(40), text(&mut random));
         let kind = if random.below(2) == 0 { Add } else { Delete };
         for directory in &directories {
             // A value that is there, or not there, is refused.
