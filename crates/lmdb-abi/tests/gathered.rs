@@ -3,6 +3,8 @@
 // A C program, in Rust.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 #![allow(clippy::unwrap_used)]
+// Words of the calling program, not of a file.
+#![allow(clippy::host_endian_bytes)]
 
 mod program;
 
