@@ -333,7 +333,11 @@ impl<E: Engine> Synchronisation<E> {
             let registers = keeps_values_apart.then(|| snapshot.view());
             let known = (&existing.known, registers);
             let mut sink = Contents::new(wire, known, &mut existing.unchanged);
-            match existing.search.step(&mut sink, budget)? {
+            let step = existing.search.step(&mut sink, budget)?;
+            if let Some(error) = sink.failed() {
+                return Err(error);
+            }
+            match step {
                 Step::Done(outcome) if outcome.code == ResultCode::Success => {
                     existing.is_told = true;
                 }

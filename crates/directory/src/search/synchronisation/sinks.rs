@@ -8,6 +8,7 @@ use sapwood_replication::Vector;
 use super::{ENVELOPE_BYTES_MAX, put_info};
 use crate::changes::{Csn, registers};
 use crate::engine::Read;
+use crate::error::{Error, Result};
 use crate::matching::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use crate::operational::EntryVersion;
 
@@ -108,6 +109,8 @@ pub(super) struct Contents<'s, 'o, R> {
     /// entry's last.
     registers: Option<&'s R>,
     unchanged: &'s mut UuidSet,
+    /// Why it is not known whether the consumer lacks the next entry.
+    failed: Option<Error>,
 }
 
 impl<'s, 'o, R: Read> Contents<'s, 'o, R> {
@@ -121,22 +124,27 @@ impl<'s, 'o, R: Read> Contents<'s, 'o, R> {
             known,
             registers,
             unchanged,
+            failed: None,
         }
     }
-}
 
-impl<R: Read> Contents<'_, '_, R> {
+    /// What has kept it from telling an entry, which may not be here yet.
+    pub(super) fn failed(self) -> Option<Error> {
+        self.failed
+    }
+
     /// Whether a consumer that has the changes of the vector has the entry as it is.
-    fn is_known(&self, uuid: [u8; 16], csn: Option<Csn>) -> bool {
+    fn is_known(&self, uuid: [u8; 16], csn: Option<Csn>) -> Result<bool> {
         let Some(csn) = csn.filter(|csn| self.known.covers(*csn)) else {
-            return false;
+            return Ok(false);
         };
-        match self.registers {
+        Ok(match self.registers {
             None => true,
-            // What cannot be read is told.
-            Some(view) => registers::of(view, uuid, (Csn::default(), csn))
-                .is_ok_and(|kept| kept.are_covered_by(self.known)),
-        }
+            Some(view) => {
+                let kept = registers::of(view, uuid, (Csn::default(), csn))?;
+                kept.are_covered_by(self.known)
+            }
+        })
     }
 }
 
@@ -161,7 +169,15 @@ impl<R: Read> Sink for Contents<'_, '_, R> {
         let Some(EntryVersion { uuid, csn }) = version else {
             return Admission::Noted;
         };
-        if !self.is_known(uuid, csn) {
+        let is_known = match self.is_known(uuid, csn) {
+            Ok(is_known) => is_known,
+            Err(error) => {
+                self.failed = Some(error);
+                // It is asked about again.
+                return Admission::Room(0);
+            }
+        };
+        if !is_known {
             self.out.state(EntryState::Add, uuid);
             return Admission::Send;
         }
