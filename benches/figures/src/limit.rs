@@ -50,8 +50,8 @@ impl Drop for Limit {
     }
 }
 
-/// Writes the files of a folder to the disk and lets the system forget what it caches of them, so that whoever reads
-/// next begins cold. What somebody has mapped stays.
+/// Writes the files of a folder to the disk and lets the system forget what it caches of them, so that the next
+/// read begins cold. What somebody has mapped stays.
 ///
 /// # Errors
 /// When a file cannot be opened or synced.

@@ -383,7 +383,7 @@ impl<E: Engine> Directory<E> {
         self.shared.engine.stores()
     }
 
-    /// Whether there is less memory than data, so that whoever reads waits for the disk.
+    /// Whether there is less memory than data, so that reads wait for the disk.
     pub fn exceeds_memory(&self) -> bool {
         self.shared.engine.exceeds_memory()
     }

@@ -1,5 +1,5 @@
-//! Where data take more memory than there is, a read has its own pages come from the disk and no others, and whoever
-//! goes from page to page asks for them before: seen in what the kernel counts for this thread, with files that it was
+//! Where data take more memory than there is, a read has its own pages come from the disk and no others, and a walk
+//! from page to page asks for them before: seen in what the kernel counts for this thread, with files that it was
 //! told to forget.
 //!
 //! A disk that was told to read nothing ahead, or a file system that keeps all in memory, has nothing to tell.
@@ -109,7 +109,7 @@ fn a_read_has_its_own_pages_come_from_the_disk_and_no_others() {
 }
 
 #[test]
-fn whoever_goes_through_all_waits_for_few_pages() {
+fn a_walk_through_all_waits_for_few_pages() {
     let folder = filled();
     for name in ["in", "out"] {
         let (pages, waits) = cold(folder.path(), 0, |env| scan(env, name));

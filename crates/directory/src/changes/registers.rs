@@ -2,8 +2,8 @@
 //! ([`sapwood_replication::EntryRegisters`]): of each entry that was changed since its server does so. In the meta
 //! table under `registers` and the digits of the entryUUID. They are told as `entryRegisters`, in Base64.
 //!
-//! Whether servers keep values apart stands in the meta table as well, under `resolution`, so that whoever reads an
-//! entry finds it.
+//! Whether servers keep values apart stands in the meta table as well, under `resolution`: a reader of an entry
+//! finds it there.
 
 use sapwood_ldap::base64;
 use sapwood_replication::EntryRegisters;

@@ -59,7 +59,7 @@ impl Ahead {
         slot: usize,
     ) -> Result<()> {
         if self.branch != branch.number() || slot != self.slot + 1 {
-            // Whoever comes from elsewhere, and not from the branch before, begins anew.
+            // A cursor that comes from elsewhere, and not from the branch before, begins anew.
             self.window = if slot > 1 { 0 } else { self.window };
             (self.branch, self.leaves, self.records) = (branch.number(), slot, slot);
         }

@@ -209,9 +209,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         self.view.record.kind.duplicates.is_some()
     }
 
-    /// Says that whoever has the cursor is going to read on to the end of the tree, or goes on with that: where data
-    /// take more memory than there is, the cursor asks the disk for much at once, and not ever more the further it
-    /// gets.
+    /// Says that the caller reads on to the end of the tree, or goes on with that. Where data take more memory than
+    /// there is, the cursor then asks the disk for much from the first leaf on, in place of more with each leaf.
     pub fn read_far(&mut self) {
         self.ahead.begin_far();
     }
