@@ -7,13 +7,12 @@ use sapwood_replication::Vector;
 
 use super::Directory;
 use crate::changes::{Csn, registers, tombstones};
-use crate::engine::{Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table};
+use crate::engine::{Cursor, Direction, Engine, EntryId, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names::{self, DnCache};
 use crate::operational::{self, EntryVersion, Vocabulary};
-use crate::schema::{NormalDn, OperationalAttribute};
-use crate::update::replicated::entry_of_uuid;
+use crate::schema::NormalDn;
 
 /// Entries told apart by one bit.
 const ENTRIES_OF_BLOCK: u64 = 1024;
@@ -55,14 +54,10 @@ impl<E: Engine> Directory<E> {
     /// When the engine fails, or entryUUID has no complete index.
     pub fn name_entries(&self, named: &mut NamedEntries, uuids: &[[u8; 16]]) -> Result<usize> {
         let snapshot = self.waiting_snapshot()?;
-        let schema = snapshot.schema();
-        let uuid = schema.operational(OperationalAttribute::EntryUuid);
-        let indexed = snapshot.state().indexes.of(uuid);
-        let indexed = indexed.ok_or_else(|| Error::State("entryUUID is not indexed".into()))?;
-        let index = indexed.index(IndexKind::Equality);
+        snapshot.require_uuid_index()?;
         let mut unknown = 0;
         for uuid in uuids {
-            match entry_of_uuid(snapshot.view(), schema, index, *uuid)? {
+            match snapshot.entry_of_uuid(*uuid)? {
                 Some(id) => named.insert(id),
                 None if tombstones::of(snapshot.view(), *uuid)?.is_some() => {}
                 None => unknown += 1,

@@ -5,16 +5,14 @@ use sapwood_replication::{Cookie, Vector};
 use super::{ChangePosition, Directory, Snapshot};
 use crate::changes::{Csn, LostChange, agreement, conflicts, vector, watermark};
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, Read, Table, Ticket,
+    self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket,
     Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::operational::{self, Vocabulary};
-use crate::schema::OperationalAttribute;
 use crate::update::AgreementPosition;
-use crate::update::replicated::entry_of_uuid;
 
 impl<E: Engine> Snapshot<E> {
     /// What the consumer of an agreement gives back to its provider: its last
@@ -80,13 +78,9 @@ impl<E: Engine> Directory<E> {
     /// When the engine fails, or entryUUID has no complete index.
     pub fn dn_of_uuid(&self, uuid: [u8; 16]) -> Result<Option<String>> {
         let snapshot = self.waiting_snapshot()?;
-        let (schema, view) = (snapshot.schema(), snapshot.view());
-        let known = schema.operational(OperationalAttribute::EntryUuid);
-        let indexed = snapshot.state().indexes.of(known);
-        let indexed = indexed.ok_or_else(|| Error::State("entryUUID is not indexed".into()))?;
-        let index = indexed.index(IndexKind::Equality);
-        match entry_of_uuid(view, schema, index, uuid)? {
-            Some(id) => names::dn_if_there(view, id),
+        snapshot.require_uuid_index()?;
+        match snapshot.entry_of_uuid(uuid)? {
+            Some(id) => names::dn_if_there(snapshot.view(), id),
             None => Ok(None),
         }
     }

@@ -6,19 +6,21 @@ use super::{Directory, Known, Learned};
 use crate::changes::conflicts;
 use crate::collective::Collective;
 use crate::config::Settings;
-use crate::engine::{CommitNo, Embedded, Engine, EntryId, Read, Table};
+use crate::engine::{CommitNo, Embedded, Engine, EntryId, Index, IndexKind, Read, Table};
 use crate::entry::Entry;
 use crate::error::{self, Error, Result};
 use crate::examined::Examined;
+use crate::indexes::Completeness;
 use crate::names::{self, DnCache};
 use crate::operational::Vocabulary;
 use crate::plan::classes;
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{NormalDn, OperationalAttribute, Schema};
 use crate::second_factor::{self, SecondFactor};
 use crate::state::State;
 use crate::synthetic::conflicts::CONFLICTS_SHOWN_MAX;
 use crate::synthetic::root_dse::Channel;
 use crate::synthetic::{Context, SyntheticContext};
+use crate::update::replicated::entry_of_uuid;
 use crate::update::rules::RuleSet;
 
 /// The directory as of one commit. Clones share the same view.
@@ -208,6 +210,29 @@ impl<E: Engine> Snapshot<E> {
             .contexts
             .iter()
             .map(|context| context.dn.as_str())
+    }
+
+    /// The index that entries are found in by their entryUUID; `None` while there is none that has them all.
+    fn uuid_index(&self) -> Option<Index> {
+        let uuid = self.schema().operational(OperationalAttribute::EntryUuid);
+        let indexed = self.state().indexes.of(uuid)?;
+        let is_complete = indexed.equality == Completeness::Complete;
+        is_complete.then(|| indexed.index(IndexKind::Equality))
+    }
+
+    /// The entry with this entryUUID; `None` also while there is no index that has them all.
+    pub(crate) fn entry_of_uuid(&self, uuid: [u8; 16]) -> Result<Option<EntryId>> {
+        match self.uuid_index() {
+            Some(index) => Ok(entry_of_uuid(self.view(), self.schema(), index, uuid)?),
+            None => Ok(None),
+        }
+    }
+
+    /// # Errors
+    /// When there is no index that has all entryUUIDs.
+    pub(crate) fn require_uuid_index(&self) -> Result<()> {
+        let lacking = || Error::State("entryUUID is not indexed".into());
+        self.uuid_index().map(|_| ()).ok_or_else(lacking)
     }
 
     /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions,

@@ -156,6 +156,10 @@ pub(crate) fn tell(all: &mut [Member], from: usize, to: usize) -> bool {
                 .filter(|change| change.kind == ChangeKind::Deleted)
             {
                 let former = change.former.unwrap();
+                // It may be there again.
+                if uuids.values().any(|uuid| *uuid == former.uuid) {
+                    continue;
+                }
                 changes.push(ReplicatedChange::Gone {
                     uuid: former.uuid,
                     csn: Some(change.csn),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sapwood_directory::{
-    Budget, Identity, Requester, SearchOptions, Step, Synchronisation, TimedUuids, Wire, renew_feed,
+    Budget, Identity, ReplicatedChange, Requester, SearchOptions, Step, Synchronisation,
+    TimedUuids, Wire, renew_feed,
 };
 use sapwood_ldap::controls::{
     Controls, EntryState, SYNC_DONE, SYNC_STATE, SyncDone, SyncMode, SyncRequest, SyncState,
@@ -22,6 +23,7 @@ use sapwood_testkit::{Answer, SUFFIX};
 use crate::On;
 use crate::made::{Directory, engine, in_memory, in_stores};
 use crate::query::{Query, asked, query, search};
+use crate::replicated::{take, told_of};
 use crate::several_providers;
 
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
@@ -513,6 +515,30 @@ fn an_entry_that_has_come_and_gone_is_told_as_gone() {
         let told = consumer.copy.told();
         let last = [format!("Delete {}", dn("b")), "done true".to_owned()];
         assert_eq!(told[told.len() - 2..], last);
+        consumer.copy.assert_is(&directory, &query);
+    }
+}
+
+/// Another server's change has brought it back, and it is told early, for what is below it now.
+#[test]
+fn an_entry_that_is_there_again_is_not_told_as_gone() {
+    for directory in [in_memory(), in_stores()] {
+        people(&directory, &["a"]);
+        let top = format!("ou=Top,{SUFFIX}");
+        succeed(
+            &directory,
+            add(&top, "objectClass: organizationalUnit\nou: Top"),
+        );
+        let query = everything(SUFFIX, Scope::Subtree, "(objectClass=*)");
+        let mut consumer = Consumer::new(&directory, &query);
+        consumer.refresh();
+        let mut told = told_of(&directory);
+        told.retain(|change| matches!(change, ReplicatedChange::Entry { dn, .. } if *dn == top));
+        succeed(&directory, modify(&dn("a"), &[(Replace, "sn", &["new"])]));
+        succeed(&directory, delete(&top));
+        take(&directory, told);
+        succeed(&directory, rename(PEOPLE, "ou=People", true, Some(&top)));
+        consumer.refresh();
         consumer.copy.assert_is(&directory, &query);
     }
 }

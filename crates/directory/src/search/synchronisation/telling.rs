@@ -296,7 +296,11 @@ impl<E: Engine> Telling<E> {
                     }
                 }
                 Phase::Gone => {
-                    if let Some(bytes) = self.tell_gone(wire, budget, (asked, extent))? {
+                    if self.is_there_again()? {
+                        if !extent.follows_changes() {
+                            return Ok(ended("an entry that was deleted is there again"));
+                        }
+                    } else if let Some(bytes) = self.tell_gone(wire, budget, (asked, extent))? {
                         return Ok(Told::Part(Step::Room(bytes)));
                     }
                     self.told = None;
@@ -479,6 +483,15 @@ impl<E: Engine> Telling<E> {
     fn set_phase(&mut self, phase: Phase) {
         if let Some(told) = &mut self.told {
             told.phase = phase;
+        }
+    }
+
+    /// Whether the entry that is told was deleted, and another server's change has brought it back since. As what it is
+    /// now it may be told before its delete, as an entry above others is.
+    fn is_there_again(&self) -> Result<bool> {
+        match self.told.as_ref().and_then(|told| told.changed.deleted) {
+            Some((uuid, _)) => Ok(self.now.snapshot.entry_of_uuid(uuid)?.is_some()),
+            None => Ok(false),
         }
     }
 
