@@ -60,6 +60,8 @@ pub(crate) struct Options {
 /// What is counted.
 struct Work {
     name: &'static str,
+    /// A plan without its session's options, to be done once before; empty if nothing is.
+    prepares: &'static str,
     /// A plan without its session's options.
     plan: &'static str,
     /// Requests under way at a time.
@@ -67,9 +69,10 @@ struct Work {
     is_scan: bool,
 }
 
-const WORKS: [Work; 7] = [
+const WORKS: [Work; 9] = [
     Work {
         name: "whole tree, per entry",
+        prepares: "",
         plan: "expect-entries: ${entries}\nsearch: ${suffix}\n",
         queue: 1,
         is_scan: true,
@@ -90,15 +93,30 @@ const WORKS: [Work; 7] = [
          sn: ${next}\ncarLicense: ${plate}\n",
         1,
     ),
+    // Each search finds another commit than the one before.
+    work("modify and search in turns", IN_TURNS, 1),
+    Work {
+        prepares: PASSWORDS,
+        ..work(
+            "simple bind with {SSHA}",
+            "bind: uid=u${user:8},${suffix}\npassword: secret\n",
+            1,
+        )
+    },
 ];
 
 const BASE: &str = "expect-entries: 1\nsearch: uid=u${n:8},${suffix}\nscope: base\n";
 const MODIFY: &str =
     "dn: uid=u${n:8},${suffix}\nchangetype: modify\nreplace: carLicense\ncarLicense: ${plate}\n";
+const IN_TURNS: &str = "dn: uid=u${n:8},${suffix}\nchangetype: modify\nreplace: carLicense\ncarLicense: ${plate}\n\n\
+                        expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n";
+const PASSWORDS: &str = "dn: uid=u${user:8},${suffix}\nchangetype: modify\nreplace: userPassword\n\
+                         userPassword: {SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==\n";
 
 const fn work(name: &'static str, plan: &'static str, queue: u32) -> Work {
     Work {
         name,
+        prepares: "",
         plan,
         queue,
         is_scan: false,
@@ -136,7 +154,7 @@ impl Baseline {
 
 /// What the plans use.
 const VARIABLES: &str = "let: n = random 1..${people}\nlet: next = sequence 1..100000000\n\
-    let: plate = characters 8 ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n";
+    let: plate = characters 8 ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\nlet: user = sequence 1..1000\n";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "at least one round");
@@ -173,6 +191,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut times = 0..;
     let mut dumps = 1..;
     for work in works {
+        if !work.prepares.is_empty() {
+            let prepares = Work {
+                plan: work.prepares,
+                ..*work
+            };
+            measure(&prepares, options, &server, 0, &mut ())?;
+        }
         // The caches of the server and of its tree are filled once before.
         measure(work, options, &server, times.next().unwrap_or(0), &mut ())?;
         let mut rounds = Vec::new();

@@ -5,8 +5,7 @@ use sapwood_replication::{Cookie, Vector};
 use super::{ChangePosition, Directory, Snapshot};
 use crate::changes::{Csn, LostChange, agreement, conflicts, vector, watermark};
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket,
-    Verdict, Write,
+    self, Bundle, Cursor, Direction, Engine, EntryId, Range, Read, Table, Ticket, Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
