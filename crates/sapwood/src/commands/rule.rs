@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use sapwood_directory::{
     AutomemberRule, ConstraintRule, ConstraintTest, DataRule, DataRuleKind, Directory, DynlistRule,
-    IndexDefinition, LinkedRule, ManagedRule, NumbersRule, UniqueRule, ValueSortRule,
+    IndexDefinition, LinkedRule, ManagedRule, NumbersRule, Settings, UniqueRule, ValueSortRule,
 };
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, ModifyRequest, Request};
@@ -22,35 +22,9 @@ use crate::open;
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// The entry that has the rules of unique values.
-const UNIQUE: &str = "olcOverlay={0}unique,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const UNIQUE_URI: &str = "olcUniqueURI";
-/// The entry of constraints.
-const CONSTRAINT: &str = "olcOverlay={5}constraint,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const CONSTRAINT_ATTRIBUTE: &str = "olcConstraintAttribute";
-/// The entry of linked attributes.
-const LINKED: &str = "olcOverlay={10}linked,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const LINKED_VALUE: &str = "sapwoodLinked";
-/// The entry of rules of members.
-const AUTOMEMBER: &str = "olcOverlay={9}automember,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const AUTOMEMBER_URI: &str = "sapwoodAutomemberURI";
-/// The entry of managed entries.
-const MANAGED: &str = "olcOverlay={12}managed,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has the rules.
-const MANAGED_URI: &str = "sapwoodManagedURI";
 /// The attributes by which entries that were made, and those that they were made of, name each other.
 const MANAGED_LINKS: [&str; 2] = ["mepManagedEntry", "mepManagedBy"];
-/// The entry of rules of numbers.
-const NUMBERS: &str = "olcOverlay={8}numbers,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const NUMBERS_URI: &str = "sapwoodNumbersURI";
-/// The entry of dynamic entries.
-const DDS: &str = "olcOverlay={7}dds,olcDatabase={1}mdb,cn=config";
-/// What is set in it, in the order of what the control socket is asked for.
+/// What is set of dynamic entries, in the order of what the control socket is asked for.
 const DDS_SETTINGS: [&str; 6] = [
     "olcDDSmaxTtl",
     "olcDDSminTtl",
@@ -61,21 +35,69 @@ const DDS_SETTINGS: [&str; 6] = [
 ];
 /// The attribute that says when an entry ends.
 const EXPIRES: &str = "entryExpireTimestamp";
-/// The entry of dynamic groups and lists.
-const DYNLIST: &str = "olcOverlay={6}dynlist,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has them.
-const DYNLIST_RULE: &str = "olcDynListAttrSet";
 /// Kinds of index.
 const EQUALITY: &str = "eq";
 const ORDERING: &str = "ord";
-/// The entry of the order of values.
-const VALUE_SORT: &str = "olcOverlay={11}valsort,olcDatabase={1}mdb,cn=config";
-/// Its attribute that has the rules.
-const VALUE_SORT_ATTRIBUTE: &str = "olcValSortAttr";
-/// The entry of memberOf.
-const MEMBER_OF: &str = "olcOverlay={4}memberof,olcDatabase={1}mdb,cn=config";
-/// The entry of referential integrity.
-const REFINT: &str = "olcOverlay={3}refint,olcDatabase={1}mdb,cn=config";
+
+/// The entry of `cn=config` that has the rules of a kind.
+struct Overlay {
+    kind: DataRuleKind,
+    /// Its place among the overlays.
+    number: u8,
+    class: &'static str,
+    /// Its attribute that has them, a value each. Without one, the entry itself is the only rule.
+    values: Option<&'static str>,
+}
+
+impl Overlay {
+    fn of(kind: DataRuleKind) -> Overlay {
+        let (number, class, values) = match kind {
+            DataRuleKind::Unique => (0, "olcUniqueConfig", Some("olcUniqueURI")),
+            DataRuleKind::Refint => (3, "olcRefintConfig", None),
+            DataRuleKind::MemberOf => (4, "olcMemberOfConfig", None),
+            DataRuleKind::Constraint => (5, "olcConstraintConfig", Some("olcConstraintAttribute")),
+            DataRuleKind::Dynlist => (6, "olcDynListConfig", Some("olcDynListAttrSet")),
+            DataRuleKind::Dds => (7, "olcDDSConfig", None),
+            DataRuleKind::Numbers => (8, "sapwoodNumbersConfig", Some("sapwoodNumbersURI")),
+            DataRuleKind::Automember => {
+                (9, "sapwoodAutomemberConfig", Some("sapwoodAutomemberURI"))
+            }
+            DataRuleKind::Linked => (10, "sapwoodLinkedConfig", Some("sapwoodLinked")),
+            DataRuleKind::ValueSort => (11, "olcValSortConfig", Some("olcValSortAttr")),
+            DataRuleKind::Managed => (12, "sapwoodManagedConfig", Some("sapwoodManagedURI")),
+        };
+        Overlay {
+            kind,
+            number,
+            class,
+            values,
+        }
+    }
+
+    fn dn(&self) -> String {
+        let (number, word) = (self.number, self.kind.word());
+        format!("olcOverlay={{{number}}}{word},olcDatabase={{1}}mdb,cn=config")
+    }
+}
+
+/// The value of a rule, where an attribute has a value for each rule of its kind.
+fn value_of(settings: &Settings, rule: &DataRule) -> Option<String> {
+    fn written<T: ToString>(rules: &[T], place: usize) -> Option<String> {
+        rules.get(place).map(T::to_string)
+    }
+    let place = rule.place;
+    match rule.kind {
+        DataRuleKind::Unique => settings.unique.get(place).map(UniqueRule::uri),
+        DataRuleKind::Constraint => written(&settings.constraints, place),
+        DataRuleKind::Automember => written(&settings.automember, place),
+        DataRuleKind::Linked => written(&settings.linked, place),
+        DataRuleKind::Managed => written(&settings.managed, place),
+        DataRuleKind::Numbers => written(&settings.numbers, place),
+        DataRuleKind::Dynlist => written(&settings.dynlist, place),
+        DataRuleKind::ValueSort => written(&settings.value_sorts, place),
+        DataRuleKind::Refint | DataRuleKind::MemberOf | DataRuleKind::Dds => None,
+    }
+}
 
 pub(crate) fn run(args: &Rule, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
@@ -115,138 +137,121 @@ fn words(action: &RuleAction) -> Vec<String> {
     match action {
         RuleAction::List => vec!["list".into()],
         RuleAction::Drop { name } => vec!["drop".into(), name.clone()],
-        RuleAction::Add(AddedRule::Unique {
+        RuleAction::Add(rule) => {
+            let (kind, words) = words_of(rule);
+            let mut all = vec!["add".into(), kind.word().into()];
+            all.extend(words);
+            all
+        }
+    }
+}
+
+/// The kind of a rule that is to be added, and the words that make it.
+fn words_of(added: &AddedRule) -> (DataRuleKind, Vec<String>) {
+    let given = |text: &Option<String>| text.clone().unwrap_or_default();
+    match added {
+        AddedRule::Unique {
             attributes,
             base,
             name,
-        }) => vec![
-            "add".into(),
-            DataRuleKind::Unique.word().into(),
-            name.clone().unwrap_or_default(),
-            attributes.join(","),
-            base.clone().unwrap_or_default(),
-        ],
-        RuleAction::Add(AddedRule::Constraint {
+        } => {
+            let words = vec![given(name), attributes.join(","), given(base)];
+            (DataRuleKind::Unique, words)
+        }
+        AddedRule::Constraint {
             attributes,
             test,
             restrict,
             name,
-        }) => {
+        } => {
             let (word, value) = test.parts();
-            vec![
-                "add".into(),
-                DataRuleKind::Constraint.word().into(),
-                name.clone().unwrap_or_default(),
+            let words = vec![
+                given(name),
                 attributes.join(","),
                 word.into(),
                 value,
-                restrict.clone().unwrap_or_default(),
-            ]
+                given(restrict),
+            ];
+            (DataRuleKind::Constraint, words)
         }
-        RuleAction::Add(AddedRule::ValueSort {
+        AddedRule::ValueSort {
             attribute,
             base,
             sort,
             name,
-        }) => vec![
-            "add".into(),
-            DataRuleKind::ValueSort.word().into(),
-            name.clone().unwrap_or_default(),
-            attribute.clone(),
-            base.clone(),
-            sort.clone(),
-        ],
-        RuleAction::Add(AddedRule::MemberOf { class, member }) => vec![
-            "add".into(),
-            DataRuleKind::MemberOf.word().into(),
-            class.clone(),
-            member.clone(),
-        ],
-        RuleAction::Add(AddedRule::Linked { link, managed }) => {
+        } => {
+            let words = vec![given(name), attribute.clone(), base.clone(), sort.clone()];
+            (DataRuleKind::ValueSort, words)
+        }
+        AddedRule::MemberOf { class, member } => {
+            (DataRuleKind::MemberOf, vec![class.clone(), member.clone()])
+        }
+        AddedRule::Linked { link, managed } => {
             let rule = LinkedRule {
                 link: link.clone(),
                 managed: managed.clone(),
             };
-            vec![
-                "add".into(),
-                DataRuleKind::Linked.word().into(),
-                rule.to_string(),
-            ]
+            (DataRuleKind::Linked, vec![rule.to_string()])
         }
-        RuleAction::Add(AddedRule::Automember {
+        AddedRule::Automember {
             group,
             filter,
             base,
             member,
             name,
-        }) => {
+        } => {
             let rule = AutomemberRule {
                 group: group.clone(),
                 member: member.clone(),
                 filter: filter.clone(),
-                base: base.clone().unwrap_or_default(),
+                base: given(base),
                 name: String::new(),
             };
-            let name = name.clone().unwrap_or_default();
-            vec![
-                "add".into(),
-                DataRuleKind::Automember.word().into(),
-                name,
-                rule.to_string(),
-            ]
+            (
+                DataRuleKind::Automember,
+                vec![given(name), rule.to_string()],
+            )
         }
-        RuleAction::Add(AddedRule::Managed {
+        AddedRule::Managed {
             template,
             below,
             filter,
             base,
             name,
-        }) => {
+        } => {
             let rule = ManagedRule {
                 template: template.clone(),
                 below: below.clone(),
                 filter: filter.clone(),
-                base: base.clone().unwrap_or_default(),
+                base: given(base),
                 name: String::new(),
             };
-            let name = name.clone().unwrap_or_default();
-            vec![
-                "add".into(),
-                DataRuleKind::Managed.word().into(),
-                name,
-                rule.to_string(),
-            ]
+            (DataRuleKind::Managed, vec![given(name), rule.to_string()])
         }
-        RuleAction::Add(AddedRule::Numbers {
+        AddedRule::Numbers {
             attributes,
             filter,
             range,
             base,
             name,
-        }) => {
+        } => {
             let rule = NumbersRule {
                 attributes: attributes.clone(),
                 filter: filter.clone(),
                 range: *range,
-                base: base.clone().unwrap_or_default(),
+                base: given(base),
                 name: String::new(),
             };
-            let name = name.clone().unwrap_or_default();
-            vec![
-                "add".into(),
-                DataRuleKind::Numbers.word().into(),
-                name,
-                rule.to_string(),
-            ]
+            (DataRuleKind::Numbers, vec![given(name), rule.to_string()])
         }
-        RuleAction::Add(AddedRule::Dds {
+        AddedRule::Dds {
             max_ttl,
             min_ttl,
             default_ttl,
             interval,
             tolerance,
             max_objects,
-        }) => {
+        } => {
             let numbers = [
                 max_ttl,
                 min_ttl,
@@ -256,36 +261,28 @@ fn words(action: &RuleAction) -> Vec<String> {
                 max_objects,
             ];
             let numbers = numbers.map(|number| number.map_or(String::new(), |n| n.to_string()));
-            let mut words = vec!["add".into(), DataRuleKind::Dds.word().into()];
-            words.extend(numbers);
-            words
+            (DataRuleKind::Dds, numbers.into())
         }
-        RuleAction::Add(AddedRule::Dynlist {
+        AddedRule::Dynlist {
             class,
             url,
             member,
             list,
-        }) => {
+        } => {
             let rule = DynlistRule {
                 class: class.clone(),
                 url: url.clone(),
                 member: (!list).then(|| member.clone()),
             };
-            vec![
-                "add".into(),
-                DataRuleKind::Dynlist.word().into(),
-                rule.to_string(),
-            ]
+            (DataRuleKind::Dynlist, vec![rule.to_string()])
         }
-        RuleAction::Add(AddedRule::Refint {
+        AddedRule::Refint {
             attributes,
             nothing,
-        }) => vec![
-            "add".into(),
-            DataRuleKind::Refint.word().into(),
-            attributes.join(","),
-            nothing.clone().unwrap_or_default(),
-        ],
+        } => {
+            let words = vec![attributes.join(","), given(nothing)];
+            (DataRuleKind::Refint, words)
+        }
     }
 }
 
@@ -341,28 +338,18 @@ pub(crate) fn by_command(
         }
         ["drop", name] => rules.drop(name),
         ["add", kind, name, attributes, base] if kind == DataRuleKind::Unique.word() => {
-            let name = rules.name_of_new(DataRuleKind::Unique, name)?;
-            let own_name = match name == DataRuleKind::Unique.word() {
-                true => String::new(),
-                false => name.clone(),
+            let (name, own_name) = rules.names_of_new(DataRuleKind::Unique, name)?;
+            let rule = UniqueRule {
+                attributes: attributes.split(',').map(str::to_owned).collect(),
+                base: base.to_owned(),
+                name: own_name,
             };
-            rules.add_unique(
-                &name,
-                &UniqueRule {
-                    attributes: attributes.split(',').map(str::to_owned).collect(),
-                    base: base.to_owned(),
-                    name: own_name,
-                },
-            )
+            rules.add_unique(&name, &rule)
         }
         ["add", kind, name, attributes, word, value, restrict]
             if kind == DataRuleKind::Constraint.word() =>
         {
-            let name = rules.name_of_new(DataRuleKind::Constraint, name)?;
-            let own_name = match name == DataRuleKind::Constraint.word() {
-                true => String::new(),
-                false => name.clone(),
-            };
+            let (name, own_name) = rules.names_of_new(DataRuleKind::Constraint, name)?;
             let rule = ConstraintRule {
                 attributes: attributes.split(',').map(str::to_owned).collect(),
                 test: ConstraintTest::of(word, value)?,
@@ -372,11 +359,7 @@ pub(crate) fn by_command(
             rules.add_constraint(&name, &rule)
         }
         ["add", kind, name, attribute, base, sort] if kind == DataRuleKind::ValueSort.word() => {
-            let name = rules.name_of_new(DataRuleKind::ValueSort, name)?;
-            let own_name = match name == DataRuleKind::ValueSort.word() {
-                true => String::new(),
-                false => name.clone(),
-            };
+            let (name, own_name) = rules.names_of_new(DataRuleKind::ValueSort, name)?;
             let rule = ValueSortRule {
                 attribute: attribute.to_owned(),
                 base: base.to_owned(),
@@ -392,27 +375,27 @@ pub(crate) fn by_command(
             rules.add_member_of(class, member)
         }
         ["add", kind, name, rule] if kind == DataRuleKind::Automember.word() => {
-            let name = rules.name_of_new(DataRuleKind::Automember, name)?;
-            let mut rule: AutomemberRule = rule.parse()?;
-            if name != DataRuleKind::Automember.word() {
-                rule.name.clone_from(&name);
-            }
+            let (name, own_name) = rules.names_of_new(DataRuleKind::Automember, name)?;
+            let rule = AutomemberRule {
+                name: own_name,
+                ..rule.parse()?
+            };
             rules.add_automember(&name, &rule)
         }
         ["add", kind, name, rule] if kind == DataRuleKind::Managed.word() => {
-            let name = rules.name_of_new(DataRuleKind::Managed, name)?;
-            let mut rule: ManagedRule = rule.parse()?;
-            if name != DataRuleKind::Managed.word() {
-                rule.name.clone_from(&name);
-            }
+            let (name, own_name) = rules.names_of_new(DataRuleKind::Managed, name)?;
+            let rule = ManagedRule {
+                name: own_name,
+                ..rule.parse()?
+            };
             rules.add_managed(&name, &rule)
         }
         ["add", kind, name, rule] if kind == DataRuleKind::Numbers.word() => {
-            let name = rules.name_of_new(DataRuleKind::Numbers, name)?;
-            let mut rule: NumbersRule = rule.parse()?;
-            if name != DataRuleKind::Numbers.word() {
-                rule.name.clone_from(&name);
-            }
+            let (name, own_name) = rules.names_of_new(DataRuleKind::Numbers, name)?;
+            let rule = NumbersRule {
+                name: own_name,
+                ..rule.parse()?
+            };
             rules.add_numbers(&name, &rule)
         }
         ["add", kind, ref numbers @ ..] if kind == DataRuleKind::Dds.word() => {
@@ -456,29 +439,37 @@ impl Rules<'_> {
         Ok(snapshot.settings().rules())
     }
 
-    /// Changes one value of an entry of `cn=config`.
-    fn change(
-        &self,
-        (entry, attribute): (&str, &str),
-        kind: ChangeKind,
-        value: &str,
-    ) -> Result<(), String> {
+    /// Adds or deletes the value of a rule.
+    fn change(&self, of: DataRuleKind, kind: ChangeKind, value: &str) -> Result<(), String> {
+        let overlay = Overlay::of(of);
+        let attribute = overlay.values.unwrap_or_default();
         let mut changes = ChangesBuf::default();
         changes.push(kind, attribute.as_bytes(), [value.as_bytes()]);
         let changes = changes.view();
-        let op = Request::Modify(ModifyRequest { dn: entry, changes });
+        let dn = &overlay.dn();
+        let op = Request::Modify(ModifyRequest { dn, changes });
         config::make(self.directory, self.administrator, op)
     }
 
-    /// Adds an entry to `cn=config`.
-    fn add_entry(&self, dn: &str, attributes: &[(&str, &str)]) -> Result<(), String> {
+    /// Adds the entry of a kind of rules, with these attributes besides.
+    fn add_entry(&self, of: DataRuleKind, more: &[(&str, &str)]) -> Result<(), String> {
+        let overlay = Overlay::of(of);
+        let named = [("objectClass", overlay.class), ("olcOverlay", of.word())];
         let mut list = AttributesBuf::default();
-        for (description, value) in attributes {
+        for (description, value) in named.iter().chain(more) {
             list.push(description.as_bytes(), [value.as_bytes()]);
         }
-        let attributes = list.view();
+        let (dn, attributes) = (&overlay.dn(), list.view());
         let op = Request::Add(AddRequest { dn, attributes });
         config::make(self.directory, self.administrator, op)
+    }
+
+    /// Adds a rule as a value, and the entry for it if it is the first of its kind.
+    fn add_value(&self, of: DataRuleKind, value: &str) -> Result<(), String> {
+        match (self.has(of)?, Overlay::of(of).values) {
+            (false, Some(attribute)) => self.add_entry(of, &[(attribute, value)]),
+            _ => self.change(of, ChangeKind::Add, value),
+        }
     }
 
     /// What a rule is going to be called.
@@ -494,76 +485,39 @@ impl Rules<'_> {
         Ok(snapshot.settings().new_rule_name(kind))
     }
 
+    /// The same, and the name that is written with it: none if it is called as its kind is.
+    fn names_of_new(&self, kind: DataRuleKind, wanted: &str) -> Result<(String, String), String> {
+        let name = self.name_of_new(kind, wanted)?;
+        let own_name = match name == kind.word() {
+            true => String::new(),
+            false => name.clone(),
+        };
+        Ok((name, own_name))
+    }
+
     fn add_unique(&mut self, name: &str, rule: &UniqueRule) -> Result<String, String> {
         let indexed = self.index(&rule.attributes)?;
-        let uri = rule.uri();
-        match self.has(DataRuleKind::Unique)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "olcUniqueConfig"),
-                    ("olcOverlay", "unique"),
-                    (UNIQUE_URI, &uri),
-                ];
-                self.add_entry(UNIQUE, &attributes)?;
-            }
-            true => self.change((UNIQUE, UNIQUE_URI), ChangeKind::Add, &uri)?,
-        }
+        self.add_value(DataRuleKind::Unique, &rule.uri())?;
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
     }
 
     fn add_constraint(&mut self, name: &str, rule: &ConstraintRule) -> Result<String, String> {
         let indexed = self.index(&rule.listed())?;
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Constraint)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "olcConstraintConfig"),
-                    ("olcOverlay", "constraint"),
-                    (CONSTRAINT_ATTRIBUTE, &value),
-                ];
-                self.add_entry(CONSTRAINT, &attributes)?;
-            }
-            true => self.change((CONSTRAINT, CONSTRAINT_ATTRIBUTE), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::Constraint, &rule.to_string())?;
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
     }
 
     fn add_linked(&mut self, rule: &LinkedRule) -> Result<String, String> {
         let name = self.name_of_new(DataRuleKind::Linked, "")?;
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Linked)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "sapwoodLinkedConfig"),
-                    ("olcOverlay", "linked"),
-                    (LINKED_VALUE, &value),
-                ];
-                self.add_entry(LINKED, &attributes)?;
-            }
-            true => self.change((LINKED, LINKED_VALUE), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::Linked, &rule.to_string())?;
         self.look(&name)?;
         Ok(format!("added: {name}"))
     }
 
     fn add_automember(&mut self, name: &str, rule: &AutomemberRule) -> Result<String, String> {
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Automember)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "sapwoodAutomemberConfig"),
-                    ("olcOverlay", "automember"),
-                    (AUTOMEMBER_URI, &value),
-                ];
-                self.add_entry(AUTOMEMBER, &attributes)?;
-            }
-            true => {
-                let attribute = (AUTOMEMBER, AUTOMEMBER_URI);
-                self.change(attribute, ChangeKind::Add, &value)?;
-            }
-        }
+        self.add_value(DataRuleKind::Automember, &rule.to_string())?;
         match self.directory.fill_group(rule) {
             Ok(members) => Ok(format!("added: {name} (members: {members})")),
             Err(error) => {
@@ -575,18 +529,7 @@ impl Rules<'_> {
 
     fn add_managed(&mut self, name: &str, rule: &ManagedRule) -> Result<String, String> {
         let indexed = self.index(&MANAGED_LINKS.map(str::to_owned))?;
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Managed)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "sapwoodManagedConfig"),
-                    ("olcOverlay", "managed"),
-                    (MANAGED_URI, &value),
-                ];
-                self.add_entry(MANAGED, &attributes)?;
-            }
-            true => self.change((MANAGED, MANAGED_URI), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::Managed, &rule.to_string())?;
         self.look(name)?;
         match self.directory.make_managed(rule) {
             Ok(made) => Ok(format!("added: {name} (made: {made}){indexed}")),
@@ -599,62 +542,28 @@ impl Rules<'_> {
 
     fn add_numbers(&mut self, name: &str, rule: &NumbersRule) -> Result<String, String> {
         let indexed = self.index(&rule.attributes)?;
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Numbers)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "sapwoodNumbersConfig"),
-                    ("olcOverlay", "numbers"),
-                    (NUMBERS_URI, &value),
-                ];
-                self.add_entry(NUMBERS, &attributes)?;
-            }
-            true => self.change((NUMBERS, NUMBERS_URI), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::Numbers, &rule.to_string())?;
         Ok(format!("added: {name}{indexed}"))
     }
 
     fn add_dds(&mut self, numbers: &[&str]) -> Result<String, String> {
         let name = self.first_of(DataRuleKind::Dds)?;
         let indexed = self.index_by(&[EXPIRES.to_owned()], ORDERING)?;
-        let mut entry = vec![("objectClass", "olcDDSConfig"), ("olcOverlay", "dds")];
         let given = DDS_SETTINGS.into_iter().zip(numbers.iter().copied());
-        entry.extend(given.filter(|(_, number)| !number.is_empty()));
-        self.add_entry(DDS, &entry)?;
+        let given: Vec<_> = given.filter(|(_, number)| !number.is_empty()).collect();
+        self.add_entry(DataRuleKind::Dds, &given)?;
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
     }
 
     fn add_dynlist(&mut self, rule: &DynlistRule) -> Result<String, String> {
         let name = self.name_of_new(DataRuleKind::Dynlist, "")?;
-        let value = rule.to_string();
-        match self.has(DataRuleKind::Dynlist)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "olcDynListConfig"),
-                    ("olcOverlay", "dynlist"),
-                    (DYNLIST_RULE, &value),
-                ];
-                self.add_entry(DYNLIST, &attributes)?;
-            }
-            true => self.change((DYNLIST, DYNLIST_RULE), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::Dynlist, &rule.to_string())?;
         Ok(format!("added: {name}"))
     }
 
     fn add_value_sort(&mut self, name: &str, rule: &ValueSortRule) -> Result<String, String> {
-        let value = rule.to_string();
-        match self.has(DataRuleKind::ValueSort)? {
-            false => {
-                let attributes = [
-                    ("objectClass", "olcValSortConfig"),
-                    ("olcOverlay", "valsort"),
-                    (VALUE_SORT_ATTRIBUTE, &value),
-                ];
-                self.add_entry(VALUE_SORT, &attributes)?;
-            }
-            true => self.change((VALUE_SORT, VALUE_SORT_ATTRIBUTE), ChangeKind::Add, &value)?,
-        }
+        self.add_value(DataRuleKind::ValueSort, &rule.to_string())?;
         self.look(name)?;
         Ok(format!("added: {name}"))
     }
@@ -671,13 +580,11 @@ impl Rules<'_> {
     fn add_member_of(&mut self, class: &str, member: &str) -> Result<String, String> {
         let name = self.first_of(DataRuleKind::MemberOf)?;
         let indexed = self.index(&[member.to_owned()])?;
-        let entry = [
-            ("objectClass", "olcMemberOfConfig"),
-            ("olcOverlay", "memberof"),
+        let members = [
             ("olcMemberOfGroupOC", class),
             ("olcMemberOfMemberAD", member),
         ];
-        self.add_entry(MEMBER_OF, &entry)?;
+        self.add_entry(DataRuleKind::MemberOf, &members)?;
         Ok(format!("added: {name}{indexed}"))
     }
 
@@ -686,15 +593,11 @@ impl Rules<'_> {
         let names: Vec<String> = attributes.split(',').map(str::to_owned).collect();
         let indexed = self.index(&names)?;
         let words = attributes.replace(',', " ");
-        let mut entry = vec![
-            ("objectClass", "olcRefintConfig"),
-            ("olcOverlay", "refint"),
-            ("olcRefintAttribute", &words),
-        ];
+        let mut named = vec![("olcRefintAttribute", words.as_str())];
         if !nothing.is_empty() {
-            entry.push(("olcRefintNothing", nothing));
+            named.push(("olcRefintNothing", nothing));
         }
-        self.add_entry(REFINT, &entry)?;
+        self.add_entry(DataRuleKind::Refint, &named)?;
         self.look(name)?;
         Ok(format!("added: {name}{indexed}"))
     }
@@ -786,70 +689,15 @@ impl Rules<'_> {
         })?;
         let snapshot = self.directory.snapshot();
         let snapshot = snapshot.map_err(|error| error.to_string())?;
-        match rule.kind {
-            DataRuleKind::Unique => {
-                let uri = snapshot
-                    .settings()
-                    .unique
-                    .get(rule.place)
-                    .map(UniqueRule::uri);
-                let uri = uri.unwrap_or_default();
-                self.change((UNIQUE, UNIQUE_URI), ChangeKind::Delete, &uri)?;
+        let overlay = Overlay::of(rule.kind);
+        match overlay.values {
+            Some(_) => {
+                let value = value_of(snapshot.settings(), rule).unwrap_or_default();
+                self.change(rule.kind, ChangeKind::Delete, &value)?;
             }
-            DataRuleKind::Constraint => {
-                let rules = &snapshot.settings().constraints;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                let attribute = (CONSTRAINT, CONSTRAINT_ATTRIBUTE);
-                self.change(attribute, ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Automember => {
-                let rules = &snapshot.settings().automember;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                let attribute = (AUTOMEMBER, AUTOMEMBER_URI);
-                self.change(attribute, ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Linked => {
-                let rules = &snapshot.settings().linked;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                self.change((LINKED, LINKED_VALUE), ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Managed => {
-                let rules = &snapshot.settings().managed;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                self.change((MANAGED, MANAGED_URI), ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Numbers => {
-                let rules = &snapshot.settings().numbers;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                self.change((NUMBERS, NUMBERS_URI), ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Dynlist => {
-                let rules = &snapshot.settings().dynlist;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                self.change((DYNLIST, DYNLIST_RULE), ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::ValueSort => {
-                let rules = &snapshot.settings().value_sorts;
-                let value = rules.get(rule.place).map(ToString::to_string);
-                let value = value.unwrap_or_default();
-                let attribute = (VALUE_SORT, VALUE_SORT_ATTRIBUTE);
-                self.change(attribute, ChangeKind::Delete, &value)?;
-            }
-            DataRuleKind::Refint => {
-                config::make(self.directory, self.administrator, Request::Delete(REFINT))?;
-            }
-            DataRuleKind::MemberOf => {
-                let delete = Request::Delete(MEMBER_OF);
-                config::make(self.directory, self.administrator, delete)?;
-            }
-            DataRuleKind::Dds => {
-                config::make(self.directory, self.administrator, Request::Delete(DDS))?;
+            None => {
+                let dn = overlay.dn();
+                config::make(self.directory, self.administrator, Request::Delete(&dn))?;
             }
         }
         Ok(format!("dropped: {name}"))
