@@ -28,6 +28,8 @@ use crate::{Folder, SUFFIX};
 const ENTRIES: u64 = 10_000;
 /// The password of all users.
 const PASSWORD: &str = "benchmark";
+/// The password policy, where one governs.
+const POLICY: &str = "cn=policy,dc=example,dc=com";
 /// The honest client's time that 99 of 100 requests are answered in: so many times what they take without an attack, or
 /// [`P99_MAX`] if that is more.
 const P99_RATIO_MAX: u32 = 3;
@@ -57,6 +59,9 @@ pub(crate) struct Options {
     /// The attackers come from the honest client's address
     #[arg(long)]
     same_address: bool,
+    /// Under the access rules of this file, such as benches/ldap/access/abuse.rules, and under a password policy
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// Members of the large group
     #[arg(long, default_value_t = 650_000)]
     members: u64,
@@ -74,7 +79,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     write_entries(&ldif, options.members)?;
     let prepared =
         Product::Sapwood.prepare_with(&folder.path, Indexes::Usual, options.sapwood.as_deref())?;
-    let (prepared, _) = prepared.import(&ldif)?;
+    let (mut prepared, _) = prepared.import(&ldif)?;
+    if let Some(rules) = &options.rules {
+        prepared = prepared.under(rules)?.governed_by(POLICY)?;
+    }
     let (server, ldaps) = prepared.start_with_tls()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -83,6 +91,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ldap: server.url.clone(),
         ldaps,
         certificate: server.folder().join("tls-cert.pem"),
+        changes: match options.rules {
+            Some(_) => honest::Changed::Description,
+            None => honest::Changed::Password,
+        },
     };
     println!("{} requests a second beside attacks\n", honest::RATE);
     println!(
@@ -122,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The generated entries, and behind them the users and the group that attacks are about.
+/// The generated entries, and behind them the policy, the users and the group that attacks are about.
 fn write_entries(path: &Path, members: u64) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
     EntryStream::flat(SUFFIX, ENTRIES, 1)?.write(Format::Ldif, &mut out)?;
@@ -130,14 +142,23 @@ fn write_entries(path: &Path, members: u64) -> Result<()> {
         ("honest", honest::STORED),
         ("slow", PASSWORD),
         ("mallory", PASSWORD),
+        ("target", PASSWORD),
         ("hashes", PASSWORD),
     ];
-    for (user, password) in users {
+    let users = users.map(|(user, password)| (user.to_owned(), password));
+    let victims = (0..attacks::VICTIMS).map(|number| (attacks::victim(number), honest::STORED));
+    for (user, password) in users.into_iter().chain(victims) {
         write!(
             out,
             "\ndn: cn={user},{SUFFIX}\nobjectClass: person\ncn: {user}\nsn: {user}\nuserPassword: {password}\n"
         )?;
     }
+    write!(
+        out,
+        "\ndn: {POLICY}\nobjectClass: device\nobjectClass: pwdPolicy\ncn: policy\npwdAttribute: userPassword\n\
+         pwdLockout: TRUE\npwdMaxFailure: 5\npwdLockoutDuration: 1\npwdCheckQuality: 1\npwdMinLength: 8\n\
+         pwdInHistory: 5\n"
+    )?;
     write!(
         out,
         "\ndn: {},{SUFFIX}\nobjectClass: groupOfNames\n",

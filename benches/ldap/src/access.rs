@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::instructions::Callgrind;
 use crate::load::Load;
 use crate::rows::Unit;
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Prepared, Product, Server, Shape};
@@ -34,6 +35,12 @@ pub(crate) struct Options {
     /// Only this server
     #[arg(long)]
     only: Option<Product>,
+    /// Only the rules of this name
+    #[arg(long, value_name = "NAME")]
+    file: Option<String>,
+    /// Count Sapwood's instructions instead, which do not depend on what else the machine does (callgrind)
+    #[arg(long)]
+    instructions: bool,
     /// Where the files of rules are
     #[arg(long, value_name = "DIR", default_value = "benches/ldap/access")]
     rules: PathBuf,
@@ -52,7 +59,7 @@ struct Question {
     unit: Unit,
 }
 
-/// Microseconds of the server's processor time for each operation or entry.
+/// Microseconds of the server's processor time for each operation or entry, or instructions.
 #[derive(Clone, Copy)]
 struct Cost {
     administrator: f64,
@@ -86,21 +93,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let questions = questions(options.entries + more);
     let mut filled = Vec::new();
     for product in [Product::Sapwood, Product::Slapd] {
+        if options.instructions && product == Product::Slapd {
+            continue;
+        }
         if options.only.is_none_or(|only| only == product) {
             let prepared = product.prepare(&folder.path, Shape::Org, options.sapwood.as_deref())?;
             filled.push((product, prepared.import(&ldif)?.0));
         }
     }
     fs::remove_file(&ldif)?;
+    let mut meter = match options.instructions {
+        true => Meter::Instructions(Callgrind::new(&folder.path)),
+        false => Meter::Processor,
+    };
     println!(
-        "| rules | | | the administrator, µs CPU each | under the rules | ratio | required | |\n\
-         | --- | --- | --- | ---: | ---: | ---: | ---: | --- |"
+        "| rules | | | the administrator, {} each | under the rules | ratio | required | |\n\
+         | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
+        meter.unit()
     );
     let mut missed = false;
-    for (rules, required) in RULES {
+    let wanted = |rules: &str| {
+        let file = options.file.as_ref();
+        file.is_none_or(|name| name == rules)
+    };
+    for (rules, required) in RULES.into_iter().filter(|(rules, _)| wanted(rules)) {
         let file = options.rules.join(format!("{rules}.rules"));
         for (product, prepared) in &filled {
-            let costs = costs(prepared, &file, (&questions, &load), options.rounds);
+            let asked = (&questions[..], &load, options.rounds);
+            let costs = costs(prepared, &file, asked, &mut meter);
             let costs = costs.with_context(|| format!("{product}, {}", file.display()))?;
             for (question, cost) in questions.iter().zip(costs) {
                 let (required, verdict) = match product {
@@ -171,29 +191,79 @@ fn questions(entries: u64) -> [Question; 3] {
     ]
 }
 
+/// How costs are measured.
+enum Meter {
+    /// In microseconds of processor time.
+    Processor,
+    /// In instructions.
+    Instructions(Callgrind),
+}
+
+impl Meter {
+    fn unit(&self) -> &'static str {
+        match self {
+            Meter::Processor => "µs CPU",
+            Meter::Instructions(_) => "instructions",
+        }
+    }
+
+    /// What each operation or entry of a question costs that somebody asks.
+    fn measure(
+        &mut self,
+        question: &Question,
+        who: &str,
+        (server, load): (&Server, &Load),
+    ) -> Result<f64> {
+        let asked = (who, question.plan.as_str());
+        match self {
+            Meter::Processor => load.cpu_us(asked, question.unit, server),
+            Meter::Instructions(callgrind) => {
+                let counted = load.instructions(asked, question.unit, (server, callgrind));
+                let (each, hottest) = counted?;
+                eprintln!("{}, {who}:", question.name);
+                hottest.iter().for_each(|line| eprintln!("    {line}"));
+                Ok(each)
+            }
+        }
+    }
+}
+
 /// What each question costs on a server under rules.
 fn costs(
     prepared: &Prepared,
     rules: &Path,
-    (questions, load): (&[Question], &Load),
-    rounds: usize,
+    (questions, load, rounds): (&[Question], &Load, usize),
+    meter: &mut Meter,
 ) -> Result<Vec<Cost>> {
-    let server = prepared.under(rules)?.start()?;
+    let mut prepared = prepared.under(rules)?;
+    if let Meter::Instructions(callgrind) = meter {
+        prepared = prepared.wrapped(callgrind.wrapper()?);
+    }
+    let server = prepared.start()?;
     let costs = questions
         .iter()
-        .map(|question| cost(&server, question, load, rounds).context(question.name))
+        .map(|question| cost(question, (&server, load), rounds, meter).context(question.name))
         .collect::<Result<_>>()?;
     server.stop()?;
     Ok(costs)
 }
 
-fn cost(server: &Server, question: &Question, load: &Load, rounds: usize) -> Result<Cost> {
+fn cost(
+    question: &Question,
+    (server, load): (&Server, &Load),
+    rounds: usize,
+    meter: &mut Meter,
+) -> Result<Cost> {
     let mut costs = [Vec::new(), Vec::new()];
+    if let Meter::Instructions(_) = meter {
+        // What is done once for each entry is done before.
+        load.cpu_us((ADMIN_DN, &question.plan), question.unit, server)?;
+    }
     for round in 0..rounds {
         for turn in 0..costs.len() {
             let who = (round + turn) % costs.len();
-            let asked = ([ADMIN_DN, READER][who], question.plan.as_str());
-            costs[who].push(load.cpu_us(asked, question.unit, server)?);
+            let each = meter.measure(question, [ADMIN_DN, READER][who], (server, load))?;
+            costs[who].push(each);
         }
     }
     let [administrator, reader] = costs.map(|mut costs| {

@@ -163,24 +163,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         None => Baseline::read(&options.baseline)?,
     };
     let folder = Folder::create(&options.folder)?;
-    let counts = folder.path.join("counts");
+    let mut callgrind = Callgrind::new(&folder.path);
     let ldif = folder.path.join("entries.ldif");
     EntryStream::flat(SUFFIX, options.entries, 1)?
         .write(Format::Ldif, &mut fs::File::create(&ldif)?)?;
     let prepared =
         Product::Sapwood.prepare(&folder.path, Shape::Flat, options.sapwood.as_deref())?;
     let (prepared, _) = prepared.import(&ldif)?;
-    let wrapper = [
-        in_path("valgrind")?.display().to_string(),
-        "--tool=callgrind".to_owned(),
-        "--instr-atstart=no".to_owned(),
-        "--quiet".to_owned(),
-        "--dump-instr=yes".to_owned(),
-        "--compress-pos=no".to_owned(),
-        "--compress-strings=no".to_owned(),
-        format!("--callgrind-out-file={}", counts.display()),
-    ];
-    let server = prepared.wrapped(wrapper.into()).start()?;
+    let server = prepared.wrapped(callgrind.wrapper()?).start()?;
     println!("| | instructions | rounds | at most | |");
     println!("| --- | ---: | ---: | ---: | --- |");
     let (mut counted, mut hottest, mut risen) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -189,7 +179,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         wanted.is_none_or(|text| work.name.contains(text.as_str()))
     });
     let mut times = 0..;
-    let mut dumps = 1..;
     for work in works {
         if !work.prepares.is_empty() {
             let prepares = Work {
@@ -201,18 +190,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         // The caches of the server and of its tree are filled once before.
         measure(work, options, &server, times.next().unwrap_or(0), &mut ())?;
         let mut rounds = Vec::new();
-        for dump in dumps.by_ref().take(options.rounds) {
-            let mut counting = Counting {
-                server: &server,
-                dump,
-                outcome: Ok(()),
-            };
-            let time = times.next().unwrap_or(0);
-            let operations = measure(work, options, &server, time, &mut counting)?;
-            counting.outcome?;
-            let file = PathBuf::from(format!("{}.{dump}", counts.display()));
-            let file = fs::File::open(&file).with_context(|| file.display().to_string())?;
-            let counts = Counts::read(BufReader::new(file))?;
+        for time in times.by_ref().take(options.rounds) {
+            let (operations, counts) = callgrind.count(&server, |observer| {
+                measure(work, options, &server, time, observer)
+            })?;
             rounds.push((counts.total / operations, counts, operations));
         }
         rounds.sort_by_key(|(each, ..)| *each);
@@ -266,6 +247,58 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         risen.join("; ")
     );
     Ok(())
+}
+
+/// What counts the instructions of a server that it runs.
+pub(crate) struct Callgrind {
+    /// How the names of the files begin that it writes.
+    counts: PathBuf,
+    /// How many it has written for the server that it runs.
+    dumps: usize,
+}
+
+impl Callgrind {
+    /// One that writes into a folder.
+    pub(crate) fn new(folder: &Path) -> Callgrind {
+        Callgrind {
+            counts: folder.join("counts"),
+            dumps: 0,
+        }
+    }
+
+    /// The command that runs a server, counting nothing yet.
+    pub(crate) fn wrapper(&mut self) -> Result<Vec<String>> {
+        self.dumps = 0;
+        Ok(vec![
+            in_path("valgrind")?.display().to_string(),
+            "--tool=callgrind".to_owned(),
+            "--instr-atstart=no".to_owned(),
+            "--quiet".to_owned(),
+            "--dump-instr=yes".to_owned(),
+            "--compress-pos=no".to_owned(),
+            "--compress-strings=no".to_owned(),
+            format!("--callgrind-out-file={}", self.counts.display()),
+        ])
+    }
+
+    /// What the server takes for a load, from when its connections are made and bound to its last answer.
+    pub(crate) fn count<T>(
+        &mut self,
+        server: &Server,
+        load: impl FnOnce(&mut dyn Observer) -> Result<T>,
+    ) -> Result<(T, Counts)> {
+        self.dumps += 1;
+        let mut counting = Counting {
+            server,
+            dump: self.dumps,
+            outcome: Ok(()),
+        };
+        let loaded = load(&mut counting)?;
+        counting.outcome?;
+        let file = PathBuf::from(format!("{}.{}", self.counts.display(), self.dumps));
+        let file = fs::File::open(&file).with_context(|| file.display().to_string())?;
+        Ok((loaded, Counts::read(BufReader::new(file))?))
+    }
 }
 
 /// Counts from when the connections are made to the last answer.
@@ -343,8 +376,8 @@ fn control(server: &Server, what: &str) -> Result<()> {
 
 /// What callgrind has written: the instructions of each function, and of each line of the instruction cache.
 #[derive(Debug, Default, PartialEq)]
-struct Counts {
-    total: u64,
+pub(crate) struct Counts {
+    pub(crate) total: u64,
     functions: BTreeMap<String, u64>,
     lines: BTreeMap<u64, u64>,
 }
@@ -379,7 +412,7 @@ impl Counts {
     }
 
     /// The functions with the most instructions of their own, each with its instructions per operation.
-    fn hottest(&self, operations: u64) -> Vec<String> {
+    pub(crate) fn hottest(&self, operations: u64) -> Vec<String> {
         let mut functions: Vec<_> = self.functions.iter().collect();
         functions.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let row = |(name, count): (&String, &u64)| {

@@ -7,6 +7,7 @@ use sapwood_drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, r
 use sapwood_figures::DiskReads;
 
 use crate::SUFFIX;
+use crate::instructions::Callgrind;
 use crate::rows::{READ, Row, Unit};
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Product, Server, Shape};
 
@@ -179,6 +180,20 @@ impl Load {
         let count = counted(&report, unit)?;
         let cpu = server.cpu()?.saturating_sub(cpu);
         Ok(cpu.as_secs_f64() * 1e6 / count as f64)
+    }
+
+    /// The server's instructions for each of them, and the functions that take most.
+    pub(crate) fn instructions(
+        &self,
+        asked: (&str, &str),
+        unit: Unit,
+        (server, callgrind): (&Server, &mut Callgrind),
+    ) -> Result<(f64, Vec<String>)> {
+        let (report, counts) = callgrind.count(server, |observer| {
+            self.observed(asked, server, Some(self.read_time), observer)
+        })?;
+        let count = counted(&report, unit)?;
+        Ok((counts.total as f64 / count as f64, counts.hottest(count)))
     }
 
     /// Runs a plan as somebody with the usual password.

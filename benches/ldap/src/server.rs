@@ -327,6 +327,18 @@ impl Prepared {
         Ok(prepared)
     }
 
+    /// The same with passwords governed by a policy, which is Sapwood's.
+    pub(crate) fn governed_by(self, policy: &str) -> Result<Prepared> {
+        let mut command = Command::new(&self.program);
+        command.arg("policy").arg(&self.folder);
+        let status = command
+            .args(["--default", policy])
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "sapwood policy: {status}");
+        Ok(self)
+    }
+
     /// The same, but slapd tells the system that accesses to its map jump.
     pub(crate) fn without_read_ahead(self) -> Result<Self> {
         if self.product == Product::Slapd {

@@ -24,6 +24,8 @@ use crate::server::ADMIN_PASSWORD;
 
 /// The group with many members.
 pub(super) const GROUP: &str = "cn=large";
+/// Users whom a policy locks out.
+pub(super) const VICTIMS: u32 = 200;
 /// The lowest priority.
 const NICE: i32 = 19;
 /// Before what the server has closed is tried again.
@@ -50,6 +52,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("churn", churn),
     attack("malformed", malformed),
     attack("abandon", abandon),
+    attack("conditions", conditions),
+    attack("locks", locks),
 ];
 
 const fn attack(name: &'static str, run: fn(&Target) -> Result<()>) -> Attack {
@@ -323,11 +327,17 @@ fn idle(target: &Target) -> Result<()> {
     })
 }
 
+/// The name of a user whom a policy locks out.
+pub(super) fn victim(number: u32) -> String {
+    format!("victim{number:03}")
+}
+
 /// Binds that fail, 400 under way at once: with wrong names, and with wrong passwords.
 fn binds(target: &Target) -> Result<()> {
     let request = |id: u32| match id % 2 {
         0 => bind_request(id, &format!("cn=nobody{id},{SUFFIX}"), b"wrong"),
-        _ => bind_request(id, &format!("cn=mallory,{SUFFIX}"), b"wrong"),
+        // Nobody else's: mallory has other attacks to make.
+        _ => bind_request(id, &format!("cn=target,{SUFFIX}"), b"wrong"),
     };
     let requests: Vec<u8> = (1..=20).flat_map(request).collect();
     in_threads(20, || {
@@ -463,6 +473,46 @@ fn abandon(target: &Target) -> Result<()> {
         let mut peer = target.mallory()?;
         loop {
             peer.send(&requests)?;
+        }
+    })
+}
+
+/// Searches of the whole tree by who sees of each entry what conditions of access rules say: four under way on each
+/// connection, which find nearly nothing.
+fn conditions(target: &Target) -> Result<()> {
+    let requests: Vec<u8> = (1..=4)
+        .map(|id| search_request(id, SUFFIX, Scope::Subtree, "(carLicense=*nothing*)"))
+        .collect::<Result<Vec<_>>>()?
+        .concat();
+    in_threads(4, || {
+        let mut peer = target.mallory()?;
+        loop {
+            peer.send(&requests)?;
+            for _ in 0..4 {
+                peer.result()?;
+            }
+        }
+    })
+}
+
+/// Wrong passwords of one user after the other, so that a policy locks them all out: each lock is on the disk before it
+/// is answered.
+fn locks(target: &Target) -> Result<()> {
+    let request = |number: u32| {
+        bind_request(
+            number + 1,
+            &format!("cn={},{SUFFIX}", victim(number)),
+            b"wrong",
+        )
+    };
+    let requests: Vec<u8> = (0..VICTIMS).flat_map(request).collect();
+    in_threads(4, || {
+        let mut peer = target.connect()?;
+        loop {
+            peer.send(&requests)?;
+            for _ in 0..VICTIMS {
+                peer.result()?;
+            }
         }
     })
 }

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONG_BYTES: usize = 20_000;
 /// The honest user's password in a form that is checked at once, so that the time of a bind is not that of a hash.
 pub(super) const STORED: &str = "{SSHA}W+NUDztE+FdkeCQdpXkiuR2346xiZW5jaHB3ZA==";
-/// Another value, which its updates add and take away.
+/// Another password, which its updates add and take away.
 const OTHER: &str = "{SSHA}V4ltGyWm1s/e+st9KUsusWW+2xNhbm90aGVyMQ==";
 
 /// Where the honest client connects to.
@@ -34,6 +34,16 @@ pub(super) struct Honest {
     pub(super) ldap: String,
     pub(super) ldaps: String,
     pub(super) certificate: PathBuf,
+    pub(super) changes: Changed,
+}
+
+/// What the honest user changes of its own entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Changed {
+    /// Its password, which is all that a user may change by default
+    Password,
+    /// Its description: under a policy it has but one password
+    Description,
 }
 
 /// How long requests took, and what was refused.
@@ -91,6 +101,7 @@ struct Connections {
     options: Options,
     ldap: String,
     ldaps: String,
+    changes: Changed,
 }
 
 impl Honest {
@@ -119,6 +130,7 @@ impl Honest {
             options: options.clone(),
             ldap: self.ldap.clone(),
             ldaps: self.ldaps.clone(),
+            changes: self.changes,
         });
         let times = Rc::new(RefCell::new(Times::default()));
         let mut under_way = Vec::new();
@@ -207,11 +219,15 @@ impl Connections {
         Ok(())
     }
 
-    /// Adds and takes away a second password of its own, which is all that a user may change.
+    /// Adds and takes away a value of its own.
     async fn modify(&self) -> Result<(), Error> {
+        let (attribute, value): (&[u8], &str) = match self.changes {
+            Changed::Password => (b"userPassword", OTHER),
+            Changed::Description => (b"description", "for a moment"),
+        };
         let mut changes = ChangesBuf::default();
-        changes.push(ChangeKind::Add, b"userPassword", [OTHER.as_bytes()]);
-        changes.push(ChangeKind::Delete, b"userPassword", [OTHER.as_bytes()]);
+        changes.push(ChangeKind::Add, attribute, [value.as_bytes()]);
+        changes.push(ChangeKind::Delete, attribute, [value.as_bytes()]);
         let dn = format!("cn=honest,{SUFFIX}");
         self.work.modify(&dn, changes.view()).await
     }
