@@ -15,7 +15,7 @@ pub use request::{
 };
 pub use response::{
     BindResponse, EntryWriter, ExtendedResponse, IntermediateResponse, Response, SearchResultEntry,
-    put_search_entry, put_search_entry_below,
+    put_search_entry, put_search_entry_below, put_search_entry_of_parts,
 };
 
 use crate::ber::{self, Head, Header, Reader};

@@ -372,7 +372,11 @@ impl<'a, R: Evaluate> Acting<'a, R> {
         let known = (self.schema, &self.state.attributes);
         let granted = (grants, on_entry.as_ref());
         let filter = (filter.as_filter(), &mut None);
-        Ok(*work > 0 && self.view.evaluate(known, granted, id, filter, work)? == Some(true))
+        Ok(*work > 0
+            && self
+                .view
+                .evaluate(known, granted, (id, None), filter, work)?
+                == Some(true))
     }
 
     /// Whether each identity in the requester's chain may still act as the next.

@@ -11,10 +11,12 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use sapwood_ldap::filter_text;
 
+use super::bounds::Bounds;
 use super::condition::{Condition, RuleFilter};
 use super::evaluate::Evaluate;
-use super::grants::{Bounds, Clause, Grants, RuleFor};
+use super::grants::Grants;
 use super::limits::CompiledLimits;
+use super::rule_for::{Clause, RuleFor};
 use super::single::{VALUE_RULES_MAX, ValueTest};
 use super::who::CompiledWho;
 use super::{Connection, Identity};
@@ -595,7 +597,7 @@ impl CompiledRule {
             place,
             list: self.list,
             entries: self.entries.clone(),
-            needs: add(self.needs.clone()),
+            needs: add(self.needs.iter().map(Condition::for_another).collect()),
             slots: self.slots.clone(),
             values: self.values,
             clauses,

@@ -1,7 +1,7 @@
 //! What rules ask of an entry beyond its place in the tree: by its DN's text, or by its content.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 
 use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::filter_text;
@@ -11,6 +11,7 @@ use super::grants::Grants;
 use super::group::GroupTest;
 use super::set::Set;
 use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
 use crate::error::Result;
 use crate::names;
 use crate::policy::entry_test::EntryTest;
@@ -30,6 +31,24 @@ pub(crate) struct Asked<'a, R: Read> {
     pub(crate) dn: &'a NormalDn,
     /// Its id; the root's for one that is not there yet, and has no content.
     pub(crate) id: EntryId,
+}
+
+/// What conditions look at of one entry.
+pub(super) struct About<'m, 'a, R: Read> {
+    pub(super) asked: &'m Asked<'a, R>,
+    /// Its record, if it is at hand.
+    pub(super) record: Option<Entry<'m>>,
+    /// The entry and its context, if it is a synthetic one.
+    pub(super) synthetic: Option<(&'m Context, &'m Synthetic)>,
+    /// The text of its DN, which is made once.
+    pub(super) text: &'m OnceCell<String>,
+}
+
+impl<R: Read> About<'_, '_, R> {
+    /// The text of its DN.
+    pub(super) fn text(&self) -> &str {
+        self.text.get_or_init(|| self.asked.dn.to_text())
+    }
 }
 
 /// What is asked of an entry.
@@ -56,38 +75,60 @@ pub(super) enum Condition {
 /// A filter that an entry has to match. It is made ready once for all entries of a state of the directory.
 #[derive(Debug)]
 pub(super) struct RuleFilter {
-    filter: FilterBuf,
-    /// What was made of it, while nobody is using that, and the state that it is for.
-    ready: Mutex<Option<(Arc<State>, Ready)>>,
+    filter: Arc<FilterBuf>,
+    /// What was made of it, and the state that it is for.
+    ready: Mutex<Option<(Arc<State>, Option<Ready>)>>,
 }
 
 impl RuleFilter {
     pub(super) fn new(filter: FilterBuf) -> RuleFilter {
         RuleFilter {
-            filter,
+            filter: Arc::new(filter),
+            ready: Mutex::default(),
+        }
+    }
+
+    /// The same filter for another identity: those who search at the same time do not get in each other's way.
+    fn for_another(&self) -> RuleFilter {
+        RuleFilter {
+            filter: self.filter.clone(),
             ready: Mutex::default(),
         }
     }
 
     fn is_met<R: Evaluate>(
         &self,
-        (view, schema): (&R, &Schema),
+        about: &About<'_, '_, R>,
         state: &Arc<State>,
-        id: EntryId,
         work: &mut u64,
     ) -> Result<bool> {
+        let Asked {
+            view, schema, id, ..
+        } = *about.asked;
         if id.is_root() {
             return Ok(false);
         }
-        let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = kept().take();
-        let before = before.filter(|(of, _)| Arc::ptr_eq(of, state));
+        // Whoever comes while somebody else uses it makes it ready for themselves.
+        let mut kept = match self.ready.try_lock() {
+            Ok(kept) => Some(kept),
+            Err(TryLockError::Poisoned(kept)) => Some(kept.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let mut own = None;
+        let ready = match kept.as_deref_mut() {
+            Some(kept) => {
+                let (of, ready) = kept.get_or_insert_with(|| (state.clone(), None));
+                if !Arc::ptr_eq(of, state) {
+                    (*of, *ready) = (state.clone(), None);
+                }
+                ready
+            }
+            None => &mut own,
+        };
         let (known, granted) = ((schema, &state.attributes), (above_rules(), None));
-        let mut ready = before.map(|(_, ready)| ready);
+        let filter = (self.filter.as_filter(), ready);
         let mut left = u64::MAX;
-        let filter = (self.filter.as_filter(), &mut ready);
-        let truth = view.evaluate(known, granted, id, filter, &mut left)?;
-        *kept() = ready.map(|ready| (state.clone(), ready));
+        let truth = view.evaluate(known, granted, (id, about.record), filter, &mut left)?;
         *work = work.saturating_add(u64::MAX - left);
         Ok(truth == Some(true))
     }
@@ -136,7 +177,7 @@ pub(crate) fn matches_filter<R: Evaluate>(
     view.evaluate(
         (schema, &state.attributes),
         (above_rules(), None),
-        id,
+        (id, None),
         (filter.as_filter(), &mut None),
         work,
     )
@@ -184,29 +225,49 @@ pub(super) fn entry_matches<R: Evaluate>(
 }
 
 impl Condition {
-    /// Whether an entry meets it, whose DN's text is made once. What that takes is added to `work`, in about as many
-    /// nanoseconds.
+    /// The same for another identity.
+    pub(super) fn for_another(&self) -> Condition {
+        match self {
+            Condition::Filter(filter) => Condition::Filter(Arc::new(filter.for_another())),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether it looks at the name of an entry.
+    pub(super) fn asks_for_name(&self) -> bool {
+        match self {
+            Condition::Filter(_) | Condition::Own(_) => false,
+            Condition::Matches(_)
+            | Condition::Near(..)
+            | Condition::Dn(..)
+            | Condition::Text(..)
+            | Condition::Group(..)
+            | Condition::Set(..) => true,
+        }
+    }
+
+    /// Whether an entry meets it. What that takes is added to `work`, in about as many nanoseconds.
     pub(super) fn holds<R: Evaluate>(
         &self,
-        (asked, text): (&Asked<'_, R>, &OnceCell<String>),
-        synthetic: Option<(&Context, &Synthetic)>,
+        about: &About<'_, '_, R>,
         state: &Arc<State>,
         work: &mut u64,
     ) -> Result<bool> {
+        let asked = about.asked;
         let reading = (asked.view, asked.schema);
-        let text = || text.get_or_init(|| asked.dn.to_text()).as_str();
+        let text = || about.text();
         Ok(match self {
             Condition::Matches(regex) => {
                 *work = work.saturating_add(MATCHING_WORK * text().len() as u64);
                 regex.is_match(text())
             }
-            Condition::Filter(filter) => match synthetic {
+            Condition::Filter(filter) => match about.synthetic {
                 Some(synthetic) => {
                     let known = (asked.schema, above_rules());
                     let filter = filter.filter.as_filter();
                     (asked.view).evaluate_synthetic(known, synthetic, filter, work)?
                 }
-                None => filter.is_met(reading, state, asked.id, work)?,
+                None => filter.is_met(about, state, work)?,
             },
             Condition::Own(id) => asked.id == *id,
             Condition::Near(level, other) => is_near(*level, asked.dn, other),
@@ -235,7 +296,7 @@ impl Condition {
             }
             Condition::Set(set, user) => {
                 let reading = (asked.view, asked.schema, &**state);
-                set.is_met(reading, Some((asked, text())), user, work)?
+                set.is_met(reading, Some(about), user, work)?
             }
         })
     }

@@ -4,9 +4,11 @@ use std::any::Any;
 
 use sapwood_ldap::filter::Filter;
 
-use super::grants::{EntryGrants, Grants};
+use super::entry_grants::EntryGrants;
+use super::grants::Grants;
 use crate::attributes::AttributeTable;
 use crate::engine::{EntryId, Read};
+use crate::entry::Entry;
 use crate::error::Result;
 use crate::schema::Schema;
 use crate::state::State;
@@ -33,13 +35,13 @@ pub(crate) type Ready = Box<dyn Any + Send>;
 pub(crate) trait Evaluate: Find {
     /// Whether a filter is true of an entry for somebody to whom this is granted, on all entries and on this one;
     /// without the latter, nothing is hidden. Collective attributes are left out. `None` when that takes more work
-    /// than `work`, which becomes what is left of it. With the filter comes what was made of it before, for the same
-    /// grants; that becomes what is made of it now.
+    /// than `work`, which becomes what is left of it. With the entry comes its record, if it is at hand; with the
+    /// filter what was made of it before, for the same grants, which becomes what is made of it now.
     fn evaluate(
         &self,
         known: (&Schema, &AttributeTable),
         granted: (&Grants, Option<&EntryGrants>),
-        id: EntryId,
+        entry: (EntryId, Option<Entry<'_>>),
         filter: (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>>;

@@ -3,7 +3,8 @@
 use super::compile::Slot;
 use super::condition::{Asked, Condition};
 use super::evaluate::Evaluate;
-use super::grants::{Grants, Met};
+use super::grants::Grants;
+use super::met::Met;
 use super::single::{ValueTest, text_as_matched};
 use crate::engine::EntryId;
 use crate::error::Result;

@@ -8,7 +8,12 @@
 //! | `group`, `set`, `values` | members of groups and sets |
 //! | `single` | rules about single values of an attribute |
 //! | `found` | what URLs in rules find |
-//! | `grants` | the rights on all entries, and on one |
+//! | `rule_for` | rules as they are for one identity |
+//! | `grants` | the rights of an identity |
+//! | `bounds` | those that all entries grant, and those that none does |
+//! | `met` | which conditions an entry meets |
+//! | `entry_grants` | the rights on one entry |
+//! | `place` | what rules make of the entries of a place |
 //! | `decider` | the rights on the entries of a search |
 //! | `limits` | limits of searches |
 //! | `acting` | who may act for whom |
@@ -22,16 +27,21 @@
 //! asked by name. What may not be disclosed looks as if it did not exist.
 
 mod acting;
+mod bounds;
 mod children;
 mod compile;
 mod condition;
 mod decider;
+mod entry_grants;
 mod evaluate;
 mod explain;
 mod found;
 mod grants;
 mod group;
 mod limits;
+mod met;
+mod place;
+mod rule_for;
 mod seen;
 mod set;
 mod single;
@@ -46,15 +56,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use self::acting::{ACTING_WORK_MAX, NOT_AUTHORIZED};
 pub(crate) use self::acting::{Acting, take};
+pub(crate) use self::bounds::{Everywhere, Sight};
 pub(crate) use self::compile::{AccessRules, Slot};
 pub use self::compile::{PolicyError, PolicyList};
 pub(crate) use self::condition::{Asked, matches_filter};
-pub(crate) use self::decider::Decider;
 use self::decider::Decisions;
+pub(crate) use self::decider::{DecidedCandidate, Decider};
+pub(crate) use self::entry_grants::{EntryGrants, Readable, Visible};
 pub(crate) use self::evaluate::{Evaluate, Find, Ready};
 pub use self::explain::{Explanation, Tried, TriedRule};
-pub(crate) use self::grants::{EntryGrants, Everywhere, Grants, OwnValues, Sight, Visible, Wanted};
+pub(crate) use self::grants::{Grants, Wanted};
 pub use self::limits::SearchLimits;
+pub(crate) use self::rule_for::OwnValues;
 pub(crate) use self::seen::as_seen;
 pub(crate) use self::single::SingleValues;
 use crate::engine::{CommitNo, EntryId};
@@ -240,7 +253,7 @@ impl Requester {
 
     /// Whether they may read every attribute of every entry.
     pub fn sees_everything(&self) -> bool {
-        self.grants.sight() == grants::Sight::All
+        self.grants.sight() == Sight::All
     }
 
     #[inline]

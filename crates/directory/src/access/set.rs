@@ -17,11 +17,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::condition::{Asked, FINDING_WORK};
+use super::condition::{About, FINDING_WORK};
 use super::evaluate::Evaluate;
 use super::found::{Url, is_url};
 use super::values::{VALUE_WORK, ValueReader, text_of};
 use crate::engine::EntryId;
+use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::policy::expansion::{Expansion, Written};
@@ -92,15 +93,15 @@ impl Set {
     pub(super) fn is_met<R: Evaluate>(
         &self,
         reading: (&R, &Schema, &State),
-        asked: Option<(&Asked<'_, R>, &str)>,
+        about: Option<&About<'_, '_, R>>,
         user: &str,
         work: &mut u64,
     ) -> Result<bool> {
         let mut asking = Asking {
             reading,
-            asked: asked.map(|(asked, _)| asked),
+            asked: about.map(|about| (about.asked.id, about.record)),
             user,
-            this: asked.map_or("", |(_, text)| text),
+            this: about.map_or("", |about| about.text()),
             values_left: VALUES_MAX,
             work: 0,
         };
@@ -137,8 +138,8 @@ impl From<Error> for Stop {
 /// An expression while it is evaluated.
 struct Asking<'a, R: Evaluate> {
     reading: (&'a R, &'a Schema, &'a State),
-    /// The entry; none for an expression that does not ask for it.
-    asked: Option<&'a Asked<'a, R>>,
+    /// The entry, and its record if it is at hand; none for an expression that does not ask for it.
+    asked: Option<(EntryId, Option<Entry<'a>>)>,
     user: &'a str,
     /// The text of its DN.
     this: &'a str,
@@ -146,7 +147,7 @@ struct Asking<'a, R: Evaluate> {
     work: u64,
 }
 
-impl<R: Evaluate> Asking<'_, R> {
+impl<'a, R: Evaluate> Asking<'a, R> {
     fn set(&mut self, set: &Set) -> std::result::Result<Texts, Stop> {
         let mut rest = set.rest.iter();
         let mut texts = match rest.clone().next() {
@@ -310,10 +311,10 @@ impl<R: Evaluate> Asking<'_, R> {
 
     /// The entry that a text names.
     fn find(&mut self, text: &[u8]) -> std::result::Result<Option<EntryId>, Stop> {
-        if let Some(asked) = self.asked
+        if let Some((id, _)) = self.asked
             && text == self.this.as_bytes()
         {
-            return Ok((!asked.id.is_root()).then_some(asked.id));
+            return Ok((!id.is_root()).then_some(id));
         }
         self.work = self.work.saturating_add(FINDING_WORK);
         let Some(name) = self.name(text).filter(|name| !name.is_empty()) else {
@@ -384,12 +385,12 @@ impl<R: Evaluate> Asking<'_, R> {
         id: EntryId,
         attribute: AttributeTypeId,
     ) -> std::result::Result<Vec<Vec<u8>>, Stop> {
-        let (view, schema, state) = self.reading;
+        let (schema, reader) = (self.reading.1, self.reader());
         let known = schema.type_of(attribute);
         let mut values = Vec::new();
         let (values_left, work) = (&mut self.values_left, &mut self.work);
         let mut is_too_many = false;
-        ValueReader::new(view, schema, state).each(id, attribute, &mut |value| {
+        reader.each(id, attribute, &mut |value| {
             *work = work.saturating_add(VALUE_WORK);
             is_too_many = *values_left == 0;
             if !is_too_many {
@@ -429,8 +430,14 @@ impl<R: Evaluate> Asking<'_, R> {
             return Ok(false);
         };
         self.count_value()?;
+        let reader = self.reader();
+        Ok(reader.has(id, attribute, text, &mut self.work)?)
+    }
+
+    fn reader(&self) -> ValueReader<'a, R> {
         let (view, schema, state) = self.reading;
-        Ok(ValueReader::new(view, schema, state).has(id, attribute, text, &mut self.work)?)
+        let at_hand = self.asked.and_then(|(id, record)| Some((id, record?)));
+        ValueReader::new(view, schema, state).with(at_hand)
     }
 
     /// Whether a URL finds the entry that a text names. That costs the same however many others it finds.

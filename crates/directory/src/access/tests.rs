@@ -5,8 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::compile::Slot;
-use super::grants::Visible;
-use super::{Access, Decider, Everywhere, Identity, Requester, Sight};
+use super::{Access, DecidedCandidate, Decider, Everywhere, Identity, Requester, Sight, Visible};
 use crate::engine::{Engine, EntryId, Model};
 use crate::names::Superior;
 use crate::policy::*;
@@ -73,7 +72,12 @@ fn model(policy: &Policy, identity: &Identity, id: EntryId, asked: Asked) -> Rig
             DnScope::One => below.is_some_and(|below| !below.contains(',')),
             DnScope::Subtree => dn == pattern.dn || below.is_some(),
             DnScope::Children => below.is_some(),
-            DnScope::Level(_) | DnScope::Regex => unreachable!("none is made"),
+            DnScope::Regex => match (pattern.dn.strip_prefix('^'), pattern.dn.strip_suffix('$')) {
+                (Some(start), _) => dn.starts_with(start),
+                (_, Some(end)) => dn.ends_with(end),
+                (None, None) => dn.contains(pattern.dn.as_str()),
+            },
+            DnScope::Level(_) => unreachable!("none is made"),
         }
     };
     let own = match identity {
@@ -160,6 +164,19 @@ fn pattern() -> impl Strategy<Value = DnPattern> {
     (scope, 0..ENTRIES.len()).prop_map(|(scope, at)| DnPattern::new(scope, ENTRIES[at].0))
 }
 
+/// What is asked of an entry's name: where it is, or what its text is like, which each entry is asked by itself.
+fn entries() -> impl Strategy<Value = DnPattern> {
+    const LIKE: [&str; 5] = [
+        "^uid=",
+        "^ou=",
+        "anne",
+        ",ou=people",
+        "ou=people,dc=example,dc=com$",
+    ];
+    let like = (0..LIKE.len()).prop_map(|at| DnPattern::new(DnScope::Regex, LIKE[at]));
+    prop_oneof![2 => pattern(), 1 => like]
+}
+
 fn attributes() -> impl Strategy<Value = Attributes> {
     prop_oneof![
         4 => (0..TYPES.len()).prop_map(|at| Attributes::of_type(TYPES[at])),
@@ -212,7 +229,7 @@ fn by() -> impl Strategy<Value = By> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     let what = (
-        prop::option::of(pattern()),
+        prop::option::of(entries()),
         prop::collection::vec(attributes(), 0..3),
     );
     let what = what.prop_map(|(entries, attributes)| What {
@@ -307,7 +324,9 @@ proptest! {
             let id = EntryId(id);
             let superior = superior(parent);
             let superior = superior.as_deref();
-            let decided = decider.decide((&view, &schema), id, rdn.as_bytes(), superior);
+            let rdn = rdn.as_bytes();
+            let candidate = DecidedCandidate { id, rdn, superior, record: None };
+            let decided = decider.decide((&view, &schema), candidate);
             let (_, decided) = decided.unwrap().unwrap();
             let dn = normal(&schema, dn);
             let entry = super::Asked { view: &view, schema: &schema, dn: &dn, id };
@@ -316,7 +335,10 @@ proptest! {
                 let slot = slot(*asked);
                 prop_assert_eq!(grants.rights(&entry, slot).unwrap(), expected, "{:?} of {}", asked, id);
                 for right in RIGHTS {
-                    prop_assert_eq!(decided.has(slot, right), expected.has(right));
+                    // Searches are told no more.
+                    if Rights::UP_TO_READ.has(right) && *asked != Asked::Children {
+                        prop_assert_eq!(decided.has(slot, right), expected.has(right), "{:?} of {}", asked, id);
+                    }
                     match grants.everywhere(slot, right) {
                         Everywhere::Always => prop_assert!(expected.has(right)),
                         Everywhere::Never => prop_assert!(!expected.has(right)),

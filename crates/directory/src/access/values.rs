@@ -1,8 +1,8 @@
 //! Reads the values of an entry one by one for access rules, which see them without any right.
 
 use super::condition::FINDING_WORK;
-use crate::engine::{Cursor as _, EntryId, Read, Table};
-use crate::entry::Entry;
+use crate::engine::{AttributeNo, Cursor as _, EntryId, Read, Table};
+use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
 use crate::large;
 use crate::names;
@@ -41,6 +41,8 @@ pub(super) struct ValueReader<'a, R: Read> {
     pub(super) view: &'a R,
     pub(super) schema: &'a Schema,
     pub(super) state: &'a State,
+    /// An entry whose record is at hand.
+    at_hand: Option<(EntryId, Entry<'a>)>,
 }
 
 impl<'a, R: Read> ValueReader<'a, R> {
@@ -49,7 +51,13 @@ impl<'a, R: Read> ValueReader<'a, R> {
             view,
             schema,
             state,
+            at_hand: None,
         }
+    }
+
+    /// The same with the record of an entry, if that is at hand.
+    pub(super) fn with(self, at_hand: Option<(EntryId, Entry<'a>)>) -> ValueReader<'a, R> {
+        ValueReader { at_hand, ..self }
     }
 
     /// Shows the values of a type without options one by one, as long as `goes_on` says so. Of an entry that is not
@@ -60,25 +68,45 @@ impl<'a, R: Read> ValueReader<'a, R> {
         attribute: AttributeTypeId,
         goes_on: &mut dyn FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        self.read(id, attribute, true, goes_on)
-    }
-
-    /// The same; those of a large attribute only if that is asked for.
-    fn read(
-        &self,
-        id: EntryId,
-        attribute: AttributeTypeId,
-        with_large: bool,
-        goes_on: &mut dyn FnMut(&[u8]) -> Result<bool>,
-    ) -> Result<()> {
         let Some(number) = self.state.attributes.number(attribute, "") else {
             return Ok(());
         };
-        let Some(record) = self.view.get(Table::Entry, &id.to_key())? else {
-            return Ok(());
-        };
-        let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
-        let entry = Entry::new(&record).map_err(damaged)?;
+        self.look_at(id, |entry| {
+            if !self.each_in(entry, (id, attribute, number), goes_on)? {
+                return Ok(());
+            }
+            if entry.large().any(|large| large.number == number) {
+                let mut cursor = large::scan(self.view, id, number, None)?;
+                while let Some((_, value)) = cursor.next()? {
+                    if !goes_on(value)? {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Looks at the record of an entry, if it is there.
+    fn look_at(&self, id: EntryId, look: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
+        if let Some((at_hand, entry)) = &self.at_hand
+            && *at_hand == id
+        {
+            return look(entry);
+        }
+        match self.view.get(Table::Entry, &id.to_key())? {
+            Some(record) => look(&Entry::new(&record).map_err(damaged(id))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows the values that stand in a record; whether it is to go on.
+    fn each_in(
+        &self,
+        entry: &Entry<'_>,
+        (id, attribute, number): (EntryId, AttributeTypeId, AttributeNo),
+        goes_on: &mut dyn FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<bool> {
         let mut spelled = Vec::new();
         let entry = match self.schema.type_of(attribute).is_operational() {
             true => {
@@ -86,26 +114,18 @@ impl<'a, R: Read> ValueReader<'a, R> {
                     schema: self.schema,
                     attributes: &self.state.attributes,
                 };
-                operational::spell(&entry, vocabulary, &mut spelled).map_err(damaged)?
+                operational::spell(entry, vocabulary, &mut spelled).map_err(damaged(id))?
             }
-            false => entry,
+            false => *entry,
         };
-        if let Some(stored) = entry.attribute(number).map_err(damaged)? {
+        if let Some(stored) = entry.attribute(number).map_err(damaged(id))? {
             for value in stored.values() {
                 if !goes_on(value)? {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
-        if with_large && entry.large().any(|large| large.number == number) {
-            let mut cursor = large::scan(self.view, id, number, None)?;
-            while let Some((_, value)) = cursor.next()? {
-                if !goes_on(value)? {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether there is a value that is compared as a text. Of very many, it is looked up.
@@ -117,18 +137,23 @@ impl<'a, R: Read> ValueReader<'a, R> {
         work: &mut u64,
     ) -> Result<bool> {
         let known = self.schema.type_of(attribute);
-        if let Some(number) = self.state.attributes.number(attribute, "") {
-            let form = large::form_of(self.schema, known, text);
-            *work = work.saturating_add(FINDING_WORK);
-            if let Some(value) = large::get(self.view, id, number, &form)? {
-                return Ok(text_of(self.schema, known, &value) == text);
-            }
-        }
+        let Some(number) = self.state.attributes.number(attribute, "") else {
+            return Ok(false);
+        };
         let mut is_there = false;
-        self.read(id, attribute, false, &mut |value| {
-            *work = work.saturating_add(VALUE_WORK);
-            is_there = text_of(self.schema, known, value) == text;
-            Ok(!is_there)
+        self.look_at(id, |entry| {
+            self.each_in(entry, (id, attribute, number), &mut |value| {
+                *work = work.saturating_add(VALUE_WORK);
+                is_there = text_of(self.schema, known, value) == text;
+                Ok(!is_there)
+            })?;
+            if !is_there && entry.large().any(|large| large.number == number) {
+                let form = large::form_of(self.schema, known, text);
+                *work = work.saturating_add(FINDING_WORK);
+                let value = large::get(self.view, id, number, &form)?;
+                is_there = value.is_some_and(|value| text_of(self.schema, known, &value) == text);
+            }
+            Ok(())
         })?;
         Ok(is_there)
     }
@@ -142,4 +167,8 @@ impl<'a, R: Read> ValueReader<'a, R> {
             found.id
         }))
     }
+}
+
+fn damaged(id: EntryId) -> impl Fn(Damaged) -> Error {
+    move |damaged| Error::corrupt(format!("entry {id}: {damaged}"))
 }

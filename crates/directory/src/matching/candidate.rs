@@ -1,6 +1,6 @@
 //! One entry while a search looks at it.
 
-use crate::access::{EntryGrants, Grants, Rights, SingleValues, Visible};
+use crate::access::{EntryGrants, Grants, Readable, Rights, SingleValues, Visible};
 use crate::attributes::AttributeTable;
 use crate::collective::Collective;
 use crate::engine::{AttributeNo, EntryId, Read};
@@ -93,10 +93,16 @@ impl<'c> Seen<'c> {
         self.grants.has_on(attribute_type, Rights::READ)
     }
 
-    /// Whether an attribute may be read.
-    pub(crate) fn reads(&self, number: AttributeNo) -> bool {
-        let grants = self.grants;
-        grants.has_on_number(self.attributes, number, Rights::READ)
+    /// Which attributes may be read.
+    #[inline]
+    pub(crate) fn readable(&self) -> Readable<'c> {
+        self.grants.readable(self.attributes)
+    }
+
+    /// Whether no attribute has values that are treated apart.
+    #[inline]
+    pub(crate) fn is_by_attribute(&self) -> bool {
+        self.grants.is_by_attribute()
     }
 }
 

@@ -22,7 +22,8 @@ use crate::synthetic::{Context, Synthetic};
 use super::candidate::{Candidate, Place};
 use super::evaluate::{Evaluator, Interrupted};
 use super::filter::{Compiler, Node, Truth};
-use super::selection::{Selection, Sender};
+use super::selection::Selection;
+use super::sender::Sender;
 
 /// Most work of an update's assertion, or of those of a transaction together, in about as many nanoseconds: nobody
 /// else's update goes on meanwhile. It is some 250,000 comparisons.
@@ -60,15 +61,15 @@ impl Look<'_> {
     }
 
     /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3). `None` when that takes more work than
-    /// `work`, which becomes what is left of it.
+    /// `work`, which becomes what is left of it. The entry's record may be at hand.
     pub(crate) fn asserts<R: Read>(
         &self,
         view: &R,
-        id: EntryId,
+        entry: (EntryId, Option<Entry<'_>>),
         node: &Node,
         work: &mut u64,
     ) -> Result<Option<bool>> {
-        self.at(view, id, node.asks_for_name(), |candidate| {
+        self.at(view, entry, node.asks_for_name(), |candidate| {
             let mut evaluator = Evaluator::new(self.schema, *work, Interrupted::default());
             let truth = evaluator.evaluate(node, candidate)?;
             *work = *evaluator.work_left();
@@ -85,7 +86,7 @@ impl Look<'_> {
         work: u64,
         interrupted: &mut Interrupted,
     ) -> Result<Option<bool>> {
-        self.at(view, id, node.asks_for_name(), |candidate| {
+        self.at(view, (id, None), node.asks_for_name(), |candidate| {
             self.goes_on_asserting_of(candidate, node, work, interrupted)
         })
     }
@@ -133,7 +134,7 @@ impl Look<'_> {
         let selection = Selection::new(self.schema, self.attributes, selected, false, self.sight);
         let mut sender = Sender::new(&selection, self.schema, self.attributes, None);
         let vocabulary = self.vocabulary();
-        self.at(view, id, true, |candidate| {
+        self.at(view, (id, None), true, |candidate| {
             candidate.examine(vocabulary)?;
             sender.put_bare(candidate, out)
         })
@@ -150,15 +151,23 @@ impl Look<'_> {
     fn at<R: Read, T>(
         &self,
         view: &R,
-        id: EntryId,
+        (id, at_hand): (EntryId, Option<Entry<'_>>),
         is_named: bool,
         look: impl FnOnce(&mut Candidate<'_, R>) -> Result<T>,
     ) -> Result<T> {
-        let record = view
-            .get(Table::Entry, &id.to_key())?
-            .ok_or_else(|| Error::corrupt(format!("entry {id} has a name but no record")))?;
-        let entry = Entry::new(&record)
-            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let read;
+        let entry = match at_hand {
+            Some(entry) => entry,
+            None => {
+                read = view.get(Table::Entry, &id.to_key())?;
+                let record = read.as_deref();
+                let record = record.ok_or_else(|| {
+                    Error::corrupt(format!("entry {id} has a name but no record"))
+                })?;
+                Entry::new(record)
+                    .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?
+            }
+        };
         let mut names = DnCache::default();
         let superior = match is_named || self.collective.is_some() {
             true => names.superior(view, entry.parent())?,
@@ -186,7 +195,7 @@ impl<R: Read> Evaluate for R {
         &self,
         (schema, attributes): (&Schema, &AttributeTable),
         (grants, on_entry): (&Grants, Option<&EntryGrants>),
-        id: EntryId,
+        (id, record): (EntryId, Option<Entry<'_>>),
         (filter, ready): (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>> {
@@ -206,7 +215,7 @@ impl<R: Read> Evaluate for R {
             Some(node) => node,
             None => Box::new(look.compile_within(filter, work)),
         };
-        let asserts = look.asserts(self, id, &node, work)?;
+        let asserts = look.asserts(self, (id, record), &node, work)?;
         // A chain of names keeps what it has found on the way.
         if !node.asks_for_name() {
             *ready = Some(node);

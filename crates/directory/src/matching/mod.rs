@@ -7,7 +7,8 @@
 //! | `evaluate` | the filter on an entry |
 //! | `in_chain` | items that follow names from entry to entry |
 //! | `selection` | the attributes to send |
-//! | `shaping` | and which of their values |
+//! | `sender` | and sending them |
+//! | `shaping` | which of their values |
 //! | `value_range` | a range of them |
 //! | `sort_key` | what entries are sorted by |
 //! | `sink` | where they go: into messages, or elsewhere |
@@ -19,6 +20,7 @@ pub(crate) mod filter;
 pub(crate) mod in_chain;
 pub(crate) mod look;
 pub(crate) mod selection;
+pub(crate) mod sender;
 pub(crate) mod shaping;
 pub(crate) mod sink;
 pub(crate) mod sort_key;

@@ -13,7 +13,7 @@ use sapwood_ldap::list::OctetStrings;
 use super::candidate::{Candidate, Seen};
 use super::evaluate::Evaluator;
 use super::filter::{Compiler, Item, Node, Target, Test};
-use super::selection::Sender;
+use super::sender::Sender;
 use super::value_range::ValueRange;
 use crate::access::{Rights, SingleValues};
 use crate::engine::{AttributeNo, Cursor, Read};

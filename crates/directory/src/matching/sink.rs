@@ -5,7 +5,7 @@ use sapwood_ldap::controls::{Control, Controls, ControlsBuf};
 use sapwood_ldap::list::{AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{
     EntryWriter, IntermediateResponse, Message, Response, ResponseMessage, SearchResultEntry,
-    put_search_entry_below,
+    put_search_entry_below, put_search_entry_of_parts,
 };
 
 use crate::operational::EntryVersion;
@@ -46,6 +46,11 @@ pub trait Sink {
         let mut entry = self.begin_entry(&dn, attributes.len());
         entry.put_ber(attributes);
         entry.finish();
+    }
+
+    /// The same with attributes in several parts.
+    fn put_entry_of_parts(&mut self, rdn: &[u8], superior: Option<&[u8]>, attributes: &[&[u8]]) {
+        self.put_entry(rdn, superior, &attributes.concat());
     }
 
     /// Adds a control to the entry that was taken last. `from` is what [`bytes`](Self::bytes) was before that entry.
@@ -200,6 +205,17 @@ impl Sink for Wire<'_> {
             self.message_id,
             rdn,
             superior,
+            attributes,
+            self.controls,
+        );
+    }
+
+    #[inline]
+    fn put_entry_of_parts(&mut self, rdn: &[u8], superior: Option<&[u8]>, attributes: &[&[u8]]) {
+        put_search_entry_of_parts(
+            self.out,
+            self.message_id,
+            (rdn, superior),
             attributes,
             self.controls,
         );

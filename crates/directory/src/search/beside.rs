@@ -8,7 +8,7 @@ use crate::engine::{EntryId, Read};
 use crate::error::Result;
 use crate::matching::candidate::Candidate;
 use crate::matching::evaluate::Evaluator;
-use crate::matching::selection::Sender;
+use crate::matching::sender::Sender;
 use crate::matching::sink::Sink;
 use crate::names::Superior;
 use crate::schema::{AttributeTypeId, Schema};

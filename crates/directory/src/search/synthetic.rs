@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::matching::candidate::Candidate;
 use crate::matching::evaluate::Evaluator;
 use crate::matching::filter::Truth;
-use crate::matching::selection::Sender;
+use crate::matching::sender::Sender;
 use crate::matching::sink::Sink;
 use crate::operational::Vocabulary;
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::url;
 
-use crate::access::{Decider, Visible};
+use crate::access::{DecidedCandidate, Decider, Visible};
 use crate::collective::Collective;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::{Entry, EntryFlags};
@@ -14,7 +14,7 @@ use crate::examined::Known;
 use crate::matching::candidate::{Candidate, Place as EntryPlace};
 use crate::matching::evaluate::Evaluator;
 use crate::matching::filter::{Node, Truth};
-use crate::matching::selection::Sender;
+use crate::matching::sender::Sender;
 use crate::matching::sink::{Admission, Sink};
 use crate::names::{self, Child, DnCache, Superior};
 use crate::operational::Vocabulary;
@@ -85,17 +85,24 @@ fn pass_over(error: Error) -> Result<Flow> {
     names::if_named(Err(error)).map(|named| named.unwrap_or(Flow::Next))
 }
 
-/// Restricts a candidate to what is granted on it; false when nothing is.
+/// Restricts a candidate to what is granted on it; false when nothing is. `is_stored`: its record is the one that is
+/// stored.
 #[inline(never)]
 fn restrict<'c, R: Read>(
     candidate: &mut Candidate<'c, R>,
-    id: EntryId,
+    (id, is_stored): (EntryId, bool),
     decider: &'c mut Decider,
     reading: (&R, &Schema),
     superior: Option<&Superior>,
 ) -> Result<bool> {
-    let rdn = candidate.entry().rdn_bytes();
-    Ok(match decider.decide(reading, id, rdn, superior)? {
+    let entry = *candidate.entry();
+    let decided = DecidedCandidate {
+        id,
+        rdn: entry.rdn_bytes(),
+        superior,
+        record: is_stored.then_some(entry),
+    };
+    Ok(match decider.decide(reading, decided)? {
         Some((grants, on_entry)) if on_entry.visible() != Visible::Nothing => {
             candidate.restrict(grants, Some(on_entry));
             true
@@ -494,10 +501,11 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
         let flags = entry.flags();
         let place = EntryPlace::Tree(superior, self.collective);
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, place);
+        let is_stored = self.collective.is_none() && self.expansion.is_none();
         if let Some(decider) = &mut self.decider
             && !restrict(
                 &mut candidate,
-                id,
+                (id, is_stored),
                 decider,
                 (self.view, self.schema),
                 superior,

@@ -47,7 +47,7 @@ impl<T: Write> Run<'_, T> {
         let mut work = self.assertion_work;
         let look = self.look(on_entry.as_ref(), collective);
         let node = look.compile_within(filter, &mut work);
-        let asserts = look.asserts(self.txn, id, &node, &mut work)?;
+        let asserts = look.asserts(self.txn, (id, None), &node, &mut work)?;
         self.assertion_work = work;
         match asserts {
             Some(true) => Ok(()),

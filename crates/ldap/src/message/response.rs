@@ -321,8 +321,21 @@ pub fn put_search_entry_below(
     attributes: &[u8],
     controls: Controls<'_>,
 ) {
+    put_search_entry_of_parts(out, id, (rdn, superior), &[attributes], controls);
+}
+
+/// The same with the attributes in parts that follow each other.
+#[inline]
+pub fn put_search_entry_of_parts(
+    out: &mut Vec<u8>,
+    id: u32,
+    (rdn, superior): (&[u8], Option<&[u8]>),
+    attributes: &[&[u8]],
+    controls: Controls<'_>,
+) {
     let dn_len = rdn.len() + superior.map_or(0, |superior| 1 + superior.len());
-    let content_len = ber::element_len(dn_len) + ber::element_len(attributes.len());
+    let attributes_len = attributes.iter().map(|part| part.len()).sum();
+    let content_len = ber::element_len(dn_len) + ber::element_len(attributes_len);
     let mut head = envelope(out, id, SEARCH_ENTRY, content_len, controls);
     head.push_header(ber::OCTET_STRING, dn_len);
     head.put(out);
@@ -331,7 +344,10 @@ pub fn put_search_entry_below(
         out.push(b',');
         out.extend_from_slice(superior);
     }
-    ber::put_octets(out, ber::SEQUENCE, attributes);
+    ber::put_header(out, ber::SEQUENCE, attributes_len);
+    for part in attributes {
+        out.extend_from_slice(part);
+    }
     put_controls(out, controls);
 }
 
