@@ -43,6 +43,20 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Ask for the first, the middle and the last part of long results, by pages and by list views, of Sapwood and of
+    /// slapd; print what they take, and fail where it grows with the result.
+    Views {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Put work on Sapwood and on slapd that rules answer to: groups of many members, unique values, renames, trees that
+    /// are deleted; print what it costs, and fail where a large group costs more than it may.
+    Rules {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Put the same work on the store and on other embedded key-value stores; print tables of ratios.
     Store {
         /// Arguments for the benchmark; `-- --help` lists them.
@@ -80,6 +94,8 @@ impl Bench {
             Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
             Bench::Members { args } => ("members", packages::BENCH_LDAP, args),
             Bench::Access { args } => ("access", packages::BENCH_LDAP, args),
+            Bench::Views { args } => ("views", packages::BENCH_LDAP, args),
+            Bench::Rules { args } => ("rules", packages::BENCH_LDAP, args),
             Bench::Abuse { args } => ("abuse", &[][..], args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),

@@ -3,7 +3,8 @@
 
 mod limit;
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 pub use limit::{DiskReads, Limit, forget};
 
@@ -23,6 +24,23 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 pub fn number(value: Option<f64>, decimals: usize) -> String {
     let value = value.filter(|value| value.is_finite());
     value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
+}
+
+/// Puts a section of results into a page of the documentation: between two comments, `<!-- SECTION -->` and `<!-- SECTION
+/// end -->`, each on a line of its own.
+///
+/// # Errors
+/// When the page cannot be read or written, or has no place for the section.
+pub fn publish(section: &str, page: &Path, text: &str) -> io::Result<()> {
+    let told = |what: &str| io::Error::other(format!("{}: {what}", page.display()));
+    let read = fs::read_to_string(page).map_err(|error| told(&error.to_string()))?;
+    let place = |end: &str| format!("<!-- {section}{end} -->\n");
+    let missing = || told(&format!("there is no place for {section}"));
+    let (before, rest) = read.split_once(&place("")).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(&place(" end")).ok_or_else(missing)?;
+    let (begin, text, end) = (place(""), text.trim(), place(" end"));
+    let written = format!("{before}{begin}\n{text}\n\n{end}{after}");
+    fs::write(page, written).map_err(|error| told(&error.to_string()))
 }
 
 /// The processor, its threads, and the kernel.

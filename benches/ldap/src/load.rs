@@ -172,10 +172,25 @@ impl Load {
     /// Microseconds of the server's processor time for each operation, or each entry that comes, of a plan that
     /// somebody runs, without what connecting and binding take.
     pub(crate) fn cpu_us(&self, asked: (&str, &str), unit: Unit, server: &Server) -> Result<f64> {
-        rest(server, REST)?;
+        self.measured_cpu_us(asked, unit, server, REST)
+    }
+
+    /// The same for each operation, if some of them may be updates, and the administrator asks.
+    pub(crate) fn update_cpu_us(&self, text: &str, server: &Server) -> Result<f64> {
+        self.measured_cpu_us((ADMIN_DN, text), Unit::Operations, server, REST_OF_UPDATES)
+    }
+
+    fn measured_cpu_us(
+        &self,
+        asked: (&str, &str),
+        unit: Unit,
+        server: &Server,
+        quiet: Duration,
+    ) -> Result<f64> {
+        rest(server, quiet)?;
         let mut before = Before { server, cpu: None };
         let report = self.observed(asked, server, Some(self.read_time), &mut before)?;
-        rest(server, REST)?;
+        rest(server, quiet)?;
         let (cpu, _) = before.cpu.context("nothing began")??;
         let count = counted(&report, unit)?;
         let cpu = server.cpu()?.saturating_sub(cpu);

@@ -12,9 +12,11 @@ mod members;
 mod process;
 mod report;
 mod rows;
+mod rules;
 mod server;
 mod stat;
 mod verify;
+mod views;
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -50,6 +52,10 @@ enum Command {
     Abuse(abuse::Options),
     /// What access rules cost, beside slapd
     Access(access::Options),
+    /// Pages and list views of long results, beside slapd
+    Views(views::Options),
+    /// What rules cost: groups, uniqueness, references that follow, trees that are deleted, beside slapd
+    Rules(rules::Options),
     /// Attacks a server until it is killed
     #[command(hide = true)]
     Attack(abuse::AttackOptions),
@@ -122,6 +128,8 @@ fn main() -> Result<()> {
         Command::Members(options) => members::run(&options),
         Command::Abuse(options) => abuse::run(&options),
         Command::Access(options) => access::run(&options),
+        Command::Views(options) => views::run(&options),
+        Command::Rules(options) => rules::run(&options),
         Command::Attack(options) => abuse::attack(&options),
         Command::Bound(bound) => process::run_bound(&bound),
     }

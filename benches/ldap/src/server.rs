@@ -34,7 +34,17 @@ pub(crate) enum Shape {
 }
 
 /// Attributes, and the kinds of index that they get.
-type Index = (&'static str, &'static str);
+pub(crate) type Index = (&'static str, &'static str);
+
+/// What the products do besides, alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
+    /// Sapwood's: arguments of `sapwood rule DIR add`, of each rule.
+    pub(crate) rules: &'static [&'static [&'static str]],
+    /// slapd's modules, and the lines that configure them for its database.
+    pub(crate) modules: &'static [&'static str],
+    pub(crate) overlays: &'static str,
+}
 
 impl Shape {
     /// The indexes, in both products.
@@ -168,8 +178,8 @@ impl Product {
         self.prepare_as(parent, &[], indexes.indexes(), sapwood)
     }
 
-    /// `arguments` are more ones for `sapwood init`.
-    fn prepare_as(
+    /// The same; `arguments` are more ones for `sapwood init`.
+    pub(crate) fn prepare_as(
         self,
         parent: &Path,
         arguments: &[String],
@@ -240,6 +250,7 @@ fn slapd_config(folder: &Path, indexes: &[Index]) -> String {
         "include /etc/ldap/schema/core.schema\n\
          include /etc/ldap/schema/cosine.schema\n\
          include /etc/ldap/schema/inetorgperson.schema\n\
+         include /etc/ldap/schema/dyngroup.schema\n\
          modulepath /usr/lib/ldap\n\
          moduleload back_mdb\n\
          loglevel none\n\
@@ -298,6 +309,34 @@ impl Prepared {
             disk_bytes: disk_bytes(&self.folder).unwrap_or_default(),
         };
         Ok((self, cost))
+    }
+
+    /// The same, but it does more.
+    pub(crate) fn with(self, setup: &Setup) -> Result<Self> {
+        match self.product {
+            Product::Sapwood => {
+                for rule in setup.rules {
+                    let mut add = Command::new(&self.program);
+                    add.arg("rule").arg(&self.folder).arg("add").args(*rule);
+                    let status = add.stdout(Stdio::null()).status()?;
+                    ensure!(status.success(), "sapwood rule add: {status}");
+                }
+            }
+            Product::Slapd => {
+                let config = fs::read_to_string(&self.config)?;
+                let (head, database) = config
+                    .split_once("database mdb\n")
+                    .context("slapd.conf has no database")?;
+                let modules = setup.modules.iter();
+                let modules: String = modules
+                    .map(|module| format!("moduleload {module}\n"))
+                    .collect();
+                let overlays = setup.overlays;
+                let config = format!("{head}{modules}database mdb\n{database}{overlays}");
+                fs::write(&self.config, config)?;
+            }
+        }
+        Ok(self)
     }
 
     /// Sapwood's program and folder, if it is Sapwood.

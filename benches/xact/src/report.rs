@@ -84,16 +84,7 @@ impl Report {
         println!("{}", self.text);
         let Some(docs) = self.docs else { return Ok(()) };
         let path = docs.join("performance.md");
-        let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let place = |end: &str| format!("<!-- {}{end} -->\n", self.section);
-        let (before, rest) = page
-            .split_once(&place(""))
-            .with_context(|| format!("no place for {} in {}", self.section, path.display()))?;
-        let (_, after) = rest
-            .split_once(&place(" end"))
-            .with_context(|| format!("no end of {} in {}", self.section, path.display()))?;
-        let text = self.text.trim();
-        let page = format!("{before}{}\n{text}\n\n{}{after}", place(""), place(" end"));
-        fs::write(&path, page).with_context(|| path.display().to_string())
+        sapwood_figures::publish(self.section, &path, &self.text)?;
+        Ok(())
     }
 }

@@ -53,7 +53,7 @@ use crate::config::{
 use crate::engine::{self, CommitNo, EntryId, Read, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::index_definition::{IndexDefinition, KIND_WORDS};
-use crate::indexes::{AttributeIndexes, Completeness, can_index};
+use crate::indexes::{AttributeIndexes, Completeness, can_have};
 use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::additions::Additions;
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
@@ -669,15 +669,7 @@ pub(crate) fn set_index<W: Write>(
             "cannot index {attribute}: the schema does not define it"
         ))
     })?;
-    let possible = match KIND_WORDS.iter().find(|(word, _)| *word == kind) {
-        Some((_, Some(kind))) => can_index(known, *kind),
-        Some((_, None)) => known
-            .ordering()
-            .map(|_| ())
-            .ok_or("it has no ordering rule"),
-        None => Err("the kinds of index are eq, pres, sub and ord"),
-    };
-    possible.map_err(|why| Error::Config(format!("cannot index {attribute} {kind}: {why}")))?;
+    can_have(known, kind).map_err(|why| Error::Config(format!("cannot index {attribute} {kind}: {why}")))?;
     let number = state
         .attributes
         .number_or_new(schema, txn, known.id(), "")?

@@ -36,6 +36,7 @@ use crate::examined::Examined;
 use crate::names::DnCache;
 use crate::options::Options;
 use crate::schema::Schema;
+use crate::sorting::Lists;
 use crate::state::State;
 use crate::synthetic::SyntheticContexts;
 use crate::synthetic::config::LocalConfig;
@@ -87,6 +88,8 @@ struct Shared<E> {
     builder: Builder,
     /// The key that seals the cookies of paged searches.
     cookie_key: RandomState,
+    /// The lists that views were made of.
+    lists: Lists,
 }
 
 /// The state of the directory as of a commit, with the rules compiled from it.
@@ -171,6 +174,7 @@ impl<E: Engine> Directory<E> {
             synthetic,
             builder: Builder::default(),
             cookie_key: RandomState::new(),
+            lists: Lists::default(),
         };
         Ok(Directory {
             shared: Arc::new(shared),
@@ -196,6 +200,11 @@ impl<E: Engine> Directory<E> {
     /// The key that seals the cookies of paged searches.
     pub(crate) fn cookie_key(&self) -> &RandomState {
         &self.shared.cookie_key
+    }
+
+    /// The lists that views were made of.
+    pub(crate) fn lists(&self) -> &Lists {
+        &self.shared.lists
     }
 
     /// The synthetic contexts.

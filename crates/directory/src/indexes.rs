@@ -7,6 +7,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::engine::{AttributeNo, CommitNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
+use crate::index_definition::KIND_WORDS;
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, NormalDn, Schema, SubstringPattern,
     for_each_code,
@@ -113,6 +114,17 @@ impl AttributeIndexes {
         }
     }
 
+    /// Whether the index of a kind, by its word, answers.
+    pub(crate) fn is_complete(&self, kind: &str) -> bool {
+        let known = KIND_WORDS.iter().find(|(word, _)| *word == kind);
+        let completeness = match known {
+            Some((_, Some(kind))) => self.completeness(*kind),
+            Some((_, None)) => self.ordering,
+            None => Completeness::Absent,
+        };
+        completeness == Completeness::Complete
+    }
+
     /// The engine's name for the index of a kind.
     pub(crate) fn index(&self, kind: IndexKind) -> Index {
         Index {
@@ -148,6 +160,36 @@ pub(crate) fn can_index(
             None => Err("it has no substrings rule"),
         },
     }
+}
+
+/// The same for the word of any kind, ordering included.
+pub(crate) fn can_have(
+    attribute_type: &AttributeType,
+    kind: &str,
+) -> Result<(), &'static str> {
+    match KIND_WORDS.iter().find(|(word, _)| *word == kind) {
+        Some((_, Some(kind))) => can_index(attribute_type, *kind),
+        Some((_, None)) => match attribute_type.order() {
+            Some(_) => Ok(()),
+            None => Err("its values have no order"),
+        },
+        None => Err("the kinds of index are eq, pres, sub, approx and ord"),
+    }
+}
+
+/// The kind of index that finds entries by an item of a filter which asks for this one, if the type can have it.
+pub(crate) fn useful_kind(
+    attribute_type: &AttributeType,
+    kind: &'static str,
+) -> Option<&'static str> {
+    let kind = match kind {
+        // Values that are no words are compared as they are (RFC 4511 §4.5.1.7.6).
+        "approx" if can_have(attribute_type, kind).is_err() => "eq",
+        // An order for sorting alone answers no comparison.
+        "ord" if attribute_type.ordering().is_none() => return None,
+        kind => kind,
+    };
+    can_have(attribute_type, kind).ok().map(|()| kind)
 }
 
 /// Calls `each` with every key under which a value stands in an index of a kind; the same key may come twice. A value

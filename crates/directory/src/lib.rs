@@ -45,6 +45,7 @@ pub mod schema;
 mod schema_change;
 mod search;
 mod second_factor;
+mod sorting;
 mod sources;
 mod stamp;
 mod state;

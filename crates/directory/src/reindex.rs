@@ -199,8 +199,8 @@ impl<'k> Kept<'k> {
     /// Whether equal values are those with the same place in the order.
     fn is_ordered_by_form(&self, schema: &Schema) -> bool {
         let known = schema.type_of(self.indexed.attribute_type);
-        let rules = known.equality().zip(known.ordering());
-        rules.is_some_and(|(equality, ordering)| equality.has_forms_of(ordering))
+        let rules = known.equality().zip(known.order());
+        rules.is_some_and(|(equality, order)| equality.has_forms_of(order))
     }
 
     /// Goes through the values until none of the keys is doubtful any more: mostly, some are the same as those of a
@@ -223,7 +223,7 @@ impl<'k> Kept<'k> {
                     && (from.is_some() || at < &*begins_at)
                 {
                     steps::count(1);
-                    match (kind, known.ordering()) {
+                    match (kind, known.order()) {
                         (Some(kind), _) => {
                             for_each_key(schema, known, kind, value, &mut scratch, |key| {
                                 doubtful.remove(key);
@@ -390,7 +390,7 @@ pub(crate) fn ordering_keys(
     scratch: &mut Vec<u8>,
 ) -> std::result::Result<(), Damaged> {
     keys.clear();
-    let Some(rule) = schema.type_of(indexed.attribute_type).ordering() else {
+    let Some(rule) = schema.type_of(indexed.attribute_type).order() else {
         return Ok(());
     };
     each_value(attributes, indexed.attribute_type, side, |value| {

@@ -158,7 +158,8 @@ impl<'a> AlternativeName<'a> {
 }
 
 impl Name<'_> {
-    /// As an RFC 4514 string, its types as OIDs. `None` if it is damaged.
+    /// As an RFC 4514 string: the types that the document has short names of by these, others as OIDs (§2.3). `None` if
+    /// it is damaged.
     pub fn to_dn(&self) -> Option<String> {
         let mut names = Vec::new();
         let mut rdns = self.rdns;
@@ -170,7 +171,9 @@ impl Name<'_> {
                 if !text.is_empty() {
                     text.push('+');
                 }
-                dn::write_ava(&mut text, &dotted(oid)?, value.as_bytes());
+                let oid = dotted(oid)?;
+                let attribute = short_name(&oid).unwrap_or(&oid);
+                dn::write_ava(&mut text, attribute, value.as_bytes());
                 avas = behind;
             }
             names.push(text);
@@ -195,6 +198,22 @@ impl Name<'_> {
         }
         values
     }
+}
+
+/// What RFC 4514 §3 calls a type.
+fn short_name(oid: &str) -> Option<&'static str> {
+    Some(match oid {
+        "2.5.4.3" => "cn",
+        "2.5.4.6" => "c",
+        "2.5.4.7" => "l",
+        "2.5.4.8" => "st",
+        "2.5.4.9" => "street",
+        "2.5.4.10" => "o",
+        "2.5.4.11" => "ou",
+        "0.9.2342.19200300.100.1.1" => "uid",
+        "0.9.2342.19200300.100.1.25" => "dc",
+        _ => return None,
+    })
 }
 
 /// An attribute value assertion: the type's OID, the value as text, what stands behind it.
@@ -349,11 +368,11 @@ mod tests {
         let der = certificate();
         let read = Certificate::parse(&der).unwrap();
         assert_eq!(read.serial(), [0, 200]);
-        assert_eq!(read.issuer().to_dn().unwrap(), "2.5.4.3=Authority");
+        assert_eq!(read.issuer().to_dn().unwrap(), "cn=Authority");
         let subject = read.subject().unwrap();
         assert_eq!(
             subject.to_dn().unwrap(),
-            r"2.5.4.3=Anne,2.5.4.10=Example\, Inc."
+            r"cn=Anne,o=Example\, Inc."
         );
         assert_eq!(subject.values_of("2.5.4.3"), ["Anne"]);
         assert!(subject.values_of("2.5.4.4").is_empty());
@@ -364,8 +383,21 @@ mod tests {
         let AlternativeName::Entry(entry) = &names[2] else {
             panic!("{names:?}");
         };
-        assert_eq!(entry.to_dn().unwrap(), "2.5.4.3=Other");
+        assert_eq!(entry.to_dn().unwrap(), "cn=Other");
         assert_eq!(names.len(), 3);
+    }
+
+    #[test]
+    fn types_of_the_document_have_its_short_names() {
+        let serial_number: &[u8] = &[0x55, 4, 5];
+        let written = name(&[(O, "Example"), (serial_number, "7"), (CN, "Anne")]);
+        let (rdns, _) = expect(&written, SEQUENCE).unwrap();
+        let named = Name { rdns }.to_dn();
+        assert_eq!(named.unwrap(), "cn=Anne,2.5.4.5=7,o=Example");
+        for (oid, short) in [("0.9.2342.19200300.100.1.25", "dc"), ("2.5.4.6", "c")] {
+            assert_eq!(short_name(oid), Some(short));
+        }
+        assert_eq!(short_name("2.5.4.5"), None);
     }
 
     #[test]

@@ -395,6 +395,26 @@ pub trait Read {
     /// An estimate of the number of records in `range`. Only the choice between plans may depend on it.
     fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64>;
 
+    /// How many records of a [counted](Table::is_counted) table come before `key`, exactly. Engines implement it, and
+    /// [`key_at`](Read::key_at), if they need not count the records one by one.
+    fn rank(&self, table: Table, key: &[u8]) -> Result<u64> {
+        let range = Range {
+            from: Bound::Unbounded,
+            to: Bound::Excluded(key),
+        };
+        let mut records = self.scan(table, range, Direction::Forward)?;
+        let mut before = 0;
+        while records.next()?.is_some() {
+            before += 1;
+        }
+        Ok(before)
+    }
+
+    /// The key of the record of a [counted](Table::is_counted) table that so many come before.
+    fn key_at(&self, table: Table, before: u64) -> Result<Option<Vec<u8>>> {
+        key_by_counting(self, table, before)
+    }
+
     /// The ids filed under `key`, ascending.
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>>;
 
@@ -427,6 +447,21 @@ pub trait Read {
 
     /// Passes the last record of each store in the change feed to `each`.
     fn last_changes(&self, each: impl FnMut(&[u8])) -> Result<()>;
+}
+
+/// What [`Read::key_at`] finds, record by record.
+fn key_by_counting<R: Read + ?Sized>(
+    view: &R,
+    table: Table,
+    before: u64,
+) -> Result<Option<Vec<u8>>> {
+    let mut records = view.scan(table, Range::ALL, Direction::Forward)?;
+    for _ in 0..before {
+        if records.next()?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(records.next()?.map(|(key, _)| key.to_vec()))
 }
 
 /// What a transaction can do besides reading.

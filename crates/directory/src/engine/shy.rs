@@ -650,6 +650,16 @@ where
         Ok(self.known.guess(self.view.estimate(table, range)?))
     }
 
+    fn rank(&self, table: Table, key: &[u8]) -> Result<u64> {
+        self.ask(Want::Records(table))?;
+        self.view.rank(table, key)
+    }
+
+    fn key_at(&self, table: Table, before: u64) -> Result<Option<Vec<u8>>> {
+        self.ask(Want::Records(table))?;
+        self.view.key_at(table, before)
+    }
+
     fn children(&self, parent: EntryId) -> Result<u64> {
         self.ask(Want::Records(Table::Name))?;
         self.view.children(parent)

@@ -629,7 +629,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// Whether entries may have values of a type that stand in a subentry, and not in their indexes.
-    fn may_be_collective(&self, attribute_type: &AttributeType) -> bool {
+    pub(super) fn may_be_collective(&self, attribute_type: &AttributeType) -> bool {
         let is_collective = |id| self.schema.type_of(id).is_collective();
         self.attributes.has_collective() && attribute_type.subtypes().iter().any(is_collective)
     }

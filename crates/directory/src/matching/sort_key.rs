@@ -4,12 +4,14 @@ use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::result::ResultCode;
 
 use super::candidate::Candidate;
-use super::filter::{Compiler, Places, Stored, Target};
+use super::filter::{Compiler, Item, Node, Places, Stored, Target, Test};
 use crate::access::{Everywhere, Rights, SingleValues};
 use crate::engine::{AttributeNo, Cursor, Read, append_escaped};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
-use crate::schema::{AttributeType, MatchingRule, Schema};
+use crate::indexes::{self, AttributeIndexes, Completeness};
+use crate::schema::{AttributeType, AttributeTypeId, MatchingRule, Schema};
+use crate::state::State;
 use crate::virtual_attributes::Values;
 
 /// Bytes of a value that are looked at: its key has no more.
@@ -25,6 +27,15 @@ const BYTE_WORK: u64 = 8;
 const PRESENT: u8 = 1;
 /// One that has not: it comes behind all others, or before them in reverse (RFC 2891 §2.2).
 const ABSENT: u8 = 2;
+
+/// What is compared of a normal form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// So many bytes of it, of so much of a value that a key is made of.
+    Cut(usize),
+    /// What stands in an ordering index.
+    OfIndex,
+}
 
 /// One key to sort by.
 #[derive(Debug)]
@@ -51,7 +62,7 @@ impl Compiler<'_> {
         let (known, description) = described.ok_or(ResultCode::NoSuchAttribute)?;
         let rule = match rule {
             Some(name) => MatchingRule::find(name).filter(|rule| rule.fits(known)),
-            None => known.ordering().or_else(|| known.equality()),
+            None => known.order(),
         };
         let rule = rule.filter(|rule| rule.is_indexable() && !rule.is_of_parts());
         let rule = rule.ok_or(ResultCode::InappropriateMatching)?;
@@ -78,7 +89,8 @@ impl Compiler<'_> {
         }
         let Places { user, operational } = self.places(attribute_type, description);
         Some(Target::Stored(Stored {
-            indexed_type: None,
+            indexed_type: (!description.has_options() && !self.may_be_collective(attribute_type))
+                .then(|| attribute_type.id()),
             named: Some(attribute_type.id()),
             user,
             operational,
@@ -91,7 +103,7 @@ impl Compiler<'_> {
 struct Least<'l> {
     schema: &'l Schema,
     rule: &'static MatchingRule,
-    bytes_max: usize,
+    form: Form,
     normal: Vec<u8>,
     least: Option<Vec<u8>>,
     work: u64,
@@ -112,7 +124,7 @@ impl Least<'_> {
 
     /// Looks at a value. One that the rule does not fit is passed over.
     fn look(&mut self, value: &[u8]) {
-        let value = beginning(value);
+        let value = self.form.part_of(value);
         self.work += VALUE_WORK + BYTE_WORK * value.len() as u64;
         self.normal.clear();
         if (self.rule)
@@ -121,11 +133,28 @@ impl Least<'_> {
         {
             return;
         }
-        self.normal.truncate(self.bytes_max);
+        self.form.shorten(&mut self.normal);
         match &mut self.least {
             Some(least) if *least <= self.normal => {}
             Some(least) => std::mem::swap(least, &mut self.normal),
             None => self.least = Some(std::mem::take(&mut self.normal)),
+        }
+    }
+}
+
+impl Form {
+    /// What is looked at of a value.
+    fn part_of(self, value: &[u8]) -> &[u8] {
+        match self {
+            Form::Cut(_) => beginning(value),
+            Form::OfIndex => value,
+        }
+    }
+
+    fn shorten(self, normal: &mut Vec<u8>) {
+        match self {
+            Form::Cut(bytes_max) => normal.truncate(bytes_max),
+            Form::OfIndex => indexes::shorten(normal),
         }
     }
 }
@@ -144,11 +173,15 @@ fn beginning(value: &[u8]) -> &[u8] {
 }
 
 impl SortKey {
-    /// Appends what entries are in the order of, byte by byte: of the value's normal form up to `bytes_max`. Takes of
-    /// `work` what that was.
+    /// Whether entries come in the reverse of the rule's order.
+    pub(crate) fn is_reverse(&self) -> bool {
+        self.is_reverse
+    }
+
+    /// Appends what entries are in the order of, byte by byte. Takes of `work` what that was.
     pub(crate) fn append<R: Read>(
         &self,
-        (schema, bytes_max): (&Schema, usize),
+        (schema, form): (&Schema, Form),
         candidate: &mut Candidate<'_, R>,
         work: &mut u64,
         out: &mut Vec<u8>,
@@ -156,7 +189,7 @@ impl SortKey {
         let mut least = Least {
             schema,
             rule: self.rule,
-            bytes_max,
+            form,
             normal: Vec::new(),
             least: None,
             work: VALUE_WORK,
@@ -184,16 +217,105 @@ impl SortKey {
     /// What entries are in the order of whose least value is this one; `None` if the rule does not fit it.
     pub(crate) fn of_value(
         &self,
-        (schema, bytes_max): (&Schema, usize),
+        (schema, form): (&Schema, Form),
         value: &[u8],
     ) -> Option<Vec<u8>> {
         let mut normal = Vec::new();
-        let normalised = (self.rule).normalise(schema, beginning(value), &mut normal);
+        let normalised = (self.rule).normalise(schema, form.part_of(value), &mut normal);
         normalised.ok()?;
-        normal.truncate(bytes_max);
+        form.shorten(&mut normal);
         let mut out = Vec::new();
         self.put(Some(&normal), &mut out);
         Some(out)
+    }
+
+    /// The ordering index that has the entries in this order, but for those without a value that has a normal form.
+    /// What may be found elsewhere than in the index, such as a subtype's values, has none.
+    pub(crate) fn index<'s>(
+        &self,
+        schema: &Schema,
+        state: &'s State,
+    ) -> Option<&'s AttributeIndexes> {
+        let Target::Stored(stored) = &self.target else {
+            return None;
+        };
+        let known = schema.type_of(stored.indexed_type?);
+        let indexes = state.indexes.of(known.id())?;
+        let is_used = |id: &AttributeTypeId| state.attributes.of_type(*id).next().is_some();
+        let mut used = known.subtypes().iter().filter(is_used);
+        let has_order = |rule: Option<&MatchingRule>| rule.is_some_and(|rule| rule.has_forms_of(self.rule));
+        let has_all = indexes.ordering == Completeness::Complete
+            && has_order(known.order())
+            // Of very many values the first one is the least.
+            && has_order(known.equality())
+            && used.all(|id| id == known.id());
+        has_all.then_some(indexes)
+    }
+
+    /// Whether a filter is true of entries alone that stand in the index.
+    pub(crate) fn is_asked_for(&self, filter: &Node) -> bool {
+        let Target::Stored(own) = &self.target else {
+            return false;
+        };
+        let has_place = |item: &Item| {
+            let Target::Stored(stored) = &item.target else {
+                return false;
+            };
+            let has_form = |rule: &MatchingRule| rule.has_forms_of(self.rule);
+            stored.indexed_type.is_some()
+                && stored.indexed_type == own.indexed_type
+                && match &item.test {
+                    Test::Present => self.rule.takes_all_values(),
+                    Test::Equal(assertion) | Test::AtLeast(assertion) | Test::AtMost(assertion) => {
+                        has_form(assertion.rule())
+                    }
+                    Test::Substrings(pattern) => has_form(pattern.rule()),
+                    Test::Before(_) | Test::Sounds(_) | Test::AnyOf(..) => false,
+                }
+        };
+        match filter {
+            Node::Item(item) => has_place(item),
+            Node::And(nodes) => nodes.iter().any(|node| self.is_asked_for(node)),
+            Node::Or(nodes) => {
+                !nodes.is_empty() && nodes.iter().all(|node| self.is_asked_for(node))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a filter asks for a value of the attribute, whichever it is, and for nothing else.
+    pub(crate) fn is_all_that_is_asked_for(&self, filter: &Node) -> bool {
+        let is_presence = matches!(filter, Node::Item(item) if matches!(item.test, Test::Present));
+        is_presence && self.is_asked_for(filter)
+    }
+
+    /// What an entry is in the order of that stands under this key of the index, which ends with its id, as
+    /// [`append`](Self::append) has it and with the id behind it.
+    pub(crate) fn record_of(&self, key: &[u8]) -> Vec<u8> {
+        let mut record = Vec::with_capacity(1 + key.len());
+        record.push(PRESENT);
+        record.extend_from_slice(key);
+        self.turn(&mut record);
+        record
+    }
+
+    /// The key of the index behind which, or before which in reverse, those come that are behind a record; `None` if
+    /// they are entries without a value.
+    pub(crate) fn key_of(&self, record: &[u8]) -> Option<Vec<u8>> {
+        let mut key = record.to_vec();
+        self.turn(&mut key);
+        (key.first() == Some(&PRESENT)).then(|| key.split_off(1))
+    }
+
+    /// What comes behind all entries that have a value, and before all others.
+    pub(crate) fn before_absent(&self) -> Vec<u8> {
+        vec![ABSENT]
+    }
+
+    fn turn(&self, bytes: &mut [u8]) {
+        if self.is_reverse {
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        }
     }
 
     fn put(&self, least: Option<&[u8]>, out: &mut Vec<u8>) {
@@ -205,9 +327,7 @@ impl SortKey {
             }
             None => out.push(ABSENT),
         }
-        if self.is_reverse {
-            out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
-        }
+        self.turn(out.get_mut(from..).unwrap_or_default());
     }
 }
 

@@ -1,4 +1,5 @@
-//! Choosing where candidates come from. `stream` reads their lists, and `classes` finds all entries of a class.
+//! Choosing where candidates come from. `stream` reads their lists, `classes` finds all entries of a class, and `missing`
+//! tells which indexes would help.
 //!
 //! The planner asks the index of each item of the filter how many entries it would give. The shortest list drives the
 //! search. It is intersected with the next shortest ones while that pays. The whole filter is then evaluated on each
@@ -7,6 +8,7 @@
 pub(crate) mod classes;
 mod few;
 mod members;
+pub(crate) mod missing;
 pub(crate) mod stream;
 
 use std::cell::Cell;

@@ -445,7 +445,6 @@ mod tests {
 ditcontentrule ( 2.5.6.6 NAME 'personRule' AUX ( uidObject $ simpleSecurityObject ) MUST description MAY mail NOT seeAlso )
 nameform ( 1.2.3.1 NAME 'unitForm' OC organizationalUnit MUST ou )
 nameform ( 1.2.3.2 NAME 'personForm' OC person MUST cn MAY sn )
-nameform ( 2.5.15.16 NAME 'subentryNameForm' OC subentry MUST cn )
 nameform ( 1.2.3.3 NAME 'domainForm' OC domain MUST dc )
 ditstructurerule ( 1 NAME 'top' FORM domainForm )
 ditstructurerule ( 2 FORM unitForm SUP ( 1 2 ) )

@@ -223,6 +223,15 @@ impl MatchingRule {
         self.method == other.method
     }
 
+    /// Whether every value of a syntax that it is made for has a normal form. Of character strings some have none: they
+    /// have code points that RFC 4518 prohibits.
+    pub(crate) fn takes_all_values(&self) -> bool {
+        matches!(
+            self.method,
+            Method::Integer | Method::Octets | Method::Time | Method::Uuid | Method::Csn
+        )
+    }
+
     /// Whether it looks for parts of a value.
     pub(crate) fn is_of_parts(&self) -> bool {
         self.kind == RuleKind::Substrings

@@ -125,6 +125,13 @@ impl AttributeType {
         self.ordering
     }
 
+    /// The rule that says in which order values come: the ordering rule, or the equality rule of a type that has none,
+    /// as `cn` and `sn` have none. `None` if values have no order.
+    pub(crate) fn order(&self) -> Option<&'static MatchingRule> {
+        let rule = self.ordering.or(self.equality);
+        rule.filter(|rule| rule.is_indexable() && !rule.is_of_parts())
+    }
+
     /// The substrings matching rule, own or inherited.
     pub fn substrings(&self) -> Option<&'static MatchingRule> {
         self.substrings

@@ -236,6 +236,7 @@ impl<'r> Draft<'r> {
             requester,
             tells_usability: options.tells_usability && !is_synthetic,
             collector: None,
+            in_place: None,
             counting: options.count.map(|asked| Box::new(Counting::new(asked))),
             dereferencing,
             value_order,
@@ -732,7 +733,7 @@ fn choose<E: Engine>(
     }))
 }
 
-fn referral_class(schema: &Schema) -> &str {
+pub(super) fn referral_class(schema: &Schema) -> &str {
     schema.class_of(schema.well_known().referral).name()
 }
 
@@ -747,7 +748,7 @@ fn with(term: Term, more: &Term) -> Term {
     }
 }
 
-fn first_position(running: &Running, state: &State) -> Position {
+pub(super) fn first_position(running: &Running, state: &State) -> Position {
     let base = running.covered.base();
     match running.source {
         Source::Names if base.is_root() => {

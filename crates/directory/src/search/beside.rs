@@ -15,7 +15,7 @@ use crate::schema::{AttributeTypeId, Schema};
 use crate::search::dereference::{self, Dereferencing};
 use crate::search::effective_rights::RightsTold;
 use crate::search::value_order::ValueOrder;
-use crate::search::{Collector, Flow};
+use crate::search::{Collector, Flow, InPlace};
 use crate::state::State;
 
 /// Work of putting the values of an entry in order, for each byte of its message, in about as many nanoseconds.
@@ -39,6 +39,8 @@ pub(super) struct Beside<'v, R: Read> {
     pub(super) counter: Option<&'v mut u32>,
     /// Takes it; it is not sent.
     pub(super) collector: Option<&'v mut Collector>,
+    /// Says whether it is sent where it was found.
+    pub(super) in_place: Option<&'v mut InPlace>,
     /// Says whether its password can be used.
     pub(super) usability: Option<&'v Usability<'v>>,
     /// Says what somebody may do with it.
@@ -102,11 +104,26 @@ impl<R: Read> Beside<'_, R> {
     pub(super) fn unless_empty(self) -> Option<Self> {
         let is_empty = self.counter.is_none()
             && self.collector.is_none()
+            && self.in_place.is_none()
             && self.usability.is_none()
             && self.rights.is_none()
             && self.dereferencing.is_none()
             && self.value_order.is_none();
         (!is_empty).then_some(self)
+    }
+
+    /// Whether an entry is sent where it was found: it may have been found at several places.
+    #[cold]
+    pub(super) fn is_in_place(
+        &mut self,
+        schema: &Schema,
+        candidate: &mut Candidate<'_, R>,
+        work_left: &mut u64,
+    ) -> Result<bool> {
+        match &mut self.in_place {
+            None => Ok(true),
+            Some(in_place) => in_place.has(schema, candidate, work_left),
+        }
     }
 
     /// Whether it takes an entry, which is not sent then.
@@ -126,7 +143,7 @@ impl<R: Read> Beside<'_, R> {
             collector.take(schema, id, candidate, work_left)?;
             return Ok(true);
         }
-        Ok(false)
+        Ok(!self.is_in_place(schema, candidate, work_left)?)
     }
 
     /// Sends an entry with what it tells besides. Says why the step ends if it could not be sent.

@@ -1,5 +1,7 @@
 //! How much a search may find, look at and take.
 
+use std::collections::BTreeSet;
+
 use sapwood_ldap::message::SearchRequest;
 use sapwood_ldap::result::ResultCode;
 
@@ -7,6 +9,9 @@ use super::{Flow, SearchOptions};
 use crate::directory::Snapshot;
 use crate::engine::Engine;
 use crate::outcome::Outcome;
+
+/// Missing indexes that an outcome tells of.
+const MISSING_TOLD_MAX: usize = 4;
 
 /// What bounds a search: what its request asks for, and what the server allows.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +64,17 @@ impl Limits {
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// The outcome when there are more candidates.
-    pub(super) fn too_many_candidates(&self) -> Outcome {
-        let diagnostic = format!(
+    /// The outcome when there are more candidates, and these indexes are missing.
+    pub(super) fn too_many_candidates(&self, missing: &BTreeSet<String>) -> Outcome {
+        let mut diagnostic = format!(
             "more than {} entries would have to be looked at: no index finds what is searched for, or too much of it",
             self.candidates_max
         );
+        let mut between = "; what is missing is made by";
+        for index in missing.iter().take(MISSING_TOLD_MAX) {
+            diagnostic += &format!("{between} 'sapwood index DIR add \"{index}\"'");
+            between = ",";
+        }
         Outcome::new(ResultCode::AdminLimitExceeded, diagnostic)
     }
 

@@ -49,6 +49,7 @@ mod unbegun;
 mod value_order;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sapwood_ldap::controls::{
@@ -75,9 +76,11 @@ use crate::matching::sender::{Gathered, Sender};
 pub use crate::matching::sink::{Admission, EntrySink, Sink, Wire, WireEntry};
 use crate::names;
 use crate::outcome::Outcome;
+use crate::plan::missing::missing_indexes;
 use crate::plan::stream::Lists;
 use crate::plan::{Planner, Term};
 use crate::schema::AttributeTypeId;
+use crate::state::State;
 use crate::synthetic::root_dse::Channel;
 
 pub(crate) use base::{Base, SyntheticBase};
@@ -95,7 +98,7 @@ use page::Position;
 pub use persistent::Persistent;
 pub use prefetch::Searches;
 use scope::Covered;
-use sorted::Collector;
+use sorted::{Collector, InPlace};
 pub use sorted::{SORTING_BYTES_MAX, SortOptions, Sorted, ViewOptions};
 pub use synchronisation::Synchronisation;
 use unbegun::Unbegun;
@@ -277,6 +280,8 @@ struct Running {
     tells_usability: bool,
     /// Takes the matching entries, which are not sent then.
     collector: Option<Box<Collector>>,
+    /// Where matching entries are sent that come in the order of an index.
+    in_place: Option<Box<InPlace>>,
     /// Whether it searches what the base names.
     is_attribute_scoped: bool,
     /// The order in which values are sent, where there is any.
@@ -414,6 +419,16 @@ impl<E: Engine> Search<E> {
             Stage::Running(running) => running.explain(),
             Stage::Unbegun(_) | Stage::Planning(_) => "not planned yet".into(),
             Stage::Ended(_) | Stage::Failed(_) | Stage::Over(_) => "ended".into(),
+        }
+    }
+
+    /// The indexes that would find its candidates, could be made and are not there, each as `sapwood index` takes it.
+    /// Known once it is [planned](Self::is_planned).
+    pub fn missing_indexes(&self) -> BTreeSet<String> {
+        let (schema, state) = (self.snapshot.schema(), self.snapshot.state());
+        match &self.stage {
+            Stage::Running(running) => missing_indexes(schema, state, &running.filter),
+            _ => BTreeSet::new(),
         }
     }
 
@@ -588,6 +603,15 @@ impl Running {
         if let Some(expansion) = &mut self.expansion {
             expansion.forget();
         }
+    }
+
+    /// Has one that was told its candidates look for them itself again.
+    fn begin_again(&mut self, source: Source, state: &State) {
+        self.source = source;
+        self.position = begin::first_position(self, state);
+        self.lists = Lists::default();
+        self.interrupted = Interrupted::default();
+        self.gathered = None;
     }
 
     /// Whether the values of a candidate are being found.
@@ -770,6 +794,7 @@ impl Running {
                 .as_deref_mut()
                 .map(|counting| &mut counting.counted),
             collector: self.collector.as_deref_mut(),
+            in_place: self.in_place.as_deref_mut(),
             usability: self
                 .tells_usability
                 .then_some(&usability as &beside::Usability<'_>),
@@ -838,7 +863,10 @@ impl Running {
         snapshot.put_back_names(names);
         let flow = flow?;
         match candidates_left == 0 && looked_at > 0 {
-            true => Ok(Step::Done(self.limits.too_many_candidates())),
+            true => {
+                let missing = missing_indexes(schema, state, &self.filter);
+                Ok(Step::Done(self.limits.too_many_candidates(&missing)))
+            }
             false => Ok(self.after(flow, snapshot)),
         }
     }

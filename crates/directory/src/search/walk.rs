@@ -548,7 +548,18 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             None => return Ok(Flow::Interrupted),
         }
         if self.sent >= self.sent_max {
-            return Ok(self.full);
+            return match &mut self.beside {
+                Some(beside)
+                    if !beside.is_in_place(
+                        self.schema,
+                        &mut candidate,
+                        self.evaluator.work_left(),
+                    )? =>
+                {
+                    Ok(Flow::Next)
+                }
+                _ => Ok(self.full),
+            };
         }
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;

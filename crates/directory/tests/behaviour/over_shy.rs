@@ -46,6 +46,7 @@ mod rules;
 mod schema;
 mod search;
 mod several_providers;
+mod sorted;
 mod stores;
 mod subentries;
 mod synchronisation;

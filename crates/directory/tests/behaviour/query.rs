@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Budget, Directory, Identity, Requester, Search, SearchOptions, Searches, Snapshot, Step, Wire,
+    Budget, Directory, Identity, Outcome, Requester, Search, SearchOptions, Searches, Snapshot,
+    Step, Wire,
 };
 use sapwood_ldap::controls::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
@@ -135,28 +136,13 @@ pub(crate) fn asked<T>(query: &Query<'_>, ask: impl FnOnce(&SearchRequest<'_>) -
 }
 
 fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
-    let mut out = Vec::new();
-    let mut room = query.step_bytes;
-    let outcome = loop {
-        let budget = Budget {
-            entries: query.step_entries,
-            work: query.step_work,
-            out_bytes: out.len() + room,
-        };
-        let mut wire = Wire::new(&mut out, MESSAGE_ID, Controls::EMPTY);
-        let step = search.step(&mut wire, budget).unwrap();
-        assert!(out.len() <= budget.out_bytes);
-        room = match step {
-            Step::More => query.step_bytes,
-            Step::Room(bytes) => bytes,
-            Step::Fetch => {
-                search.snapshot().fetch().unwrap();
-                query.step_bytes
-            }
-            Step::Wait => panic!("it is no persistent search"),
-            Step::Done(outcome) => break outcome,
-        };
-    };
+    let (out, outcome) = steps(query, |wire, budget| {
+        let step = search.step(wire, budget).unwrap();
+        if step == Step::Fetch {
+            search.snapshot().fetch().unwrap();
+        }
+        step
+    });
     let mut found = Found {
         code: outcome.code,
         matched: outcome.matched_dn,
@@ -187,4 +173,31 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
         found.entries.push((dn, lines));
     }
     found
+}
+
+/// Steps a search to its end: the messages of its entries and references, and the outcome. `step` fetches what is not
+/// here.
+pub(crate) fn steps(
+    query: &Query<'_>,
+    mut step: impl FnMut(&mut Wire<'_>, Budget) -> Step,
+) -> (Vec<u8>, Outcome) {
+    let mut out = Vec::new();
+    let mut room = query.step_bytes;
+    let outcome = loop {
+        let budget = Budget {
+            entries: query.step_entries,
+            work: query.step_work,
+            out_bytes: out.len() + room,
+        };
+        let mut wire = Wire::new(&mut out, MESSAGE_ID, Controls::EMPTY);
+        let step = step(&mut wire, budget);
+        assert!(out.len() <= budget.out_bytes);
+        room = match step {
+            Step::More | Step::Fetch => query.step_bytes,
+            Step::Room(bytes) => bytes,
+            Step::Wait => panic!("it is no persistent search"),
+            Step::Done(outcome) => break outcome,
+        };
+    };
+    (out, outcome)
 }

@@ -4,11 +4,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sapwood_directory::{
-    Budget, Directory, Requester, Search, SearchOptions, Snapshot, Step, Wire,
-};
+use sapwood_directory::{Budget, Requester, Search, SearchOptions, Snapshot, Step, Wire};
 use sapwood_ldap::controls::Controls;
-use sapwood_ldap::filter::{Filter, FilterView};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_server::Config;
@@ -36,12 +33,14 @@ pub(crate) fn run(args: &Explain, out: &mut Output) -> Result<ExitCode> {
         SearchScope::Sub => Scope::Subtree,
         SearchScope::Children => Scope::Subordinates,
     };
+    let mut missing = BTreeSet::new();
     for base in bases {
         let request = SearchRequest::new(&base, scope, filter.as_filter());
-        let plan = plan(&snapshot, &config.admin.dn, &request)?;
+        let (plan, indexes) = plan(&snapshot, &config.admin.dn, &request)?;
         out.say(format_args!("{base}: {plan}"));
+        missing.extend(indexes);
     }
-    for spec in missing(&directory, filter.as_filter())? {
+    for spec in missing {
         out.say(format_args!(
             "no index: {spec} ('sapwood index {} add \"{spec}\"' makes it)",
             args.folder.display()
@@ -50,8 +49,12 @@ pub(crate) fn run(args: &Explain, out: &mut Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the candidates of a search come from.
-fn plan(snapshot: &Snapshot, administrator: &str, request: &SearchRequest<'_>) -> Result<String> {
+/// Where the candidates of a search come from, and the indexes that it misses.
+fn plan(
+    snapshot: &Snapshot,
+    administrator: &str,
+    request: &SearchRequest<'_>,
+) -> Result<(String, BTreeSet<String>)> {
     let options = SearchOptions {
         manage_dsa_it: true,
         ..SearchOptions::default()
@@ -83,45 +86,5 @@ fn plan(snapshot: &Snapshot, administrator: &str, request: &SearchRequest<'_>) -
             bail!("{}: {} {}", request.base, outcome.code, outcome.diagnostic);
         }
     }
-    Ok(plan)
-}
-
-/// The indexes that a filter asks for and that are not there, as they are given to `sapwood index`.
-fn missing(directory: &Directory, filter: Filter<'_>) -> Result<BTreeSet<String>> {
-    let snapshot = directory.snapshot()?;
-    let indexes = directory.indexes()?;
-    let mut wanted = BTreeSet::new();
-    gather(filter, &mut |attribute, kind| {
-        let name = attribute.split(|byte| *byte == b';').next();
-        let known = snapshot.schema().attribute_type(name.unwrap_or_default());
-        if let Some(known) = known {
-            wanted.insert((known.name().to_owned(), kind));
-        }
-    });
-    let is_there = |(attribute, kind): &(String, &str)| {
-        indexes
-            .iter()
-            .any(|index| index.attribute == *attribute && index.kind == *kind && index.is_complete)
-    };
-    let wanted = wanted.into_iter().filter(|wanted| !is_there(wanted));
-    Ok(wanted
-        .map(|(attribute, kind)| format!("{attribute} {kind}"))
-        .collect())
-}
-
-/// Tells the attributes and the kinds of index that the items of a filter ask for.
-fn gather(filter: Filter<'_>, each: &mut impl FnMut(&[u8], &'static str)) {
-    match filter.view() {
-        FilterView::And(filters) | FilterView::Or(filters) => {
-            filters.iter().for_each(|filter| gather(filter, each));
-        }
-        FilterView::Not(_) | FilterView::ExtensibleMatch(_) | FilterView::Unknown => {}
-        FilterView::EqualityMatch(assertion) => each(assertion.attribute, "eq"),
-        FilterView::ApproxMatch(assertion) => each(assertion.attribute, "approx"),
-        FilterView::Substrings(substrings) => each(substrings.attribute, "sub"),
-        FilterView::GreaterOrEqual(assertion) | FilterView::LessOrEqual(assertion) => {
-            each(assertion.attribute, "ord");
-        }
-        FilterView::Present(attribute) => each(attribute, "pres"),
-    }
+    Ok((plan, search.missing_indexes()))
 }

@@ -9,7 +9,7 @@ use crate::engine::placement::{self, Scanned};
 use crate::engine::postings::{self, Change, List, append_escaped};
 use crate::engine::{
     CommitNo, Direction, EntryId, Index, IndexKind, POSTINGS_FEW_MAX, Place, Postings, Range, Read,
-    Result, Table,
+    Result, Table, key_by_counting,
 };
 
 /// A tree with fewer leaves (16 MiB) is usually in the processor's caches, and is not prefetched. Unoptimised builds,
@@ -349,6 +349,30 @@ impl<T: Trees> Read for T {
             }
         }
         Ok(records)
+    }
+
+    fn rank(&self, table: Table, key: &[u8]) -> Result<u64> {
+        let mut before = 0;
+        for store in 0..self.stores() {
+            if let Some(tree) = self.table(store, table)? {
+                before += tree.rank(key)?;
+            }
+        }
+        Ok(before)
+    }
+
+    fn key_at(&self, table: Table, before: u64) -> Result<Option<Vec<u8>>> {
+        if self.stores() > 1 {
+            return key_by_counting(self, table, before);
+        }
+        let Some(tree) = self.table(0, table)? else {
+            return Ok(None);
+        };
+        let mut cursor = tree.cursor();
+        Ok(match cursor.seek_nth(before)? {
+            true => cursor.key()?.map(<[u8]>::to_vec),
+            false => None,
+        })
     }
 
     fn postings(&self, index: Index, key: &[u8]) -> Result<EmbeddedPostings<'_>> {

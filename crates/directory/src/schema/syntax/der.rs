@@ -32,7 +32,7 @@ pub(super) fn certificate_exact_assertion(_: &Schema, value: &[u8]) -> Result<()
 /// What identifies a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct IssuerAndSerial {
-    /// The issuer's distinguished name as an RFC 4514 string, its types as OIDs where the certificate says so.
+    /// The issuer's distinguished name as an RFC 4514 string.
     pub(in super::super) issuer: String,
     /// The serial number's octets, the shortest two's complement, most significant first.
     pub(in super::super) serial: Vec<u8>,

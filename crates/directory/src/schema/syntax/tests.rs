@@ -415,7 +415,7 @@ fn certificates() {
         assert!(syntax.validate(&schema, &der[..end]).is_err());
     }
     let identity = certificate_issuer_and_serial(&der).unwrap();
-    assert_eq!(identity.issuer, "2.5.4.10=Example\\, Inc.,2.5.4.3=CA");
+    assert_eq!(identity.issuer, "o=Example\\, Inc.,cn=CA");
     assert_eq!(identity.serial, [0x00, 0x80, 0x01]);
     let asserted = gser_issuer_and_serial(
         b"{ serialNumber 32769, issuer rdnSequence:\"o=example\\, inc.,cn=ca\" }",

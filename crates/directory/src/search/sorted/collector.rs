@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::spool::{Merge, RECORD_BYTES_MAX, Spool};
 use crate::engine::{EntryId, Read};
 use crate::error::Result;
 use crate::matching::candidate::Candidate;
-use crate::matching::sort_key::SortKey;
+use crate::matching::sort_key::{Form, SortKey};
 use crate::schema::Schema;
+use crate::sorting::{Merge, RECORD_BYTES_MAX, Spool};
 
 /// Bytes of the normal forms of all keys of an entry together. An escaped form has twice as many at most.
 const KEYS_BYTES_MAX: usize = 1 << 10;
@@ -25,44 +25,34 @@ const _: () = assert!(
 #[derive(Debug)]
 pub(in crate::search) struct Collector {
     keys: Vec<SortKey>,
+    form: Form,
     /// Those up to this one are passed over: the pages before had them.
     after: Option<Vec<u8>>,
     spool: Spool,
     record: Vec<u8>,
     is_full: bool,
-    /// What the primary key of a list view's target is not before.
-    target: Option<Vec<u8>>,
-    /// How many records there are, and how many are before the target.
-    pub(super) count: u64,
-    pub(super) before_target: u64,
 }
 
 impl Collector {
     /// By these keys, the weightiest first; what does not fit into memory goes to a file in the folder.
     pub(super) fn new(keys: Vec<SortKey>, after: Option<Vec<u8>>, folder: &Path) -> Collector {
         Collector {
+            form: form_of(keys.len()),
             keys,
             after,
             spool: Spool::new(folder),
             record: Vec::new(),
             is_full: false,
-            target: None,
-            count: 0,
-            before_target: 0,
         }
     }
 
-    /// Counts the records whose primary key is before that of a value; false if the rule of the key does not fit it.
-    pub(super) fn aim(&mut self, schema: &Schema, value: &[u8]) -> bool {
-        let bytes_max = self.key_bytes_max();
-        let key = self.keys.first();
-        self.target = key.and_then(|key| key.of_value((schema, bytes_max), value));
-        self.target.is_some()
-    }
-
-    /// Bytes of the normal form of a key.
-    fn key_bytes_max(&self) -> usize {
-        KEYS_BYTES_MAX / self.keys.len().max(1)
+    /// Of the entries that do not stand in the index of a key.
+    pub(super) fn of_absent(key: SortKey, folder: &Path) -> Collector {
+        let behind_all = key.before_absent();
+        Collector {
+            form: Form::OfIndex,
+            ..Collector::new(vec![key], Some(behind_all), folder)
+        }
     }
 
     /// Takes an entry, and of `work` what that was.
@@ -73,18 +63,15 @@ impl Collector {
         candidate: &mut Candidate<'_, R>,
         work: &mut u64,
     ) -> Result<()> {
-        let bytes_max = self.key_bytes_max();
         self.record.clear();
         for key in &self.keys {
-            key.append((schema, bytes_max), candidate, work, &mut self.record)?;
+            key.append((schema, self.form), candidate, work, &mut self.record)?;
         }
-        self.record.extend_from_slice(&id.to_key());
+        let turns = self.keys.first().is_some_and(SortKey::is_reverse);
+        self.record.extend_from_slice(&turned(id, turns));
         let is_before = |after: &Vec<u8>| self.record <= *after;
         if !self.is_full && !self.after.as_ref().is_some_and(is_before) {
             self.is_full = !self.spool.push(&self.record)?;
-            self.count += 1;
-            let is_before = |target: &Vec<u8>| self.record < *target;
-            self.before_target += u64::from(self.target.as_ref().is_some_and(is_before));
         }
         Ok(())
     }
@@ -100,7 +87,28 @@ impl Collector {
     }
 }
 
+/// What is compared of each of so many keys.
+pub(super) fn form_of(keys: usize) -> Form {
+    Form::Cut(KEYS_BYTES_MAX / keys.max(1))
+}
+
+/// An id as it ends a record: entries with the same keys come in the order of their ids, or in reverse if the first key
+/// is in reverse.
+fn turned(id: EntryId, turns: bool) -> [u8; ID_BYTES] {
+    let key = id.to_key();
+    match turns {
+        true => key.map(|byte| !byte),
+        false => key,
+    }
+}
+
 /// The entry of a record.
-pub(super) fn id_of(record: &[u8]) -> Option<EntryId> {
-    EntryId::from_key(record.last_chunk::<ID_BYTES>()?)
+pub(super) fn id_of(record: &[u8], turns: bool) -> Option<EntryId> {
+    let id = EntryId::from_key(record.last_chunk::<ID_BYTES>()?)?;
+    EntryId::from_key(&turned(id, turns))
+}
+
+/// What of a record is its keys.
+pub(super) fn keys_of(record: &[u8]) -> Option<&[u8]> {
+    Some(record.split_last_chunk::<ID_BYTES>()?.0)
 }

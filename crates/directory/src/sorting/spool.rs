@@ -7,40 +7,29 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{self, AtomicU64};
 
+use super::{LENGTH_BYTES, MEMORY_BYTES, nameless};
 use crate::error::{Error, Result};
 
 /// Bytes of records that are sorted together.
 const CHUNK_BYTES: usize = 32 << 10;
-/// Bytes of records in memory; beyond, they are written to the file as a run.
-const MEMORY_BYTES: usize = if cfg!(debug_assertions) {
-    64 << 10
-} else {
-    256 << 10
-};
 /// Most runs in the file. When there are as many there is no room for more records.
 const RUNS_MAX: usize = 512;
 /// Bytes that are read of a run at once.
 const READ_BYTES: usize = 2 << 10;
-/// Bytes before a record in the file: its length.
-const LENGTH_BYTES: usize = 2;
-
 /// Bytes of the longest record.
-pub(super) const RECORD_BYTES_MAX: usize = 4 << 10;
+pub(crate) const RECORD_BYTES_MAX: usize = 4 << 10;
 
 /// Memory that a spool takes at most, in bytes, also while it is read.
-pub(super) const SPOOL_BYTES_MAX: usize = 2 * MEMORY_BYTES + RUNS_MAX * READ_BYTES;
-
-static FILES: AtomicU64 = AtomicU64::new(0);
+pub(crate) const SPOOL_BYTES_MAX: usize = 2 * MEMORY_BYTES + RUNS_MAX * READ_BYTES;
 
 /// Records on their way to be sorted.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub(crate) struct Spool {
     filling: Chunk,
     /// Sorted, and how many bytes they have together.
     chunks: Vec<Chunk>,
@@ -59,7 +48,7 @@ struct Spilled {
 
 impl Spool {
     /// Of no records yet; its file, if there is to be one, is made in this folder.
-    pub(super) fn new(folder: &Path) -> Spool {
+    pub(crate) fn new(folder: &Path) -> Spool {
         Spool {
             filling: Chunk::default(),
             chunks: Vec::new(),
@@ -73,7 +62,7 @@ impl Spool {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn push(&mut self, record: &[u8]) -> Result<bool> {
+    pub(crate) fn push(&mut self, record: &[u8]) -> Result<bool> {
         if self.filling.bytes.len() + record.len() > CHUNK_BYTES && !self.filling.ends.is_empty() {
             self.end_chunk();
             if self.bytes >= MEMORY_BYTES && !self.spill()? {
@@ -125,7 +114,7 @@ impl Spool {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn merge(mut self) -> Result<Merge> {
+    pub(crate) fn merge(mut self) -> Result<Merge> {
         self.end_chunk();
         let in_memory = self.chunks.into_iter().map(Source::Memory);
         let Some(Spilled { file, ends }) = self.spilled else {
@@ -143,20 +132,6 @@ impl Spool {
         let sources: Vec<Source> = runs.chain(in_memory).collect();
         Merge::of(sources.into_iter(), Some(file))
     }
-}
-
-/// A new file in a folder, whose name is taken away again: nothing stays behind, however the process ends.
-fn nameless(folder: &Path) -> io::Result<File> {
-    let number = FILES.fetch_add(1, atomic::Ordering::Relaxed);
-    let path = folder.join(format!("search-{}-{number}.tmp", std::process::id()));
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
 }
 
 /// Records in one run of memory.
@@ -257,7 +232,7 @@ impl PartialOrd for Head {
 
 /// Records in their order.
 #[derive(Debug)]
-pub(super) struct Merge {
+pub(crate) struct Merge {
     sources: Vec<Source>,
     heads: BinaryHeap<Head>,
     file: Option<File>,
@@ -308,7 +283,7 @@ impl Merge {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(source) = self.heads.peek().map(|head| head.source) else {
             return Ok(None);
         };
