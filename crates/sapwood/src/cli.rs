@@ -209,6 +209,9 @@ pub(crate) enum From {
     /// db2ldif of 389 Directory Server
     #[value(name = "389ds")]
     Ds389,
+    /// ldifde of Active Directory
+    #[value(name = "ad")]
+    ActiveDirectory,
 }
 
 /// A name and another one.

@@ -17,6 +17,8 @@ pub enum ImportProfile {
     OpenLdap,
     /// `db2ldif` of 389 Directory Server.
     Ds389,
+    /// `ldifde` of Active Directory.
+    ActiveDirectory,
 }
 
 /// What `slapcat` writes of overlays that are of no use elsewhere.
@@ -57,6 +59,39 @@ const OF_DS389: &[&str] = &[
     "pwdUpdateTime",
     "retryCountResetTime",
     "tombstoneNumSubordinates",
+];
+
+/// What `ldifde` writes of the server's own.
+const OF_ACTIVE_DIRECTORY: &[&str] = &[
+    "badPasswordTime",
+    "badPwdCount",
+    "distinguishedName",
+    "dSCorePropagationData",
+    "instanceType",
+    "isCriticalSystemObject",
+    "lastLogoff",
+    "lastLogon",
+    "lastLogonTimestamp",
+    "logonCount",
+    "name",
+    "nTSecurityDescriptor",
+    "objectCategory",
+    "pwdLastSet",
+    "replPropertyMetaData",
+    "sAMAccountType",
+    "showInAdvancedViewOnly",
+    "subRefs",
+    "systemFlags",
+    "uSNChanged",
+    "uSNCreated",
+];
+
+/// The identifier of an entry at Active Directory: a UUID whose first three parts have the least octet first.
+const OBJECT_GUID: &str = "objectguid";
+/// Its times, with a fraction that is always 0.
+const WHEN: [(&str, &str); 2] = [
+    ("whencreated", "createTimestamp"),
+    ("whenchanged", "modifyTimestamp"),
 ];
 
 /// The identifier of an entry at 389 Directory Server: a UUID with other hyphens.
@@ -103,6 +138,7 @@ impl Reshape {
             None => &[],
             Some(ImportProfile::OpenLdap) => OF_OPENLDAP,
             Some(ImportProfile::Ds389) => OF_DS389,
+            Some(ImportProfile::ActiveDirectory) => OF_ACTIVE_DIRECTORY,
         };
         let mut reshape = Reshape {
             profile,
@@ -186,25 +222,47 @@ impl Reshape {
             });
             return true;
         }
-        if self.profile != Some(ImportProfile::Ds389) {
-            return true;
-        }
-        match small.as_str() {
-            NS_UNIQUE_ID => {
-                let uuid = uuid_of_ns(&value.value).filter(|_| !has_uuid);
-                if let Some(uuid) = uuid {
-                    value.description = Cow::Borrowed(ENTRY_UUID);
-                    value.value = Cow::Owned(uuid_text(uuid).into_bytes());
-                }
-                uuid.is_some()
+        match (self.profile, small.as_str()) {
+            (Some(ImportProfile::Ds389), NS_UNIQUE_ID) => {
+                becomes_uuid(value, uuid_of_ns(&value.value).filter(|_| !has_uuid))
             }
-            ACI => {
+            (Some(ImportProfile::Ds389), ACI) => {
                 self.access_rules.fetch_add(1, Ordering::Relaxed);
                 false
+            }
+            (Some(ImportProfile::ActiveDirectory), OBJECT_GUID) => {
+                becomes_uuid(value, uuid_of_guid(&value.value).filter(|_| !has_uuid))
+            }
+            (Some(ImportProfile::ActiveDirectory), name) => {
+                if let Some((_, ours)) = WHEN.iter().find(|(theirs, _)| *theirs == name) {
+                    value.description = Cow::Borrowed(ours);
+                    if let Some(seconds) = value.value.strip_suffix(b".0Z") {
+                        value.value = Cow::Owned([seconds, b"Z"].concat());
+                    }
+                }
+                true
             }
             _ => true,
         }
     }
+}
+
+/// Has a value become the entryUUID, if there is one; whether it has.
+fn becomes_uuid(value: &mut AttributeValue<'_>, uuid: Option<[u8; 16]>) -> bool {
+    if let Some(uuid) = uuid {
+        value.description = Cow::Borrowed(ENTRY_UUID);
+        value.value = Cow::Owned(uuid_text(uuid).into_bytes());
+    }
+    uuid.is_some()
+}
+
+/// The UUID that objectGUID is.
+fn uuid_of_guid(value: &[u8]) -> Option<[u8; 16]> {
+    let mut uuid: [u8; 16] = value.try_into().ok()?;
+    for part in [0..4, 4..6, 6..8] {
+        uuid.get_mut(part)?.reverse();
+    }
+    Some(uuid)
 }
 
 /// The UUID that nsUniqueId is: four groups of eight hexadecimal digits.
@@ -283,6 +341,15 @@ mod tests {
             applied(&ds389, "nsUniqueId: +97ae2f6"),
             Vec::<String>::new()
         );
+        let ad = Reshape::new(Some(ImportProfile::ActiveDirectory), &[], &[]).unwrap();
+        let lines = "cn: x\nname: x\nuSNChanged: 12\nwhenCreated: 20240229120000.0Z\n\
+                     objectGUID:: AAECAwQFBgcICQoLDA0ODw==\nobjectGUID: short";
+        let expected = [
+            "cn: x",
+            "createTimestamp: 20240229120000Z",
+            "entryUUID: 03020100-0504-0706-0809-0a0b0c0d0e0f",
+        ];
+        assert_eq!(applied(&ad, lines), expected);
         let openldap = Reshape::new(Some(ImportProfile::OpenLdap), &[], &[]).unwrap();
         let lines = "cn: x\nauthTimestamp: 20260101000000Z\naci: y";
         assert_eq!(applied(&openldap, lines), ["cn: x", "aci: y"]);

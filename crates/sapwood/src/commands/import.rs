@@ -113,6 +113,7 @@ fn reshape(args: &Import) -> Result<Reshape> {
     let profile = args.from.map(|from| match from {
         From::OpenLdap => ImportProfile::OpenLdap,
         From::Ds389 => ImportProfile::Ds389,
+        From::ActiveDirectory => ImportProfile::ActiveDirectory,
     });
     Reshape::new(profile, &args.drop, &args.rename).map_err(|why| anyhow!(why))
 }
