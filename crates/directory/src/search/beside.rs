@@ -112,17 +112,17 @@ impl<R: Read> Beside<'_, R> {
         (!is_empty).then_some(self)
     }
 
-    /// Whether an entry is sent where it was found: it may have been found at several places.
+    /// Whether an entry is to be sent, and here: it may have been found at several places.
     #[cold]
-    pub(super) fn is_in_place(
+    pub(super) fn sends(
         &mut self,
         schema: &Schema,
         candidate: &mut Candidate<'_, R>,
         work_left: &mut u64,
     ) -> Result<bool> {
         match &mut self.in_place {
-            None => Ok(true),
             Some(in_place) => in_place.has(schema, candidate, work_left),
+            None => Ok(self.collector.is_none()),
         }
     }
 
@@ -143,7 +143,7 @@ impl<R: Read> Beside<'_, R> {
             collector.take(schema, id, candidate, work_left)?;
             return Ok(true);
         }
-        Ok(!self.is_in_place(schema, candidate, work_left)?)
+        Ok(!self.sends(schema, candidate, work_left)?)
     }
 
     /// Sends an entry with what it tells besides. Says why the step ends if it could not be sent.

@@ -548,18 +548,14 @@ impl<R: Read, S: Sink> Visitor<'_, R, S> {
             None => return Ok(Flow::Interrupted),
         }
         if self.sent >= self.sent_max {
-            return match &mut self.beside {
-                Some(beside)
-                    if !beside.is_in_place(
-                        self.schema,
-                        &mut candidate,
-                        self.evaluator.work_left(),
-                    )? =>
-                {
-                    Ok(Flow::Next)
-                }
-                _ => Ok(self.full),
+            let work = self.evaluator.work_left();
+            let is_sent = match &mut self.beside {
+                Some(beside) => beside.sends(self.schema, &mut candidate, work)?,
+                None => true,
             };
+            if is_sent {
+                return Ok(self.full);
+            }
         }
         if !self.known.has(id) {
             candidate.examine(vocabulary)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Identity, IndexDefinition, Requester, SearchOptions, SortOptions, Sorted, Step, ViewOptions,
+    Config, Identity, IndexDefinition, Requester, SearchOptions, SortOptions, Sorted, Step, ViewOptions,
 };
 use sapwood_ldap::controls::{
     Controls, LIST_VIEW_RESPONSE, ListTarget, ListView, ListViewResult, PAGED_RESULTS,
@@ -17,7 +17,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::*;
 use sapwood_testkit::{Answer, SUFFIX};
 
-use crate::made::{Directory, in_memory};
+use crate::made::{Directory, engine};
 use crate::query::{Query, asked, query, steps};
 
 /// A sorted search.
@@ -151,7 +151,12 @@ const PEOPLE: u32 = 40;
 /// People of all kinds: with several values, with options, without the attribute, with values that have no normal form,
 /// and long ones.
 fn people() -> Directory {
-    let directory = in_memory();
+    let config = Config {
+        naming_contexts: vec![SUFFIX.into()],
+        indexes: Vec::new(),
+        ..config()
+    };
+    let directory = Directory::create_on(engine(), &config, options()).unwrap();
     succeed(&directory, add(SUFFIX, "objectClass: domain\ndc: example"));
     for number in 0..PEOPLE {
         let letter = |salt: u32| char::from(b'a' + ((number * 7 + salt * 5) % 11) as u8);
