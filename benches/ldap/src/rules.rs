@@ -58,10 +58,7 @@ pub(crate) struct Options {
     docs: Option<PathBuf>,
 }
 
-const INDEXES: &[Index] = &[
-    ("objectClass,uid,mail,member", "eq"),
-    ("entryUUID", "eq"),
-];
+const INDEXES: &[Index] = &[("objectClass,uid,mail,member", "eq"), ("entryUUID", "eq")];
 
 /// A product with what answers questions about groups.
 struct Kind {
@@ -197,7 +194,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(docs) = &options.docs {
         publish("rules", &docs.join("performance.md"), &text)?;
     }
-    ensure!(!missed, "an operation on the larger group costs more than it may");
+    ensure!(
+        !missed,
+        "an operation on the larger group costs more than it may"
+    );
     Ok(())
 }
 
@@ -224,15 +224,12 @@ fn serve(parent: &Path, kind: &Kind, options: &Options) -> Result<Server> {
     Ok(server)
 }
 
-fn prepare(
-    parent: &Path,
-    product: Product,
-    setup: &Setup,
-    options: &Options,
-) -> Result<Prepared> {
+fn prepare(parent: &Path, product: Product, setup: &Setup, options: &Options) -> Result<Prepared> {
     fs::create_dir(parent)?;
     let sapwood = options.sapwood.as_deref();
-    product.prepare_as(parent, &[], INDEXES, sapwood)?.with(setup)
+    product
+        .prepare_as(parent, &[], INDEXES, sapwood)?
+        .with(setup)
 }
 
 fn write_head(out: &mut impl Write) -> Result<()> {
@@ -369,7 +366,10 @@ fn operations(kind: &Kind) -> Vec<Operation> {
             ),
         ],
     };
-    let names = ["all groups of a member, nested", "a member of a group around"];
+    let names = [
+        "all groups of a member, nested",
+        "a member of a group around",
+    ];
     let nested = names.into_iter().zip(nested);
     operations.extend(nested.map(|(name, steps)| Operation { name, steps }));
     operations
@@ -381,9 +381,10 @@ fn unique(options: &Options, folder: &Folder) -> Result<String> {
     if (options.row.as_ref()).is_some_and(|row| !NAME.contains(row.as_str())) {
         return Ok(String::new());
     }
-    let mut text = "\n| | | without, µs CPU | with unique values of uid and mail, µs CPU | ratio |\n\
+    let mut text =
+        "\n| | | without, µs CPU | with unique values of uid and mail, µs CPU | ratio |\n\
                     | --- | --- | ---: | ---: | ---: |\n"
-        .to_owned();
+            .to_owned();
     let plan = format!(
         "let: n = sequence 1..100000000\n\nsession: s\nconnections: 8\n\n\
          dn: uid=new${{n}},ou=people,{SUFFIX}\nobjectClass: inetOrgPerson\nuid: new${{n}}\ncn: New ${{n}}\nsn: New\n\
@@ -490,6 +491,11 @@ async fn delete_tree(server: &Server, control: &str) -> Result<f64> {
     let reply = reply.await?;
     let message = reply.message()?;
     let result = message.op.result().context("no result")?;
-    ensure!(result.code.is_success(), "{}: {}", result.code, result.diagnostic);
+    ensure!(
+        result.code.is_success(),
+        "{}: {}",
+        result.code,
+        result.diagnostic
+    );
     Ok(begun.elapsed().as_secs_f64())
 }

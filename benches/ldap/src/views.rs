@@ -138,8 +138,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 Product::Sapwood => INDEXES,
                 Product::Slapd => SLAPD_INDEXES,
             };
-            let prepared =
-                product.prepare_as(&parent, &[], indexes, options.sapwood.as_deref())?;
+            let prepared = product.prepare_as(&parent, &[], indexes, options.sapwood.as_deref())?;
             let prepared = prepared.with(&SETUP)?;
             let server = prepared.import(&ldif)?.0.start()?;
             times.push(
@@ -179,7 +178,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(docs) = &options.docs {
         publish("views", &docs.join("performance.md"), &text)?;
     }
-    ensure!(!missed, "a part of a longer result takes longer than it may");
+    ensure!(
+        !missed,
+        "a part of a longer result takes longer than it may"
+    );
     Ok(())
 }
 
@@ -267,7 +269,11 @@ async fn pages(server: &Server, manner: &Manner, part: u32, entries: u32) -> Res
         .encode(&mut value);
         let paged = (PAGED_RESULTS, &value[..]);
         let answer = ask(&client, manner, paged).await?;
-        ensure!(answer.entries == size, "{} of {size} entries", answer.entries);
+        ensure!(
+            answer.entries == size,
+            "{} of {size} entries",
+            answer.entries
+        );
         seen += answer.entries;
         cookie = answer.cookie;
         if let Some(at) = measured {
@@ -310,7 +316,11 @@ async fn views(server: &Server, manner: &Manner, part: u32) -> Result<Times> {
         }
         .encode(&mut value);
         let answer = ask(&client, manner, (LIST_VIEW_REQUEST, &value)).await?;
-        ensure!(answer.entries == part, "{} of {part} entries", answer.entries);
+        ensure!(
+            answer.entries == part,
+            "{} of {part} entries",
+            answer.entries
+        );
         let (position, entries, named) = answer.view.context("no answer to the view")?;
         ensure!(position > 0 && entries > part, "{position} of {entries}");
         (count, context) = (entries, Some(named));

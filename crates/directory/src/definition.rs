@@ -669,7 +669,8 @@ pub(crate) fn set_index<W: Write>(
             "cannot index {attribute}: the schema does not define it"
         ))
     })?;
-    can_have(known, kind).map_err(|why| Error::Config(format!("cannot index {attribute} {kind}: {why}")))?;
+    can_have(known, kind)
+        .map_err(|why| Error::Config(format!("cannot index {attribute} {kind}: {why}")))?;
     let number = state
         .attributes
         .number_or_new(schema, txn, known.id(), "")?

@@ -163,10 +163,7 @@ pub(crate) fn can_index(
 }
 
 /// The same for the word of any kind, ordering included.
-pub(crate) fn can_have(
-    attribute_type: &AttributeType,
-    kind: &str,
-) -> Result<(), &'static str> {
+pub(crate) fn can_have(attribute_type: &AttributeType, kind: &str) -> Result<(), &'static str> {
     match KIND_WORDS.iter().find(|(word, _)| *word == kind) {
         Some((_, Some(kind))) => can_index(attribute_type, *kind),
         Some((_, None)) => match attribute_type.order() {
@@ -177,19 +174,14 @@ pub(crate) fn can_have(
     }
 }
 
-/// The kind of index that finds entries by an item of a filter which asks for this one, if the type can have it.
+/// The kind of index, if a type can have it and it finds entries by what a filter asks of them.
 pub(crate) fn useful_kind(
     attribute_type: &AttributeType,
     kind: &'static str,
 ) -> Option<&'static str> {
-    let kind = match kind {
-        // Values that are no words are compared as they are (RFC 4511 §4.5.1.7.6).
-        "approx" if can_have(attribute_type, kind).is_err() => "eq",
-        // An order for sorting alone answers no comparison.
-        "ord" if attribute_type.ordering().is_none() => return None,
-        kind => kind,
-    };
-    can_have(attribute_type, kind).ok().map(|()| kind)
+    // An order for sorting alone answers no comparison.
+    let answers = kind != "ord" || attribute_type.ordering().is_some();
+    (answers && can_have(attribute_type, kind).is_ok()).then_some(kind)
 }
 
 /// Calls `each` with every key under which a value stands in an index of a kind; the same key may come twice. A value

@@ -370,10 +370,7 @@ mod tests {
         assert_eq!(read.serial(), [0, 200]);
         assert_eq!(read.issuer().to_dn().unwrap(), "cn=Authority");
         let subject = read.subject().unwrap();
-        assert_eq!(
-            subject.to_dn().unwrap(),
-            r"cn=Anne,o=Example\, Inc."
-        );
+        assert_eq!(subject.to_dn().unwrap(), r"cn=Anne,o=Example\, Inc.");
         assert_eq!(subject.values_of("2.5.4.3"), ["Anne"]);
         assert!(subject.values_of("2.5.4.4").is_empty());
         assert_eq!(read.signature_algorithm().unwrap(), "1.3.101.112");

@@ -243,7 +243,8 @@ impl SortKey {
         let indexes = state.indexes.of(known.id())?;
         let is_used = |id: &AttributeTypeId| state.attributes.of_type(*id).next().is_some();
         let mut used = known.subtypes().iter().filter(is_used);
-        let has_order = |rule: Option<&MatchingRule>| rule.is_some_and(|rule| rule.has_forms_of(self.rule));
+        let has_order =
+            |rule: Option<&MatchingRule>| rule.is_some_and(|rule| rule.has_forms_of(self.rule));
         let has_all = indexes.ordering == Completeness::Complete
             && has_order(known.order())
             // Of very many values the first one is the least.

@@ -264,8 +264,7 @@ impl<E: Engine> Sorted<E> {
         {
             sending.is_aimed = false;
             // It has a plan of its own on what there is now.
-            if matches!(sending.others, Others::In(_))
-                && self.search.snapshot().commit() != commit
+            if matches!(sending.others, Others::In(_)) && self.search.snapshot().commit() != commit
             {
                 sending.others = Others::Replanned;
             }

@@ -256,7 +256,10 @@ mod tests {
         let list = Arc::new(builder.finish().unwrap());
         // Its file has no name.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert_eq!(matches!(list.body, Body::File(_)), count * bytes as u32 > 1 << 20);
+        assert_eq!(
+            matches!(list.body, Body::File(_)),
+            count * bytes as u32 > 1 << 20
+        );
         (list, records)
     }
 
@@ -268,7 +271,10 @@ mod tests {
             for place in [0, 1, 63, 64, 65, 500, count.saturating_sub(1), count] {
                 let mut reader = list.from(place.into()).unwrap();
                 for at in place..(place + 70).min(count) {
-                    assert_eq!(reader.next().unwrap().as_deref(), Some(&*records[at as usize]));
+                    assert_eq!(
+                        reader.next().unwrap().as_deref(),
+                        Some(&*records[at as usize])
+                    );
                 }
                 if place + 70 >= count {
                     assert_eq!(reader.next().unwrap(), None);

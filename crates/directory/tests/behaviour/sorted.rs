@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Engine;
 use sapwood_directory::{
-    Config, Identity, IndexDefinition, Requester, SearchOptions, SortOptions, Sorted, Step, ViewOptions,
+    Config, Identity, IndexDefinition, Requester, SearchOptions, SortOptions, Sorted, Step,
+    ViewOptions,
 };
 use sapwood_ldap::controls::{
     Controls, LIST_VIEW_RESPONSE, ListTarget, ListView, ListViewResult, PAGED_RESULTS,
@@ -106,7 +107,9 @@ fn sorted<E: Engine>(
             step
         })
     });
-    let entries = Answer::all(&out).into_iter().filter_map(|answer| answer.entry);
+    let entries = Answer::all(&out)
+        .into_iter()
+        .filter_map(|answer| answer.entry);
     Came {
         names: entries
             .map(|dn| dn.split(['=', ',']).nth(1).unwrap().to_owned())
@@ -160,7 +163,10 @@ fn people() -> Directory {
     succeed(&directory, add(SUFFIX, "objectClass: domain\ndc: example"));
     for number in 0..PEOPLE {
         let letter = |salt: u32| char::from(b'a' + ((number * 7 + salt * 5) % 11) as u8);
-        let mut lines = format!("objectClass: inetOrgPerson\ncn: p{number}\nsn: {}{number}", letter(0));
+        let mut lines = format!(
+            "objectClass: inetOrgPerson\ncn: p{number}\nsn: {}{number}",
+            letter(0)
+        );
         if number % 3 == 0 {
             lines += &format!("\nsn: {} other", letter(3));
         }
@@ -245,7 +251,12 @@ fn an_index_gives_the_order_that_gathering_gives() {
     for size in [1, 2, 7, 1000] {
         let indexed = all(size);
         for (at, (gathered, indexed)) in gathered.iter().zip(&indexed).enumerate() {
-            assert_eq!(gathered, indexed, "{:?}, pages of {size}", SEARCHES[at % 16]);
+            assert_eq!(
+                gathered,
+                indexed,
+                "{:?}, pages of {size}",
+                SEARCHES[at % 16]
+            );
         }
     }
 }
@@ -332,9 +343,21 @@ fn views_of_an_index_are_those_of_a_list() {
     let (_, _, count, _) = view(&directory, &admin, sorting, offset(1, 0), None);
     assert_eq!(count, PEOPLE - 1);
     // It has what changes at once.
-    let (names, _, _, _) = view(&directory, &admin, by("(uidNumber=*)", "uidNumber"), offset(1, 0), None);
+    let (names, _, _, _) = view(
+        &directory,
+        &admin,
+        by("(uidNumber=*)", "uidNumber"),
+        offset(1, 0),
+        None,
+    );
     succeed(&directory, delete(&format!("cn={},{SUFFIX}", names[0])));
-    let (left, _, count, _) = view(&directory, &admin, by("(uidNumber=*)", "uidNumber"), offset(1, 0), None);
+    let (left, _, count, _) = view(
+        &directory,
+        &admin,
+        by("(uidNumber=*)", "uidNumber"),
+        offset(1, 0),
+        None,
+    );
     assert_eq!((&left[..3], count), (&names[1..4], PEOPLE - 1));
 }
 
@@ -350,12 +373,26 @@ fn a_list_is_kept_for_who_names_it() {
     left.remove(1);
     let told = |(names, _, count, _): Told| (names, count);
     // The list is as it was; what is gone is not sent.
-    let named = |context: &[u8]| told(view(&directory, &admin, sorting, offset(10, 0), Some(context)));
+    let named = |context: &[u8]| {
+        told(view(
+            &directory,
+            &admin,
+            sorting,
+            offset(10, 0),
+            Some(context),
+        ))
+    };
     assert_eq!(named(&context), (left.clone(), PEOPLE));
     // Who does not name it sees what there is, and so does somebody else who names it.
     let now = told(view(&directory, &admin, sorting, offset(10, 0), None));
     assert_eq!((&now.0[..5], now.1), (&left[..], PEOPLE - 1));
-    let others = told(view(&directory, &other, sorting, offset(10, 0), Some(&context)));
+    let others = told(view(
+        &directory,
+        &other,
+        sorting,
+        offset(10, 0),
+        Some(&context),
+    ));
     assert_eq!(others, now);
     // There is one list for each request, the newest.
     assert_eq!(named(&context), now);
