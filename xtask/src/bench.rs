@@ -50,8 +50,8 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Put work on Sapwood and on slapd that rules answer to: groups of many members, unique values, renames, trees that
-    /// are deleted; print what it costs, and fail where a large group costs more than it may.
+    /// Put work on Sapwood and on slapd that rules answer to: groups of many members, unique values, renames, trees
+    /// that are deleted; print what it costs, and fail where a large group costs more than it may.
     Rules {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -26,8 +26,8 @@ pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
 }
 
-/// Puts a section of results into a page of the documentation: between two comments, `<!-- SECTION -->` and `<!-- SECTION
-/// end -->`, each on a line of its own.
+/// Puts a section of results into a page of the documentation: between two comments, `<!-- SECTION -->` and
+/// `<!-- SECTION end -->`, each on a line of its own.
 ///
 /// # Errors
 /// When the page cannot be read or written, or has no place for the section.

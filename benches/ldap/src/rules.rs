@@ -31,7 +31,6 @@ pub(crate) struct Options {
         long,
         value_name = "N,N",
         value_delimiter = ',',
-        num_args = 2,
         default_values_t = [1000, 100_000]
     )]
     members: Vec<u32>,

@@ -239,6 +239,8 @@ async fn measure(server: &Server, options: &Options, entries: u32) -> Result<Vec
 /// What an answer says.
 struct Answer {
     entries: u32,
+    /// What the first of them is sorted by.
+    first: Vec<u8>,
     ms: f64,
     cookie: Vec<u8>,
     /// Position, count, and the context of a view.
@@ -263,7 +265,7 @@ async fn pages(server: &Server, manner: &Manner, part: u32, entries: u32) -> Res
     for (size, measured) in sizes {
         let mut value = Vec::new();
         PagedResults {
-            size: size.try_into()?,
+            size,
             cookie: &cookie,
         }
         .encode(&mut value);
@@ -290,10 +292,7 @@ async fn views(server: &Server, manner: &Manner, part: u32) -> Result<Times> {
     let mut times = Times::default();
     let mut context: Option<Vec<u8>> = None;
     let mut count = 0;
-    let middle = match manner.sorted_by {
-        Some(("sn", _)) => &b"hhhhhhhh"[..],
-        _ => b"80000000-0000-0000-0000-000000000000",
-    };
+    let mut middle = Vec::new();
     for (at, time) in times.iter_mut().enumerate() {
         let target = match at {
             0 => (1, 0),
@@ -301,7 +300,7 @@ async fn views(server: &Server, manner: &Manner, part: u32) -> Result<Times> {
             _ => (count - part, count),
         };
         let target = match at {
-            2 => ListTarget::Value(middle),
+            2 => ListTarget::Value(&middle),
             _ => ListTarget::Offset {
                 offset: target.0,
                 content_count: target.1,
@@ -323,7 +322,7 @@ async fn views(server: &Server, manner: &Manner, part: u32) -> Result<Times> {
         );
         let (position, entries, named) = answer.view.context("no answer to the view")?;
         ensure!(position > 0 && entries > part, "{position} of {entries}");
-        (count, context) = (entries, Some(named));
+        (count, context, middle) = (entries, Some(named), answer.first);
         *time = Some(answer.ms);
     }
     Ok(times)
@@ -338,7 +337,8 @@ async fn connect(server: &Server) -> Result<Client> {
 /// Asks for a part of a result.
 async fn ask(client: &Client, manner: &Manner, control: (&str, &[u8])) -> Result<Answer> {
     let filter = filter_text::parse(manner.filter)?;
-    let attributes: OctetStringsBuf = ["uid", "sn"].map(str::as_bytes).into_iter().collect();
+    let sorted_by = manner.sorted_by.map_or("uid", |(attribute, _)| attribute);
+    let attributes: OctetStringsBuf = [sorted_by].into_iter().collect();
     let mut request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
     request.attributes = attributes.view();
     let mut controls = ControlsBuf::default();
@@ -363,12 +363,19 @@ async fn ask(client: &Client, manner: &Manner, control: (&str, &[u8])) -> Result
     });
     let begun = Instant::now();
     let mut results = client.search(request, controls.view())?;
-    let mut entries = 0;
+    let (mut entries, mut first) = (0, Vec::new());
     loop {
         let reply = results.next_reply().await?;
         let message = reply.message()?;
         match message.op {
-            Response::SearchEntry(_) => entries += 1,
+            Response::SearchEntry(entry) => {
+                if entries == 0 {
+                    let attribute = entry.attributes.iter().next();
+                    let value = attribute.and_then(|attribute| attribute.values.iter().next());
+                    first = value.unwrap_or_default().to_vec();
+                }
+                entries += 1;
+            }
             Response::SearchDone(result) => {
                 let LdapResult {
                     code, diagnostic, ..
@@ -376,6 +383,7 @@ async fn ask(client: &Client, manner: &Manner, control: (&str, &[u8])) -> Result
                 ensure!(code.is_success(), "{code}: {diagnostic}");
                 let mut answer = Answer {
                     entries,
+                    first,
                     ms: begun.elapsed().as_secs_f64() * 1e3,
                     cookie: Vec::new(),
                     view: None,

@@ -7,8 +7,8 @@ use crate::matching::filter::{Node, Target, Test};
 use crate::schema::Schema;
 use crate::state::State;
 
-/// Indexes that would find the entries that a filter is true of, and are not made: each as `sapwood index` takes it. What
-/// cannot be made, because of the syntax of an attribute, is none of them.
+/// Indexes that would find the entries that a filter is true of, and are not made: each as `sapwood index` takes it.
+/// What cannot be made, because of the syntax of an attribute, is none of them.
 pub(crate) fn missing_indexes(schema: &Schema, state: &State, filter: &Node) -> BTreeSet<String> {
     let mut missing = BTreeSet::new();
     gather(schema, state, filter, &mut missing);

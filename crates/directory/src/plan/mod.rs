@@ -1,5 +1,5 @@
-//! Choosing where candidates come from. `stream` reads their lists, `classes` finds all entries of a class, and `missing`
-//! tells which indexes would help.
+//! Choosing where candidates come from. `stream` reads their lists, `classes` finds all entries of a class, and
+//! `missing` tells which indexes would help.
 //!
 //! The planner asks the index of each item of the filter how many entries it would give. The shortest list drives the
 //! search. It is intersected with the next shortest ones while that pays. The whole filter is then evaluated on each

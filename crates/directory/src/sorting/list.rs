@@ -1,5 +1,5 @@
-//! A list of records in their order, any of which is found by its place: they stand one after the other, and where every
-//! so many of them begin is known.
+//! A list of records in their order, any of which is found by its place: they stand one after the other, and where
+//! every so many of them begin is known.
 
 use std::fs::File;
 use std::io::{self, Write};
