@@ -37,8 +37,8 @@ impl Range {
         most: Rights::NONE,
     };
 
-    /// That of what rules grant on some entries. Each rule comes with whether it surely covers them; `applies` says of a
-    /// clause on which of them it does.
+    /// That of what rules grant on some entries. Each rule comes with whether it surely covers them; `applies` says of
+    /// a clause on which of them it does.
     pub(super) fn of<'r>(
         rules: impl Iterator<Item = (&'r RuleFor, bool)>,
         applies: impl Fn(&Clause) -> Everywhere,

@@ -124,8 +124,8 @@ impl Decider {
         std::mem::take(&mut self.conditions.work)
     }
 
-    /// The grants of the requester, and the rights on this entry up to reading it. `None` for an entry whose name cannot
-    /// be read.
+    /// The grants of the requester, and the rights on this entry up to reading it. `None` for an entry whose name
+    /// cannot be read.
     pub(crate) fn decide<R: Evaluate>(
         &mut self,
         reading: (&R, &Schema),
@@ -153,8 +153,8 @@ impl Decider {
         Ok(on_all.map(|on_all| (self.requester.grants(), on_all)))
     }
 
-    /// The place of an entry, by its index; `None` if its name is needed and cannot be read. `shared` is the entry above
-    /// it, if all children of that may be in one place.
+    /// The place of an entry, by its index; `None` if its name is needed and cannot be read. `shared` is the entry
+    /// above it, if all children of that may be in one place.
     fn find_place(
         &mut self,
         schema: &Schema,

@@ -1,7 +1,8 @@
 //! What rules make of the entries of a place: of all those that the same rules may cover, as far as names tell.
 //!
-//! What a search sees of them mostly follows from that alone. Where conditions of rules decide, only those are evaluated
-//! on which it depends what is seen: whether somebody may change what they read in any case does not matter to searches.
+//! What a search sees of them mostly follows from that alone. Where conditions of rules decide, only those are
+//! evaluated on which it depends what is seen: whether somebody may change what they read in any case does not
+//! matter to searches.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,8 +38,11 @@ pub(super) struct Place {
     /// What is granted on all of its entries, if no condition decides.
     on_all: Option<EntryGrants>,
     /// What is granted on those that meet the same of the conditions.
-    decided: Mutex<Vec<(Box<[bool]>, Arc<EntryGrants>)>>,
+    decided: Mutex<Decided>,
 }
+
+/// What is granted, by which of the conditions are met.
+type Decided = Vec<(Box<[bool]>, Arc<EntryGrants>)>;
 
 /// Conditions of one rule.
 #[derive(Debug)]
@@ -153,7 +157,7 @@ impl Place {
         Ok(decided)
     }
 
-    fn decided(&self) -> MutexGuard<'_, Vec<(Box<[bool]>, Arc<EntryGrants>)>> {
+    fn decided(&self) -> MutexGuard<'_, Decided> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
