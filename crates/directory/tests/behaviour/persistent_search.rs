@@ -444,7 +444,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 24,
+        cases: crate::cases(24),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -551,7 +551,7 @@ pub(crate) fn happen(all: &mut [Member], at: usize, event: &Event) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 60,
+        cases: crate::cases(60),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

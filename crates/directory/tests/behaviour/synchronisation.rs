@@ -780,7 +780,7 @@ impl World {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        cases: crate::cases(48),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -363,7 +363,7 @@ impl Reference {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 40,
+        cases: crate::cases(40),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
