@@ -59,6 +59,8 @@ const SUBSCHEMA: &[(&str, Rule)] = &[
     ("matchingrules", Definitions(matching_rule)),
     ("matchingruleuse", Definitions(matching_rule_use)),
     ("ldapsyntaxes", Definitions(syntax)),
+    // RFC 3672 §2.4: subentryNameForm; slapd has no name forms.
+    ("nameforms", Own),
 ];
 
 /// Controls that no RFC asks of a server.
