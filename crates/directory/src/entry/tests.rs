@@ -53,7 +53,12 @@ proptest! {
         parent: u64,
         rdn in "[a-zA-Z=äß]{0,40}",
         attributes in prop::collection::vec(
-            (0..LARGE_FROM, "[a-z;-]{1,200}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4), any::<bool>()),
+            (
+                0..LARGE_FROM,
+                "[a-z;-]{1,200}",
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4),
+                any::<bool>(),
+            ),
             0..8,
         ),
         large in large(),
@@ -109,7 +114,12 @@ proptest! {
     fn what_was_examined_makes_well_formed_messages(
         rdn in "[a-zA-Z=äß]{0,20}",
         attributes in prop::collection::vec(
-            (0..LARGE_FROM, "[a-z;-]{1,20}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..140), 0..4), any::<bool>()),
+            (
+                0..LARGE_FROM,
+                "[a-z;-]{1,20}",
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..140), 0..4),
+                any::<bool>(),
+            ),
             0..5,
         ),
         large in large(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{LENGTH_BYTES, MEMORY_BYTES, nameless};
+use super::{LENGTH_BYTES, MEMORY_BYTES, Records, nameless};
 use crate::error::{Error, Result};
 
 /// Records from one whose beginning is known to the next.
@@ -136,7 +136,7 @@ impl List {
         let (mut before, mut behind) = (0, self.starts.len());
         while before < behind {
             let middle = before.midpoint(behind);
-            let mut reader = self.reader_at(middle)?;
+            let mut reader = self.reader_at(middle);
             match reader.next()? {
                 Some(first) if *first < *record => before = middle + 1,
                 _ => behind = middle,
@@ -146,7 +146,7 @@ impl List {
             return Ok(0);
         };
         let mut rank = (from * STRIDE) as u64;
-        let mut reader = self.reader_at(from)?;
+        let mut reader = self.reader_at(from);
         while let Some(next) = reader.next()?
             && *next < *record
         {
@@ -162,7 +162,7 @@ impl List {
     pub(crate) fn from(self: &Arc<List>, before: u64) -> Result<ListReader> {
         let stride = STRIDE as u64;
         let start = usize::try_from(before / stride).unwrap_or(usize::MAX);
-        let mut reader = self.reader_at(start)?;
+        let mut reader = self.reader_at(start);
         for _ in 0..before % stride {
             reader.next()?;
         }
@@ -170,13 +170,27 @@ impl List {
     }
 
     /// A reader from one of the known beginnings on.
-    fn reader_at(self: &Arc<List>, start: usize) -> Result<ListReader> {
-        Ok(ListReader {
-            at: self.starts.get(start).copied().unwrap_or(self.bytes),
+    fn reader_at(self: &Arc<List>, start: usize) -> ListReader {
+        let at = self.starts.get(start).copied().unwrap_or(self.bytes);
+        ListReader {
             list: Arc::clone(self),
-            read: Vec::new(),
-            used: 0,
-        })
+            records: Records::new(at..self.bytes, READ_BYTES),
+        }
+    }
+}
+
+impl Body {
+    fn read(&self, part: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Body::Memory(all) => {
+                let from = usize::try_from(at).unwrap_or(usize::MAX);
+                let kept = all.get(from..).and_then(|rest| rest.get(..part.len()));
+                let kept = kept.ok_or(io::ErrorKind::UnexpectedEof)?;
+                part.copy_from_slice(kept);
+                Ok(())
+            }
+            Body::File(file) => file.read_exact_at(part, at),
+        }
     }
 }
 
@@ -184,11 +198,7 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct ListReader {
     list: Arc<List>,
-    /// What was not read yet.
-    at: u64,
-    /// What was read, and how much of it was taken.
-    read: Vec<u8>,
-    used: usize,
+    records: Records,
 }
 
 impl ListReader {
@@ -197,41 +207,9 @@ impl ListReader {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        let length = match self.take(LENGTH_BYTES)? {
-            Some(&[low, high]) => u16::from_le_bytes([low, high]),
-            _ => return Ok(None),
-        };
-        Ok(self.take(length.into())?.map(<[u8]>::to_vec))
-    }
-
-    /// So many of the bytes that come next; `None` at the end.
-    fn take(&mut self, bytes: usize) -> Result<Option<&[u8]>> {
-        if self.read.len() - self.used < bytes {
-            self.read.drain(..self.used);
-            self.used = 0;
-            let missing = bytes - self.read.len();
-            let more = (READ_BYTES.max(missing) as u64).min(self.list.bytes - self.at) as usize;
-            match &self.list.body {
-                Body::Memory(all) => {
-                    let from = self.at as usize;
-                    let part = all.get(from..from + more).unwrap_or_default();
-                    self.read.extend_from_slice(part);
-                }
-                Body::File(file) => {
-                    let from = self.read.len();
-                    self.read.resize(from + more, 0);
-                    let part = self.read.get_mut(from..).unwrap_or_default();
-                    file.read_exact_at(part, self.at).map_err(failed)?;
-                }
-            }
-            self.at += more as u64;
-            if self.read.len() < bytes {
-                return Ok(None);
-            }
-        }
-        let from = self.used;
-        self.used += bytes;
-        Ok(self.read.get(from..self.used))
+        let body = &self.list.body;
+        let next = self.records.next(|part, at| body.read(part, at));
+        next.map_err(failed)
     }
 }
 

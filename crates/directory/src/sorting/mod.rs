@@ -5,9 +5,11 @@
 //! | `spool` | sorts records |
 //! | `list` | has sorted records at hand by their place |
 //! | `kept` | keeps lists for who had them made |
+//! | `records` | reads records one after the other |
 
 mod kept;
 mod list;
+mod records;
 mod spool;
 
 use std::fs::{File, OpenOptions};
@@ -18,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::kept::{KeptList, Lists, Wanted};
 pub(crate) use self::list::{List, ListBuilder, ListReader};
+use self::records::Records;
 pub(crate) use self::spool::{Merge, RECORD_BYTES_MAX, SPOOL_BYTES_MAX, Spool};
 
 /// Bytes of records in memory; beyond, they are written to a file.

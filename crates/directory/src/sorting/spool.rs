@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{LENGTH_BYTES, MEMORY_BYTES, nameless};
+use super::{MEMORY_BYTES, Records, nameless};
 use crate::error::{Error, Result};
 
 /// Bytes of records that are sorted together.
@@ -121,14 +121,9 @@ impl Spool {
             return Merge::of(in_memory, None);
         };
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let runs = starts.zip(&ends).map(|(at, end)| {
-            Source::File(Run {
-                at,
-                end: *end,
-                read: Vec::new(),
-                used: 0,
-            })
-        });
+        let runs = starts
+            .zip(&ends)
+            .map(|(at, end)| Source::File(Records::new(at..*end, READ_BYTES)));
         let sources: Vec<Source> = runs.chain(in_memory).collect();
         Merge::of(sources.into_iter(), Some(file))
     }
@@ -171,44 +166,12 @@ impl Chunk {
     }
 }
 
-/// A run in the file.
-#[derive(Debug)]
-struct Run {
-    /// What was not read yet.
-    at: u64,
-    end: u64,
-    /// What was read, and how much of it was taken.
-    read: Vec<u8>,
-    used: usize,
-}
-
-impl Run {
-    /// So many of the bytes that come next; `None` at the end.
-    fn take(&mut self, file: &File, bytes: usize) -> io::Result<Option<&[u8]>> {
-        let left = self.read.len() - self.used;
-        if left < bytes {
-            self.read.drain(..self.used);
-            self.used = 0;
-            let more = (READ_BYTES.max(bytes) - left) as u64;
-            let more = more.min(self.end - self.at) as usize;
-            self.read.resize(left + more, 0);
-            file.read_exact_at(self.read.get_mut(left..).unwrap_or_default(), self.at)?;
-            self.at += more as u64;
-            if self.read.len() < bytes {
-                return Ok(None);
-            }
-        }
-        let from = self.used;
-        self.used += bytes;
-        Ok(self.read.get(from..self.used))
-    }
-}
-
 /// Where sorted records come from.
 #[derive(Debug)]
 enum Source {
     Memory(Chunk),
-    File(Run),
+    /// A run in the file.
+    File(Records),
 }
 
 /// The next record of a source. The greatest in the heap is the one that comes first.
@@ -263,14 +226,8 @@ impl Merge {
                 Ok(record)
             }
             (Some(Source::File(run)), Some(file)) => {
-                let mut read = || -> io::Result<Option<Vec<u8>>> {
-                    let length = match run.take(file, LENGTH_BYTES)? {
-                        Some(&[low, high]) => u16::from_le_bytes([low, high]),
-                        _ => return Ok(None),
-                    };
-                    Ok(run.take(file, length.into())?.map(<[u8]>::to_vec))
-                };
-                read().map_err(|source| Error::File {
+                let next = run.next(|part, at| file.read_exact_at(part, at));
+                next.map_err(|source| Error::File {
                     what: "reading what was sorted in a file".into(),
                     source,
                 })

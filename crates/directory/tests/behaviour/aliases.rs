@@ -197,7 +197,7 @@ fn tree() -> impl Strategy<Value = Tree> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(150), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(150))]
 
     #[test]
     fn what_aliases_lead_to_is_found_once(tree in tree()) {

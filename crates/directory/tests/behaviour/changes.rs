@@ -427,7 +427,7 @@ fn follows<E: Engine>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(40), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(40))]
 
     #[test]
     fn every_acknowledged_change_is_in_the_feed_once_and_in_order(steps in steps(), stores in prop_oneof![Just(1), Just(5)]) {

@@ -403,7 +403,7 @@ fn conforms<E: Engine>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(48), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(48))]
 
     #[test]
     fn the_embedded_engine_does_what_the_model_does(

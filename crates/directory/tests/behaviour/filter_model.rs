@@ -445,7 +445,7 @@ fn found<E: Engine>(directory: &Directory<E>, filter: &str) -> BTreeSet<String> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(40), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(40))]
 
     #[test]
     fn searches_find_what_the_filter_means(

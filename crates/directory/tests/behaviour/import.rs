@@ -753,7 +753,7 @@ fn person_lines() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(64), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(64))]
 
     #[test]
     fn entries_are_judged_as_adds_are(people in prop::collection::vec(person_lines(), 1..60)) {

@@ -349,7 +349,7 @@ fn the_check_finds_what_does_not_agree() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(24), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(24))]
 
     #[test]
     fn whatever_is_updated_the_tables_agree(steps in prop::collection::vec((0u8..6, 0u8..6, 0u8..6, ".{0,12}"), 1..60)) {

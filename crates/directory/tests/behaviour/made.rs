@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use proptest::prelude::ProptestConfig;
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::{Config, Options};
 use sapwood_testkit::directories::{self, TestEngine};
@@ -51,4 +52,13 @@ pub(crate) fn peopled() -> Directory {
 /// The tables of the newest commit.
 pub(crate) fn view<E: Engine>(directory: &Directory<E>) -> E::Snapshot {
     directory.engine().waiting_snapshot().unwrap()
+}
+
+/// What a property test of so many random cases runs with.
+pub(crate) fn random(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: cases.div_ceil(crate::ONE_CASE_OF),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }

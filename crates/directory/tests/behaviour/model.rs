@@ -290,7 +290,7 @@ fn is_a_map<E: Engine>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(64), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(64))]
 
     #[test]
     fn a_directory_is_a_map_of_entries(steps in prop::collection::vec(step(), 1..80), batch in 1usize..20) {

@@ -443,11 +443,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: crate::cases(24),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::made::random(24))]
 
     /// Who does what they are told has what there is, in the end and at each time they were told.
     #[test]

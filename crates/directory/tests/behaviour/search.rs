@@ -729,7 +729,7 @@ fn filter() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(24), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(24))]
 
     /// The plan is an optimisation: with every index, with none, and on the embedded store, the answers are the same.
     #[test]

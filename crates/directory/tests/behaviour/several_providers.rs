@@ -550,11 +550,7 @@ pub(crate) fn happen(all: &mut [Member], at: usize, event: &Event) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: crate::cases(60),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::made::random(60))]
 
     #[test]
     fn they_become_equal_whatever_happens(

@@ -779,11 +779,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: crate::cases(48),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::made::random(48))]
 
     /// However a consumer asks, and after every change, its copy is what a search finds.
     #[test]

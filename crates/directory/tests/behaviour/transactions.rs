@@ -409,7 +409,7 @@ fn model(people: &mut People, action: &Action) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::cases(48), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::made::random(48))]
 
     /// Batches of what several sessions send, transactions among single updates and trials, against a model that
     /// applies them one after the other, a transaction to a copy that takes the place of the original.

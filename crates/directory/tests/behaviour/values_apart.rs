@@ -362,11 +362,7 @@ impl Reference {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: crate::cases(40),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::made::random(40))]
 
     /// What they have in the end follows from the changes alone.
     #[test]
