@@ -33,12 +33,18 @@ const VIRTUAL_WORK: u64 = 1 << 10;
 /// asserts of it.
 pub(crate) struct Evaluator<'e> {
     schema: &'e Schema,
-    normal: Vec<u8>,
-    text: String,
-    values: Values,
+    buffers: Buffers,
     /// What is left of the step's work, in about as many nanoseconds; see `Budget::work`.
     work: u64,
     interrupted: Interrupted,
+}
+
+/// Memory that evaluations take, for the next evaluator.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    normal: Vec<u8>,
+    text: String,
+    values: Values,
 }
 
 /// Where an evaluation was interrupted.
@@ -97,12 +103,20 @@ impl<'e> Evaluator<'e> {
     pub(crate) fn new(schema: &'e Schema, work: u64, interrupted: Interrupted) -> Evaluator<'e> {
         Evaluator {
             schema,
-            normal: Vec::new(),
-            text: String::new(),
-            values: Values::default(),
+            buffers: Buffers::default(),
             work: work.max(1),
             interrupted,
         }
+    }
+
+    /// The same with the buffers of [another](Self::into_buffers).
+    pub(crate) fn with_buffers(self, buffers: Buffers) -> Evaluator<'e> {
+        Evaluator { buffers, ..self }
+    }
+
+    /// The buffers that it leaves.
+    pub(crate) fn into_buffers(self) -> Buffers {
+        self.buffers
     }
 
     /// Whether the work of the step is used up.
@@ -159,6 +173,44 @@ impl<'e> Evaluator<'e> {
             return Ok(Some(Truth::True));
         }
         self.node(node, candidate)
+    }
+
+    /// Whether an entry matches that is seen whole, if its record and the work that is left tell that at once, as they
+    /// mostly do.
+    pub(crate) fn evaluate_at_once(
+        &mut self,
+        node: &Node,
+        record: &Entry<'_>,
+    ) -> std::result::Result<Option<Truth>, Damaged> {
+        let (nodes, decides) = match node {
+            Node::Constant(truth) => return Ok(Some(*truth)),
+            Node::Item(item) => {
+                let Target::Stored(stored) = &item.target else {
+                    return Ok(None);
+                };
+                return Ok(self.at_once(stored, item, record)?.map(truth_of));
+            }
+            Node::Not(node) => {
+                return Ok(self.evaluate_at_once(node, record)?.map(|truth| !truth));
+            }
+            Node::And(nodes) => (nodes, Truth::False),
+            Node::Or(nodes) => (nodes, Truth::True),
+            Node::AnyOf(_) | Node::InChain(_) => return Ok(None),
+        };
+        let mut joined = !decides;
+        for node in nodes {
+            let Some(truth) = self.evaluate_at_once(node, record)? else {
+                return Ok(None);
+            };
+            joined = match decides {
+                Truth::False => joined.min(truth),
+                _ => joined.max(truth),
+            };
+            if joined == decides {
+                break;
+            }
+        }
+        Ok(Some(joined))
     }
 
     fn node<R: Read>(
@@ -260,7 +312,7 @@ impl<'e> Evaluator<'e> {
         item: &Item,
         candidate: &mut Candidate<'_, R>,
     ) -> Result<Option<Truth>> {
-        let mut values = std::mem::take(&mut self.values);
+        let mut values = std::mem::take(&mut self.buffers.values);
         candidate.compute(attribute, &mut values)?;
         self.spend(VIRTUAL_WORK + item.work_of(values.bytes()));
         let mut matches = false;
@@ -268,7 +320,7 @@ impl<'e> Evaluator<'e> {
             self.spend(single.work_of(value.len()));
             matches |= self.value_matches(&item.test, value) && single.grant(value, Rights::SEARCH);
         }
-        self.values = values;
+        self.buffers.values = values;
         Ok(Some(truth_of(matches)))
     }
 
@@ -287,11 +339,11 @@ impl<'e> Evaluator<'e> {
                     self.spend(VIRTUAL_WORK + item.work_of(normal.len()));
                     return Ok(Some(has));
                 }
-                let mut values = std::mem::take(&mut self.values);
+                let mut values = std::mem::take(&mut self.buffers.values);
                 candidate.compute(*attribute, &mut values)?;
                 self.spend(VIRTUAL_WORK + item.work_of(values.bytes()));
                 let matches = (values.iter()).any(|value| self.value_matches(&item.test, value));
-                self.values = values;
+                self.buffers.values = values;
                 Some(matches)
             }
             Target::Stored(stored) => self.stored(stored, item, candidate)?,
@@ -574,7 +626,7 @@ impl<'e> Evaluator<'e> {
     }
 
     fn value_matches(&mut self, test: &Test, value: &[u8]) -> bool {
-        let (schema, normal) = (self.schema, &mut self.normal);
+        let (schema, normal) = (self.schema, &mut self.buffers.normal);
         match test {
             Test::Present => true,
             Test::Equal(assertion) => assertion.matches(schema, value, normal),
@@ -604,7 +656,7 @@ impl<'e> Evaluator<'e> {
         seen: Option<Seen<'_>>,
     ) -> bool {
         let test = &item.test;
-        let mut text = std::mem::take(&mut self.text);
+        let mut text = std::mem::take(&mut self.buffers.text);
         text.clear();
         candidate.append_dn(&mut text);
         self.spend(VIRTUAL_WORK + item.work_of(text.len()));
@@ -623,7 +675,7 @@ impl<'e> Evaluator<'e> {
                 counts && seen.is_none_or(searches) && self.value_matches(test, &value)
             })
         });
-        self.text = text;
+        self.buffers.text = text;
         found
     }
 }

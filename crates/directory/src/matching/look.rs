@@ -11,7 +11,7 @@ use crate::access::{EntryGrants, Evaluate, Grants, Ready, Sight};
 use crate::attributes::AttributeTable;
 use crate::collective::Collective;
 use crate::engine::{EntryId, Read, Table};
-use crate::entry::Entry;
+use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
 use crate::names::DnCache;
 use crate::operational::Vocabulary;
@@ -20,7 +20,7 @@ use crate::schema::Schema;
 use crate::synthetic::{Context, Synthetic};
 
 use super::candidate::{Candidate, Place};
-use super::evaluate::{Evaluator, Interrupted};
+use super::evaluate::{Buffers, Evaluator, Interrupted};
 use super::filter::{Compiler, Node, Truth};
 use super::selection::Selection;
 use super::sender::Sender;
@@ -164,8 +164,7 @@ impl Look<'_> {
                 let record = record.ok_or_else(|| {
                     Error::corrupt(format!("entry {id} has a name but no record"))
                 })?;
-                Entry::new(record)
-                    .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?
+                Entry::new(record).map_err(|damaged| damaged_entry(id, damaged))?
             }
         };
         let mut names = DnCache::default();
@@ -178,8 +177,7 @@ impl Look<'_> {
         if let Some(collective) = &self.collective
             && collective.read((view, self.vocabulary()), id, &entry, superior, &mut merged)?
         {
-            entry = Entry::new(&merged)
-                .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+            entry = Entry::new(&merged).map_err(|damaged| damaged_entry(id, damaged))?;
         }
         let place = Place::Tree(superior, self.collective.as_deref());
         let mut candidate = Candidate::in_tree(view, self.vocabulary(), id, entry, place);
@@ -188,6 +186,16 @@ impl Look<'_> {
         }
         look(&mut candidate)
     }
+}
+
+fn damaged_entry(id: EntryId, damaged: Damaged) -> Error {
+    Error::corrupt(format!("entry {id}: {damaged}"))
+}
+
+/// What is kept of a filter for the next entry.
+struct ReadyFilter {
+    node: Node,
+    buffers: Buffers,
 }
 
 impl<R: Read> Evaluate for R {
@@ -210,17 +218,29 @@ impl<R: Read> Evaluate for R {
             on_entry,
             collective: None,
         };
-        let kept = ready.take().and_then(|ready| ready.downcast().ok());
-        let node: Box<Node> = match kept {
-            Some(node) => node,
-            None => Box::new(look.compile_within(filter, work)),
+        let kept = ready.as_mut().and_then(|ready| ready.downcast_mut());
+        let Some(ReadyFilter { node, buffers }) = kept else {
+            let node = look.compile_within(filter, work);
+            let asserts = look.asserts(self, (id, record), &node, work)?;
+            // A chain of names keeps what it has found on the way.
+            if !node.asks_for_name() {
+                let buffers = Buffers::default();
+                *ready = Some(Box::new(ReadyFilter { node, buffers }));
+            }
+            return Ok(asserts);
         };
-        let asserts = look.asserts(self, (id, record), &node, work)?;
-        // A chain of names keeps what it has found on the way.
-        if !node.asks_for_name() {
-            *ready = Some(node);
+        if let (Some(record), None) = (record, on_entry) {
+            let evaluator = Evaluator::new(schema, *work, Interrupted::default());
+            let mut evaluator = evaluator.with_buffers(std::mem::take(buffers));
+            let truth = evaluator.evaluate_at_once(node, &record);
+            let left = *evaluator.work_left();
+            *buffers = evaluator.into_buffers();
+            if let Some(truth) = truth.map_err(|damaged| damaged_entry(id, damaged))? {
+                *work = left;
+                return Ok(Some(truth == Truth::True));
+            }
         }
-        Ok(asserts)
+        look.asserts(self, (id, record), node, work)
     }
 
     fn evaluate_synthetic(

@@ -4,8 +4,12 @@
 //! It knows nothing of what the directory knows: names are compared as text, which the names here are in normal form
 //! for, and each entry and attribute is decided by itself, from the first rule on.
 
+use std::net::IpAddr;
+
 use super::*;
-use sapwood_directory::access::{By, Grant, Group, GroupStyle, Peer, Then};
+use sapwood_directory::access::{
+    By, Connection, Grant, Group, GroupStyle, Peer, SocketName, Strength, TextStyle, Then,
+};
 use sapwood_testkit::Random;
 
 const ANNE: &str = "uid=anne,ou=people,dc=example,dc=com";
@@ -158,6 +162,94 @@ impl Entry {
 struct Asker {
     dn: &'static str,
     real: &'static str,
+    from: Arc<Connection>,
+}
+
+/// A connection by IPv4, one by IPv6 with TLS, and one on this machine, as slapd names them.
+fn connections() -> [Arc<Connection>; 3] {
+    let over = |peer: &str, socket: &str, url: &str| Connection {
+        address: peer.parse().ok(),
+        peer_name: format!("IP={peer}"),
+        socket_name: format!("IP={socket}").into(),
+        socket_url: url.into(),
+        ..Connection::default()
+    };
+    let v4 = over("127.0.0.1:4711", "127.0.0.1:389", "ldap://127.0.0.1:389");
+    let v6 = over("[::1]:4711", "[::1]:636", "ldaps://[::1]:636");
+    let local = Connection {
+        peer_name: "PATH=/run/ldapi".to_owned(),
+        socket_name: "PATH=/run/ldapi".into(),
+        socket_url: "ldapi://%2Frun%2Fldapi".into(),
+        transport_strength: 71,
+        ..Connection::default()
+    };
+    let tls_strength = 256;
+    [v4, Connection { tls_strength, ..v6 }, local].map(Arc::new)
+}
+
+/// Words about a connection.
+const FROM: [&str; 21] = [
+    "peername.ip=127.0.0.1",
+    "peername.ip=127.0.0.0%255.0.0.0",
+    "peername.ip=127.0.0.0%255.255.255.0{4711}",
+    "peername.ip=127.0.0.1{389}",
+    "peername.ip=10.0.0.0%255.0.0.0",
+    "peername.ipv6=::1",
+    "peername.ipv6=::%ffff::{4711}",
+    "peername.path=/run/ldapi",
+    "peername=IP=127.0.0.1:4711",
+    "peername.exact=\"PATH=/run/ldapi\"",
+    "peername.expand=\"IP=[::1]:4711\"",
+    "peername.regex=^IP=",
+    "sockname=\"IP=[::1]:636\"",
+    "sockname.regex=^IP=",
+    "sockurl=ldap://127.0.0.1:389",
+    "sockurl.regex=^ldap:",
+    "ssf=71",
+    "ssf=72",
+    "transport_ssf=1",
+    "tls_ssf=128",
+    "sasl_ssf=1",
+];
+
+/// "compared against pattern": as it is, or as an expression of those that are here.
+fn is_named(style: TextStyle, pattern: &str, name: &str) -> bool {
+    match style {
+        TextStyle::Regex => name.starts_with(pattern.strip_prefix('^').unwrap()),
+        TextStyle::Exact | TextStyle::Expand => name == pattern,
+    }
+}
+
+/// "((peername & <mask>) == <ip>)", and "an optional port".
+fn is_at(peer: &Peer, from: &Connection) -> bool {
+    let (wanted, mask, port) = match peer {
+        Peer::Name { style, pattern } => return is_named(*style, pattern, &from.peer_name),
+        Peer::Path(path) => return from.peer_name == format!("PATH={path}"),
+        Peer::Ip {
+            address,
+            mask,
+            port,
+        } => (IpAddr::from(*address), IpAddr::from(*mask), port),
+        Peer::Ipv6 {
+            address,
+            mask,
+            port,
+        } => (IpAddr::from(*address), IpAddr::from(*mask), port),
+    };
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    from.address.is_some_and(|address| {
+        let of = octets(address.ip());
+        let masked = of
+            .iter()
+            .zip(octets(mask))
+            .map(|(octet, mask)| octet & mask);
+        of.len() == octets(wanted).len()
+            && masked.eq(octets(wanted))
+            && port.is_none_or(|port| port == address.port())
+    })
 }
 
 /// The attributes of person, which are all that is asked of the classes here.
@@ -253,15 +345,38 @@ fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry, value: Option<&st
             OUTER => [CARL, GROUP, OUTER].contains(&dn),
             _ => dn == CARL,
         },
-        Who::Group(Group { dn: group, .. }) => {
+        Who::Group(Group {
+            dn: group, style, ..
+        }) => {
+            let group = match style {
+                GroupStyle::Expand => &expanded(group, entry.dn),
+                GroupStyle::Exact | GroupStyle::Nested => group,
+            };
             let mut entries = ENTRIES.iter();
             let group = entries.find(|entry| entry.dn == group);
             !dn.is_empty() && group.is_some_and(|group| group.has("member", dn))
         }
         Who::Set { pattern, .. } => is_in_set(pattern, dn, entry),
-        // Nobody is connected here.
-        Who::Peer(Peer::Ip { .. }) => false,
-        Who::Strength { .. } => false,
+        Who::Peer(peer) => is_at(peer, &asker.from),
+        Who::Socket {
+            what,
+            style,
+            pattern,
+        } => match what {
+            SocketName::Sockname => is_named(*style, pattern, &asker.from.socket_name),
+            SocketName::Sockurl => is_named(*style, pattern, &asker.from.socket_url),
+        },
+        // "the minimum required". SASL protects nothing here.
+        Who::Strength { of, least } => {
+            let (transport, tls) = (asker.from.transport_strength, asker.from.tls_strength);
+            *least
+                <= match of {
+                    Strength::Any => transport.max(tls),
+                    Strength::Transport => transport,
+                    Strength::Tls => tls,
+                    Strength::Sasl => 0,
+                }
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -369,17 +484,21 @@ enum Kind {
 
 fn who(random: &mut Random, expands: bool) -> (Kind, String) {
     let dns = [SUFFIX, PEOPLE, STAFF, ANNE, BERT, CARL, GROUP];
-    let who = match random.below(20) {
+    let who = match random.below(22) {
         0..=2 => return (Kind::Other, "*".to_owned()),
         3 => "users".to_owned(),
         4 => "anonymous".to_owned(),
         5 => "self".to_owned(),
         6 => random.of(&["self.level{1}", "self.level{-1}"]).to_owned(),
         7 => format!("dn.exact=\"{}\"", random.of(&dns)),
-        8 => format!("dn.children=\"{}\"", random.of(&dns)),
+        8 => {
+            let style = random.of(&["one", "subtree", "children", "level{0}", "level{2}"]);
+            format!("dn.{style}=\"{}\"", random.of(&dns))
+        }
         9 => "dn.regex=\"^uid=[ab]\"".to_owned(),
         10 if expands => "dn.exact,expand=\"uid=$1,$2\"".to_owned(),
         10 | 11 => return (Kind::Other, "dnattr=seeAlso".to_owned()),
+        12 if expands => return (Kind::Other, "group.expand=\"cn=group,$2\"".to_owned()),
         12 => return (Kind::Other, format!("group.exact=\"{GROUP}\"")),
         13 => {
             let words = [
@@ -401,10 +520,7 @@ fn who(random: &mut Random, expands: bool) -> (Kind, String) {
             let found = format!("group/inetOrgPerson/labeledURI.exact=\"{BERT}\"");
             return (Kind::Other, found);
         }
-        _ => {
-            let words = ["peername.ip=127.0.0.1", "ssf=1"];
-            return (Kind::Other, random.of(&words).to_owned());
-        }
+        _ => return (Kind::Other, random.of(&FROM).to_owned()),
     };
     (Kind::Dn, who)
 }
@@ -482,6 +598,7 @@ fn generated(random: &mut Random) -> String {
                     "dnattr=seeAlso",
                     "realusers",
                     "realself",
+                    "peername.regex=^IP= tls_ssf=1",
                     "realdn.children=\"ou=people,dc=example,dc=com\"",
                 ]);
                 who = format!("{who} {more}");
@@ -527,40 +644,30 @@ fn compiled_rules_agree_with_the_words_of_slapd() {
         // She must be allowed to, whatever the rules.
         directory.set_access(&Policy::default()).unwrap();
         let snapshot = directory.snapshot().unwrap();
-        let anne = directory.requester(user(&directory, ANNE));
+        let [by_v4, by_v6, local] = connections();
+        let anne = directory.requester_from(user(&directory, ANNE), Some(by_v6.clone()));
         let mut work = u64::MAX;
         let acting =
             snapshot.through(|snapshot| snapshot.acting(&anne, user(&directory, BERT), &mut work));
         let acting = acting.unwrap().unwrap();
         directory.set_access(&Policy::from(rules.clone())).unwrap();
-        let askers = [
-            (Asker { dn: "", real: "" }, Identity::Anonymous),
-            (
-                Asker {
-                    dn: ANNE,
-                    real: ANNE,
-                },
-                user(&directory, ANNE),
-            ),
-            (
-                Asker {
-                    dn: CARL,
-                    real: CARL,
-                },
-                user(&directory, CARL),
-            ),
-        ];
-        let mut askers: Vec<_> = askers
-            .into_iter()
-            .map(|(asker, identity)| (asker, directory.requester(identity)))
-            .collect();
-        askers.push((
-            Asker {
-                dn: BERT,
-                real: ANNE,
-            },
-            acting,
-        ));
+        let who = |dn, real, from: &Arc<Connection>| Asker {
+            dn,
+            real,
+            from: from.clone(),
+        };
+        let mut askers: Vec<_> = [
+            (who("", "", &by_v4), Identity::Anonymous),
+            (who(ANNE, ANNE, &by_v6), user(&directory, ANNE)),
+            (who(CARL, CARL, &local), user(&directory, CARL)),
+        ]
+        .into_iter()
+        .map(|(asker, identity)| {
+            let from = asker.from.clone();
+            (asker, directory.requester_from(identity, Some(from)))
+        })
+        .collect();
+        askers.push((who(BERT, ANNE, &by_v6), acting));
         for (asker, requester) in &askers {
             for entry in &ENTRIES {
                 let expected = |of: Of<'_>| rights(&rules, asker, entry, of);
