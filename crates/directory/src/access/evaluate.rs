@@ -41,7 +41,7 @@ pub(crate) trait Evaluate: Find {
         &self,
         known: (&Schema, &AttributeTable),
         granted: (&Grants, Option<&EntryGrants>),
-        entry: (EntryId, Option<Entry<'_>>),
+        entry: (EntryId, Option<&Entry<'_>>),
         filter: (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>>;

@@ -79,7 +79,7 @@ impl<'m, 'a, R: Evaluate> Met<'m, 'a, R> {
         let condition_asked = &self.grants.conditions[condition];
         let about = About {
             asked: self.asked,
-            record: self.record,
+            record: self.record.as_ref(),
             synthetic: self.synthetic,
             text: &self.text,
         };

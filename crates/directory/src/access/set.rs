@@ -99,7 +99,7 @@ impl Set {
     ) -> Result<bool> {
         let mut asking = Asking {
             reading,
-            asked: about.map(|about| (about.asked.id, about.record)),
+            asked: about.map(|about| (about.asked.id, about.record.copied())),
             user,
             this: about.map_or("", |about| about.text()),
             values_left: VALUES_MAX,

@@ -203,10 +203,24 @@ impl<R: Read> Evaluate for R {
         &self,
         (schema, attributes): (&Schema, &AttributeTable),
         (grants, on_entry): (&Grants, Option<&EntryGrants>),
-        (id, record): (EntryId, Option<Entry<'_>>),
+        (id, record): (EntryId, Option<&Entry<'_>>),
         (filter, ready): (Filter<'_>, &mut Option<Ready>),
         work: &mut u64,
     ) -> Result<Option<bool>> {
+        let kept = ready.as_mut().and_then(|ready| ready.downcast_mut());
+        if let Some(ReadyFilter { node, buffers }) = kept
+            && let (Some(record), None) = (record, on_entry)
+        {
+            let evaluator = Evaluator::new(schema, *work, Interrupted::default());
+            let mut evaluator = evaluator.with_buffers(std::mem::take(buffers));
+            let truth = evaluator.evaluate_at_once(node, record);
+            let left = *evaluator.work_left();
+            *buffers = evaluator.into_buffers();
+            if let Some(truth) = truth.map_err(|damaged| damaged_entry(id, damaged))? {
+                *work = left;
+                return Ok(Some(truth == Truth::True));
+            }
+        }
         let look = Look {
             schema,
             attributes,
@@ -219,28 +233,17 @@ impl<R: Read> Evaluate for R {
             collective: None,
         };
         let kept = ready.as_mut().and_then(|ready| ready.downcast_mut());
-        let Some(ReadyFilter { node, buffers }) = kept else {
-            let node = look.compile_within(filter, work);
-            let asserts = look.asserts(self, (id, record), &node, work)?;
-            // A chain of names keeps what it has found on the way.
-            if !node.asks_for_name() {
-                let buffers = Buffers::default();
-                *ready = Some(Box::new(ReadyFilter { node, buffers }));
-            }
-            return Ok(asserts);
-        };
-        if let (Some(record), None) = (record, on_entry) {
-            let evaluator = Evaluator::new(schema, *work, Interrupted::default());
-            let mut evaluator = evaluator.with_buffers(std::mem::take(buffers));
-            let truth = evaluator.evaluate_at_once(node, &record);
-            let left = *evaluator.work_left();
-            *buffers = evaluator.into_buffers();
-            if let Some(truth) = truth.map_err(|damaged| damaged_entry(id, damaged))? {
-                *work = left;
-                return Ok(Some(truth == Truth::True));
-            }
+        if let Some(ReadyFilter { node, .. }) = kept {
+            return look.asserts(self, (id, record.copied()), node, work);
         }
-        look.asserts(self, (id, record), node, work)
+        let node = look.compile_within(filter, work);
+        let asserts = look.asserts(self, (id, record.copied()), &node, work)?;
+        // A chain of names keeps what it has found on the way.
+        if !node.asks_for_name() {
+            let buffers = Buffers::default();
+            *ready = Some(Box::new(ReadyFilter { node, buffers }));
+        }
+        Ok(asserts)
     }
 
     fn evaluate_synthetic(

@@ -241,6 +241,11 @@ impl SubstringPattern {
 
     /// Whether a stored value matches. `scratch` is overwritten.
     pub fn matches(&self, schema: &Schema, stored: &[u8], scratch: &mut Vec<u8>) -> bool {
+        if let Some(initial) = &self.initial
+            && self.rule.begins_otherwise(stored, initial)
+        {
+            return false;
+        }
         scratch.clear();
         self.rule.normalise(schema, stored, scratch).is_ok() && self.matches_prepared(scratch)
     }

@@ -132,6 +132,23 @@ pub(super) fn prepare(
     Ok(())
 }
 
+/// Whether the words of a value do not begin with the initial part of a substrings assertion, as two letters tell of
+/// most values.
+pub(super) fn begins_otherwise(value: &[u8], case: Case, initial: &[u8]) -> bool {
+    let ([first, behind @ ..], [b' ', wanted, ..]) = (value, initial) else {
+        return false;
+    };
+    // What follows might be a mark that the letter is composed with.
+    let is_alone = behind
+        .first()
+        .is_none_or(|next| matches!(next, b' '..=b'~'));
+    let first = match case {
+        Case::Fold => first.to_ascii_lowercase(),
+        Case::Exact => *first,
+    };
+    first.is_ascii_graphic() && is_alone && first != *wanted
+}
+
 /// Appends printable ASCII in a case: its [`Shape::Words`] form, if it has no spaces.
 #[inline]
 pub(super) fn append_printable(value: &[u8], case: Case, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@
 
 mod fits;
 
-use super::prepare::{Case, Part, Shape, Unpreparable, prepare};
+use super::prepare::{Case, Part, Shape, Unpreparable, begins_otherwise, prepare};
 use super::syntax::{self, At};
 use super::{Assertion, InvalidValue, NormalDn, Schema, Syntax};
 
@@ -276,6 +276,16 @@ impl MatchingRule {
                 out.truncate(start);
                 self.invalid(reason)
             })
+    }
+
+    /// Whether a value does not begin with the initial part of a substrings assertion, as its first letters tell of most
+    /// values.
+    #[inline]
+    pub(super) fn begins_otherwise(&self, value: &[u8], initial: &[u8]) -> bool {
+        match self.method {
+            Method::Words(case) => begins_otherwise(value, case, initial),
+            _ => false,
+        }
     }
 
     /// Prepares an equality or ordering assertion for this rule.

@@ -329,6 +329,25 @@ proptest! {
     }
 
     #[test]
+    fn what_begins_otherwise_has_no_such_beginning(
+        value in "[ abAB\u{e9}\u{301}\u{ad}\u{1}]{0,4}",
+        initial in "[ abAB\u{e9}\u{301}\u{ad}]{1,2}",
+    ) {
+        for case in [Case::Exact, Case::Fold] {
+            let (mut whole, mut start) = (Vec::new(), Vec::new());
+            prepare(value.as_bytes(), case, Shape::SpacedWords, &mut whole).unwrap();
+            prepare(initial.as_bytes(), case, Shape::Part(Part::Initial), &mut start).unwrap();
+            let is_otherwise = begins_otherwise(value.as_bytes(), case, &start);
+            prop_assert!(!(is_otherwise && whole.starts_with(&start)));
+            // Letters that stand by themselves tell.
+            let is_plain = value.starts_with(['a', 'B']) && !value.contains(|c| !(' '..='~').contains(&c));
+            if is_plain && start != b" " && whole.get(1) != start.get(1) {
+                prop_assert!(is_otherwise, "{value:?}, {initial:?}");
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
         let mut out = Vec::new();
         for shape in [Shape::Words, Shape::SpacedWords, Shape::Part(Part::Any), Shape::Numeric, Shape::Telephone] {

@@ -377,7 +377,6 @@ fn is_meant(who: &Who, asker: &Asker, dn: &str, entry: &Entry, value: Option<&st
                     Strength::Sasl => 0,
                 }
         }
-        other => panic!("{other:?}"),
     }
 }
 
