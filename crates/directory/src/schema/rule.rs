@@ -278,8 +278,8 @@ impl MatchingRule {
             })
     }
 
-    /// Whether a value does not begin with the initial part of a substrings assertion, as its first letters tell of most
-    /// values.
+    /// Whether a value does not begin with the initial part of a substrings assertion, as its first letters mostly
+    /// tell.
     #[inline]
     pub(super) fn begins_otherwise(&self, value: &[u8], initial: &[u8]) -> bool {
         match self.method {
